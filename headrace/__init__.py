@@ -1,0 +1,1 @@
+"""Headrace: a serverless function trigger runtime for Python."""

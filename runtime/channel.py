@@ -1,0 +1,89 @@
+"""The processor's end of a worker's socket."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from headrace.runtime import wire
+
+_BYTES_PER_READ = 1 << 18
+OnFrame = Callable[[wire.Kind, bytes], None]
+
+
+class Channel:
+    """Frames to and from one worker, on the running event loop.
+
+    Not an asyncio transport: that one closes when a write fails, and with it goes unread what the dead worker
+    still said. Here reading goes on to the end whatever happens to writes.
+    """
+
+    def __init__(self, sock: socket.socket, on_frame: OnFrame, on_end: Callable[[], None]) -> None:
+        """`on_end` is called once, when the other side has closed."""
+        self._sock = sock
+        self._on_frame = on_frame
+        self._on_end = on_end
+        self._received = bytearray()
+        self._unsent = bytearray()
+        self._is_open = True
+        self._loop = asyncio.get_running_loop()
+        sock.setblocking(False)
+        self._loop.add_reader(sock, self._read_some)
+
+    def send(self, data: bytes) -> None:
+        """Never blocks. Lost if the worker is dead, which its exit will tell."""
+        self._unsent += data
+        if len(self._unsent) == len(data):
+            self._write_some()
+
+    def read_available(self) -> None:
+        """Pass on all that the worker has sent by now, without waiting for more."""
+        while self._is_open and self._has_data():
+            self._read_some()
+
+    def drain_and_close(self) -> None:
+        """Read what is there, then close. Idempotent."""
+        self.read_available()
+        self._close()
+
+    def _has_data(self) -> bool:
+        try:
+            return bool(self._sock.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # the next read sees it too, and closes
+
+    def _read_some(self) -> None:
+        try:
+            data = self._sock.recv(_BYTES_PER_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close()
+            self._on_end()
+            return
+        self._received += data
+        for kind, body in wire.split_frames(self._received):
+            self._on_frame(kind, body)
+
+    def _write_some(self) -> None:
+        try:
+            sent = self._sock.send(self._unsent) if self._is_open else len(self._unsent)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            sent = len(self._unsent)
+        del self._unsent[:sent]
+        if self._unsent:
+            self._loop.add_writer(self._sock, self._write_some)
+        elif self._is_open:
+            self._loop.remove_writer(self._sock)
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self._sock)
+            self._loop.remove_writer(self._sock)
+            self._sock.close()

@@ -1,0 +1,84 @@
+"""The command line: `headrace`."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from headrace.runtime.admin import TcpAddress
+from headrace.runtime.cli_kafka import kafka
+from headrace.runtime.config import load_function
+from headrace.runtime.errors import HeadraceError
+from headrace.runtime.log import set_up_logging
+from headrace.runtime.run_command import RunOptions, run_function
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="headrace")
+def headrace() -> None:
+    """Run Python functions on Kafka: every record is handled, none is lost."""
+
+
+headrace.add_command(kafka)
+
+
+@headrace.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--brokers", multiple=True, metavar="HOST:PORT", help="Instead of the function's own brokers.")
+@click.option("--embedded-kafka", is_flag=True, help="Start a Kafka here, with the triggers' topics.")
+@click.option("--replicas", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--admin-host", default="127.0.0.1", show_default=True)
+@click.option(
+    "--admin-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0: a free one."
+)
+@click.option("--admin-socket", type=click.Path(path_type=Path), hidden=True)
+@click.option("--replica-name", default="", hidden=True)
+@click.option("--parent-fd", type=int, hidden=True)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+@click.option("--log-format", type=click.Choice(["console", "json"]), default="console", show_default=True)
+def run(  # noqa: PLR0913  # one argument per option
+    path: Path,
+    brokers: tuple[str, ...],
+    *,
+    embedded_kafka: bool,
+    replicas: int,
+    admin_host: str,
+    admin_port: int,
+    admin_socket: Path | None,
+    replica_name: str,
+    parent_fd: int | None,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run the function in PATH, a function.yaml or its folder, until Ctrl-C."""
+    if embedded_kafka and brokers:
+        raise click.UsageError("--embedded-kafka and --brokers exclude each other")
+    set_up_logging(log_level, "json" if log_format == "json" else "console", replica_name)
+    function = load_function(path)
+    for notice in function.notices if not replica_name else ():
+        logging.getLogger(__name__).info("%s", notice)
+    options = RunOptions(
+        path=path,
+        brokers=tuple(address for option in brokers for address in option.split(",")),
+        embedded_kafka=embedded_kafka,
+        replicas=replicas,
+        admin=admin_socket or TcpAddress(admin_host, admin_port),
+        replica_name=replica_name,
+        parent_fd=parent_fd,
+        log_level=log_level,
+        log_format=log_format,
+    )
+    asyncio.run(run_function(function, options))
+
+
+def main() -> None:
+    """The entry point. A HeadraceError is its text and its exit code, never a traceback."""
+    try:
+        headrace(prog_name="headrace")
+    except HeadraceError as error:
+        click.echo(f"headrace: {error}", err=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,133 @@
+"""Hands on any broker, as `headrace kafka` needs them: list topics, send records, read them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from headrace.runtime.cli_records import Line
+from headrace.runtime.errors import BrokerError, UsageError
+from headrace.runtime.kafka_topics import create_topics, refuse_errors
+
+_CONNECT_SECONDS = 5.0
+
+
+async def list_topics(brokers: str, create: dict[str, int], delete: list[str]) -> list[dict[str, Any]]:
+    """Delete, create, then each topic with its partitions and their end offsets, by name."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+    from aiokafka.admin import AIOKafkaAdminClient
+
+    async with _connected(AIOKafkaAdminClient(bootstrap_servers=brokers), brokers) as admin:
+        if delete:
+            refuse_errors((await admin.delete_topics(delete)).topic_error_codes, set())
+        if create:
+            await create_topics(brokers, create)
+        found = {
+            topic["topic"]: sorted(part["partition"] for part in topic["partitions"])
+            for topic in await admin.describe_topics()
+            if not topic["is_internal"] and topic["topic"] not in set(delete) - set(create)
+        }
+    async with _connected(AIOKafkaConsumer(bootstrap_servers=brokers), brokers) as consumer:
+        places = [TopicPartition(name, number) for name, parts in found.items() for number in parts]
+        ends = await consumer.end_offsets(places) if places else {}
+    return [
+        {
+            "topic": name,
+            "partitions": len(parts),
+            "end_offsets": [ends[TopicPartition(name, number)] for number in parts],
+        }
+        for name, parts in sorted(found.items())
+    ]
+
+
+async def produce(
+    brokers: str,
+    topic: str,
+    partition: int | None,
+    batches: AsyncIterator[list[Line]],
+    total: int | None,
+) -> int:
+    """Send, and return how many the broker acknowledged: all, or BrokerError."""
+    from aiokafka import AIOKafkaProducer
+
+    partitions = await _partitions(brokers, topic)
+    if partition is not None and partition not in partitions:
+        raise UsageError(f"topic {topic} has partitions 0 to {max(partitions)}: not {partition}")
+    sent = 0
+    async with _connected(AIOKafkaProducer(bootstrap_servers=brokers), brokers) as producer:
+        with _progress() as bars:
+            bar = bars.add_task(f"to {topic}", total=total)
+            async for batch in batches:
+                acknowledged = [
+                    await producer.send(topic, value, key=key, partition=partition) for key, value in batch
+                ]
+                await asyncio.gather(*acknowledged)
+                sent += len(batch)
+                bars.update(bar, completed=sent)
+    return sent
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+
+
+async def consume(
+    brokers: str, topic: str, start: str, count: int | None, show: Callable[[Any], None]
+) -> None:
+    """Show each record as it comes, from `start` ("earliest", "latest") until `count` were shown."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    places = [TopicPartition(topic, number) for number in await _partitions(brokers, topic)]
+    async with _connected(AIOKafkaConsumer(bootstrap_servers=brokers), brokers) as consumer:
+        consumer.assign(places)
+        await (consumer.seek_to_beginning if start == "earliest" else consumer.seek_to_end)(*places)
+        left = count
+        while left is None or left > 0:
+            fetched = await consumer.getmany(timeout_ms=1000, max_records=left)
+            records = [record for of_partition in fetched.values() for record in of_partition]
+            for record in records:
+                show(record)
+            if left is not None:
+                left -= len(records)
+
+
+async def _partitions(brokers: str, topic: str) -> list[int]:
+    """The topic's partitions. BrokerError when there is no such topic: none is made by accident."""
+    from aiokafka.admin import AIOKafkaAdminClient
+
+    async with _connected(AIOKafkaAdminClient(bootstrap_servers=brokers), brokers) as admin:
+        (found,) = await admin.describe_topics([topic])
+    if found["error_code"]:
+        raise BrokerError(
+            f"there is no topic {topic} at {brokers}: "
+            f"create it with `headrace kafka topics --create {topic}:8`"
+        )
+    return sorted(part["partition"] for part in found["partitions"])
+
+
+@asynccontextmanager
+async def _connected(client: Any, brokers: str) -> AsyncIterator[Any]:
+    """An aiokafka client that is started, and closed at the end. Its errors become ours."""
+    from aiokafka.errors import KafkaError
+
+    close = getattr(client, "stop", None) or client.close
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            await client.start()
+    except (KafkaError, TimeoutError, OSError, ValueError) as error:
+        await close()
+        raise BrokerError(
+            f"no Kafka broker answers at {brokers}: start one with `headrace kafka up`, "
+            "or say where it is with --brokers or HEADRACE_BROKERS"
+        ) from error
+    try:
+        yield client
+    except KafkaError as error:
+        raise BrokerError(f"the broker at {brokers} refused: {error}") from error
+    finally:
+        await close()

@@ -1,0 +1,46 @@
+"""`spec.env`: the environment variables of a function's workers."""
+
+from headrace.runtime.errors import Problem
+from headrace.runtime.setting_checks import nearest
+from headrace.runtime.yaml_source import Path, YamlSource
+
+_ENV: Path = ("spec", "env")
+_KEYS = ("name", "value", "valueFrom")
+
+
+def read_environment(
+    written: object, source: YamlSource, problems: list[Problem], notices: list[Problem]
+) -> dict[str, str]:
+    """Name to value, in the file's order. Values may be secrets: no message shows one."""
+    if not isinstance(written, list):
+        problems.append(source.problem(_ENV, "expected a list of entries with name and value"))
+        return {}
+    env: dict[str, str] = {}
+    for at, entry in enumerate(written):
+        path = (*_ENV, at)
+        if faults := _faults(entry, path):
+            problems.extend(source.problem(where, message) for where, message in faults)
+        elif "valueFrom" in entry:
+            message = "is left out: only a cluster can look it up; set it where Headrace runs"
+            notices.append(source.problem((*path, "valueFrom"), message))
+        else:
+            if entry["name"] in env:
+                notices.append(source.problem(path, f"sets {entry['name']} again; this one counts"))
+            env[entry["name"]] = entry.get("value", "")
+    return env
+
+
+def _faults(entry: object, path: Path) -> list[tuple[Path, str]]:
+    if not isinstance(entry, dict):
+        return [(path, "expected a mapping with name and value")]
+    faults: list[tuple[Path, str]] = [
+        ((*path, key), f"unknown key; the nearest known key is {nearest(key, _KEYS)}")
+        for key in entry
+        if key not in _KEYS
+    ]
+    name, value = entry.get("name"), entry.get("value", "")
+    if not isinstance(name, str) or not name or set("=\0") & set(name):
+        faults.append(((*path, "name"), "expected the name of a variable, without ="))
+    if not isinstance(value, str) or "\0" in value:
+        faults.append(((*path, "value"), "expected a string; write numbers and true in quotes"))
+    return faults

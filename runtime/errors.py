@@ -1,0 +1,55 @@
+"""Every error that a user can meet: one base class, one line of text, one exit code each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class HeadraceError(Exception):
+    """A mistake or an outage that one line explains: what, where, and what to do.
+
+    The command line prints `str(error)` and exits with `exit_code`; no traceback of ours is shown.
+    """
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a function's files. `line` is 1-based, 0 where no line applies."""
+
+    file: str
+    line: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+
+
+class ConfigError(HeadraceError):
+    """Everything wrong with a function's files, one line each."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+class UsageError(HeadraceError):
+    """The command line or the machine cannot do what was asked: no Java, a port in use."""
+
+    exit_code = 2
+
+
+class BrokerError(HeadraceError):
+    """The broker refused or did not answer."""
+
+    exit_code = 3
+
+
+class HandlerLoadError(HeadraceError):
+    """The user's handler could not be imported or its init_context raised."""
+
+    exit_code = 2

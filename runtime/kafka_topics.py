@@ -1,0 +1,69 @@
+"""Topics on any broker: created so that they can be used at once, refusals named."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.runtime.errors import BrokerError
+
+_LEADER_SECONDS = 20.0
+_POLL_SECONDS = 0.01
+_TOPIC_ALREADY_EXISTS = 36
+
+
+async def create_topics(
+    bootstrap: str, topics: Mapping[str, int], config: Mapping[str, str] | None = None
+) -> None:
+    """Create topics (name to partitions) with one replica, and wait until all their leaders serve.
+
+    A topic that exists is fine and stays as it is. BrokerError names what the broker refused.
+    """
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+    from aiokafka.errors import KafkaError
+
+    wanted = [NewTopic(name, count, 1, topic_configs=dict(config or {})) for name, count in topics.items()]
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    try:
+        await admin.start()
+        await consumer.start()
+        refuse_errors((await admin.create_topics(wanted)).topic_errors, {_TOPIC_ALREADY_EXISTS})
+        async with asyncio.timeout(_LEADER_SECONDS):
+            await _until_leaders_serve(admin, consumer, list(topics))
+    except KafkaError as error:
+        raise BrokerError(f"cannot create topics at {bootstrap}: {error}") from error
+    except TimeoutError as error:
+        raise BrokerError(f"topics {', '.join(topics)} have no leaders at {bootstrap}") from error
+    finally:
+        await consumer.stop()
+        await admin.close()
+
+
+async def _until_leaders_serve(admin: Any, consumer: Any, topics: list[str]) -> None:
+    from aiokafka import TopicPartition
+
+    # a broker tells nobody: it has to be asked
+    while not _all_known(found := await admin.describe_topics(topics)):  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_SECONDS)
+    # metadata is out before the logs are there; this asks again until they are
+    await consumer.end_offsets(
+        [TopicPartition(topic["topic"], part["partition"]) for topic in found for part in topic["partitions"]]
+    )
+
+
+def _all_known(topics: Sequence[Mapping[str, Any]]) -> bool:
+    return all(
+        topic["error_code"] == 0 and all(part["error_code"] == 0 for part in topic["partitions"])
+        for topic in topics
+    )
+
+
+def refuse_errors(answers: Sequence[Any], fine: set[int]) -> None:
+    """Raise BrokerError for the first (topic, error code, ...) that is neither 0 nor fine."""
+    from aiokafka.errors import for_code
+
+    for topic, code, *message in answers:
+        if code and code not in fine:
+            said = next(filter(None, message), for_code(code).description)
+            raise BrokerError(f"topic {topic}: {said}")

@@ -1,0 +1,29 @@
+"""How much work to hand to a worker at a time, from how long the handler takes."""
+
+# Enough that one hop per run costs nothing beside the handlers, little enough that a worker's queue is short.
+BUDGET_NS = 4_000_000
+MAX_RUN_RECORDS = 512
+MAX_RUN_BYTES = 1 << 20
+_FIRST_GUESS_NS = 1_000_000
+_WEIGHT = 0.3
+
+
+class Pace:
+    """The handler's time per record, measured, and what follows from it."""
+
+    def __init__(self) -> None:
+        self.ns_per_record: float = _FIRST_GUESS_NS
+
+    def measured(self, count: int, handler_ns: int) -> None:
+        """A worker ran `count` records in `handler_ns`."""
+        if count:
+            self.ns_per_record += _WEIGHT * (handler_ns / count - self.ns_per_record)
+
+    @property
+    def run_length(self) -> int:
+        """How many records half a budget takes: so that the next run waits while this one is handled."""
+        return max(1, min(MAX_RUN_RECORDS, int(BUDGET_NS / 2 / max(self.ns_per_record, 1))))
+
+    def has_room(self, records_in_flight: int) -> bool:
+        """Whether a worker that holds so many records should get more."""
+        return not records_in_flight or records_in_flight * self.ns_per_record < BUDGET_NS

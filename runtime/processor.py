@@ -1,0 +1,156 @@
+"""One replica of a function: its triggers, their dispatchers and workers, in one process."""
+
+import asyncio
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+from prometheus_client import generate_latest
+
+from headrace.runtime.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.config import FunctionSpec, TriggerSpec
+from headrace.runtime.dispatch import Dispatcher
+from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.retry import RetryPolicy
+from headrace.runtime.trigger_kinds import installed_kinds
+from headrace.runtime.wire import Kind
+from headrace.runtime.worker_process import WorkerProcess, WorkerStart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.triggers.base import Trigger
+
+logger = logging.getLogger(__name__)
+
+
+class RunningTrigger:
+    """A trigger with what it feeds."""
+
+    def __init__(self, function: FunctionSpec, spec: TriggerSpec, metrics: Metrics, replica: str) -> None:
+        self.spec = spec
+        self.metrics = TriggerMetrics(metrics, replica, function.name, spec.kind, spec.name)
+        mode = spec.settings.worker_allocation_mode
+        allocator: Allocator = StaticAllocator(spec.num_workers) if mode == "static" else PoolAllocator()
+        self.dispatcher = Dispatcher(
+            spec.num_workers, _spawner(function, spec), allocator, RetryPolicy(), self.metrics
+        )
+        client_id = f"headrace-{function.name}-{spec.name}-{replica or os.getpid()}"
+        self.trigger = _trigger_class(spec.kind)(spec, self.dispatcher, self.metrics, client_id)
+
+    async def stop(self) -> None:
+        """Records first, then workers."""
+        await self.trigger.stop(self.spec.worker_termination_timeout_seconds)
+        await self.dispatcher.stop(self.spec.worker_termination_timeout_seconds)
+
+    def problems(self) -> list[str]:
+        """Why it isn't ready."""
+        starting = [w.index for w in self.dispatcher.workers if not w.is_ready]
+        return [
+            *(f"{self.spec.name}: {problem}" for problem in self.trigger.problems),
+            *(f"{self.spec.name}: worker {index} is not ready" for index in starting),
+        ]
+
+    def status(self) -> dict[str, Any]:
+        """For /api/status."""
+        return {
+            "name": self.spec.name,
+            "kind": self.spec.kind,
+            "workerAllocationMode": self.spec.settings.worker_allocation_mode,
+            "workers": self.dispatcher.status(),
+            **self.trigger.status(),
+        }
+
+
+def _trigger_class(kind: str) -> "type[Trigger]":
+    # Entry points are typed by what validation needs of them; a processor needs the whole contract.
+    return cast("type[Trigger]", installed_kinds()[kind])
+
+
+def _spawner(
+    function: FunctionSpec, spec: TriggerSpec
+) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
+    env = {**os.environ, **function.env}
+
+    def spawn(index: int, on_frame: "Callable[[Kind, bytes], None]") -> WorkerProcess:
+        start = WorkerStart(
+            folder=str(function.folder.resolve()),
+            module=function.handler_module,
+            function=function.handler_function,
+            worker_id=index,
+            trigger_kind=spec.kind,
+            trigger_name=spec.name,
+        )
+        return WorkerProcess(start, env, on_frame)
+
+    return spawn
+
+
+class Processor:
+    """Start, run, stop. Keeps admin.Reported."""
+
+    def __init__(self, function: FunctionSpec, replica: str) -> None:
+        self._function = function
+        self._replica = replica
+        self._metrics = Metrics()
+        self._started = time.time()
+        self._triggers = [
+            RunningTrigger(function, spec, self._metrics, replica) for spec in function.triggers
+        ]
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set, or a trigger can't go on. Raises HeadraceError. Everything is given back."""
+        try:
+            await self._start_workers()
+            runs = [asyncio.create_task(running.trigger.run()) for running in self._triggers]
+            stopping = asyncio.create_task(stop.wait())
+            done, _ = await asyncio.wait([*runs, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await asyncio.gather(*(running.stop() for running in self._triggers))
+        stopping.cancel()
+        for run in done - {stopping}:
+            run.result()
+
+    async def _start_workers(self) -> None:
+        for running in self._triggers:
+            await running.dispatcher.start()
+            logger.info(
+                "%s: %d worker%s loaded %s, %s allocation",
+                running.spec.name,
+                running.spec.num_workers,
+                "s" if running.spec.num_workers > 1 else "",
+                self._function.handler,
+                running.spec.settings.worker_allocation_mode,
+            )
+
+    async def problems(self) -> list[str]:
+        """Why it isn't ready."""
+        return [problem for running in self._triggers for problem in running.problems()]
+
+    async def status(self) -> dict[str, Any]:
+        """One function, one replica."""
+        replica = {
+            "name": self._replica,
+            "pid": os.getpid(),
+            "started": self._started,
+            "problems": await self.problems(),
+            "triggers": [running.status() for running in self._triggers],
+        }
+        return {"function": self._function.name, "replicas": [replica]}
+
+    async def metrics(self) -> bytes:
+        """Counters as they are, gauges read now."""
+        for running in self._triggers:
+            labels = running.metrics.labels
+            for worker in running.dispatcher.workers:
+                self._metrics.worker_restarts.labels(*labels, worker.index).set(worker.restarts)
+                self._metrics.in_flight.labels(*labels, worker.index).set(len(worker.in_flight))
+            self._metrics.committed.clear()
+            self._metrics.unsettled.clear()
+            for row in running.trigger.status().get("partitions", ()):
+                keys = (*labels, row["topic"], row["partition"])
+                self._metrics.unsettled.labels(*keys).set(row["unsettled"])
+                if row["committed"] is not None:
+                    self._metrics.committed.labels(*keys).set(row["committed"])
+        return generate_latest(self._metrics.registry)

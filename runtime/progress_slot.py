@@ -1,0 +1,63 @@
+"""One word of memory that a processor shares with a worker: which record the worker is in.
+
+DESIGN.md, "Progress slot", says what the word promises when a worker dies.
+"""
+
+import mmap
+import os
+import time
+from dataclasses import dataclass
+
+_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A reading. `seq` is the record that runs, or when idle the next; `since_ns` is on CLOCK_MONOTONIC."""
+
+    seq: int
+    is_running: bool
+    since_ns: int
+
+
+class ProgressSlot:
+    """Written by the worker alone, with single aligned stores: a kill between two leaves a true word.
+
+    The word is `2 * seq + 1` while record seq runs, `2 * seq` once everything before seq is done.
+    """
+
+    __slots__ = ("_memory", "_words", "fd")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._memory = mmap.mmap(fd, _SIZE)
+        self._words = memoryview(self._memory).cast("Q")
+
+    @classmethod
+    def create(cls) -> "ProgressSlot":
+        """A new one, at 0. Its file descriptor is inherited by no process unless passed on."""
+        fd = os.memfd_create("headrace-progress")
+        os.ftruncate(fd, _SIZE)
+        return cls(fd)
+
+    def enter(self, seq: int) -> None:
+        """Record `seq` starts now."""
+        # The time first: a reader may see a new time with an old record, never an old time with a new one.
+        self._words[1] = time.monotonic_ns()
+        self._words[0] = 2 * seq + 1
+
+    def leave(self, next_seq: int) -> None:
+        """Everything before `next_seq` is done, and `next_seq` has not started."""
+        self._words[0] = 2 * next_seq
+
+    def read(self) -> Progress:
+        """What the worker said last."""
+        word = self._words[0]
+        return Progress(word >> 1, bool(word & 1), self._words[1])
+
+    def close(self) -> None:
+        """Give the memory back; idempotent."""
+        if not self._memory.closed:
+            self._words.release()
+            self._memory.close()
+            os.close(self.fd)

@@ -1,0 +1,109 @@
+"""What `headrace run` does: embedded Kafka if asked for, then one processor, or several supervised."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.runtime.admin import TcpAddress, admin_server
+from headrace.runtime.config import FunctionSpec
+from headrace.runtime.embedded_kafka import EmbeddedKafka
+from headrace.runtime.errors import UsageError
+from headrace.runtime.processor import Processor
+from headrace.runtime.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The command line of `headrace run`, checked."""
+
+    path: Path
+    brokers: tuple[str, ...]
+    embedded_kafka: bool
+    replicas: int
+    admin: TcpAddress | Path
+    replica_name: str
+    parent_fd: int | None
+    log_level: str
+    log_format: str
+
+
+async def run_function(function: FunctionSpec, options: RunOptions) -> None:
+    """Until SIGTERM, Ctrl-C, or an error that ends it. Raises HeadraceError."""
+    if function.disabled:
+        raise UsageError(f"{function.path}: spec.disable is true; set it to false to run {function.name}")
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    if options.parent_fd is not None:
+        _stop_with_parent(stop, options.parent_fd)
+    logger.info("function %s: %s from %s", function.name, function.handler, function.path)
+    async with _brokers(function, options) as brokers:
+        if options.replicas > 1:
+            served: Supervisor | Processor = Supervisor(function, replace(options, brokers=brokers))
+        else:
+            served = Processor(with_brokers(function, brokers), options.replica_name)
+        async with admin_server(served, options.admin) as url:
+            if isinstance(options.admin, TcpAddress):
+                logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
+            await served.run(stop)
+    logger.info("stopped")
+
+
+@asynccontextmanager
+async def _brokers(function: FunctionSpec, options: RunOptions) -> AsyncIterator[tuple[str, ...]]:
+    """The addresses that override the function's own; none where its own hold."""
+    if not options.embedded_kafka:
+        yield options.brokers
+        return
+    async with EmbeddedKafka() as kafka:
+        logger.info("embedded Kafka at %s", kafka.bootstrap)
+        topics = {topic: _EMBEDDED_PARTITIONS for spec in function.triggers for topic in spec.settings.topics}
+        await kafka.create_topics(topics)
+        yield (kafka.bootstrap,)
+
+
+_EMBEDDED_PARTITIONS = 8
+
+
+def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSpec:
+    """The function with every Kafka trigger at `brokers`, where any are given."""
+    if not brokers:
+        return function
+    triggers = tuple(
+        replace(spec, settings=spec.settings.model_copy(update={"brokers": brokers}))
+        for spec in function.triggers
+    )
+    return replace(function, triggers=triggers)
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    def on_signal(signum: signal.Signals) -> None:
+        if stop.is_set():
+            logger.warning(
+                "second %s: stopping at once, uncommitted records are delivered again", signum.name
+            )
+            os._exit(128 + signum)  # workers die with this process
+        logger.info("%s: stopping; handlers get workerTerminationTimeout to finish", signum.name)
+        stop.set()
+
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signum, on_signal, signum)
+
+
+def _stop_with_parent(stop: asyncio.Event, fd: int) -> None:
+    """The supervisor holds the other end of this pipe; it closes when the supervisor is gone."""
+
+    def on_end() -> None:
+        asyncio.get_running_loop().remove_reader(fd)
+        with contextlib.suppress(OSError):
+            os.close(fd)
+        stop.set()
+
+    asyncio.get_running_loop().add_reader(fd, on_end)

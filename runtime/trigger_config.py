@@ -1,0 +1,137 @@
+"""One entry of `spec.triggers`: its common fields, its kind's settings, and the rules between."""
+
+import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.runtime.errors import Problem
+from headrace.runtime.setting_checks import NOT_BUILT
+from headrace.runtime.settings import Rule, Settings
+from headrace.runtime.settings_reader import Origin, Reading, Surroundings, read_settings
+from headrace.runtime.trigger_fields import TriggerFields
+from headrace.runtime.trigger_kinds import TriggerKind, find_kind, why_not_found
+from headrace.runtime.yaml_source import Path, YamlSource
+
+TRIGGERS: Path = ("spec", "triggers")
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerSpec:
+    """One enabled trigger. `kind` is the canonical name, `settings` the kind's own model.
+
+    `origins` says, by dotted Python name, which settings are no defaults: "attribute",
+    "annotation", or "trigger" (taken from the trigger's own fields, as brokers from url).
+    `disabled` is False for every trigger of a FunctionSpec: disabled ones are left out.
+    """
+
+    name: str
+    kind: str
+    num_workers: int
+    worker_termination_timeout_seconds: float
+    explicit_ack_mode: str
+    wait_explicit_ack_during_rebalance_timeout_seconds: float
+    disabled: bool
+    url: str
+    settings: Any  # the kind's own model, which only its trigger and the kind's users know
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerReader:
+    """What triggers are read with. The lists are the caller's; reading appends to them."""
+
+    source: YamlSource
+    folder: pathlib.Path
+    annotations: Mapping[str, str]
+    kinds: Mapping[str, TriggerKind]
+    problems: list[Problem]
+    notices: list[Problem]
+
+    def read_all(self, written: object) -> tuple[TriggerSpec, ...]:
+        """Every enabled trigger without a problem. A file without an enabled one is a problem."""
+        if not isinstance(written, dict):
+            self._problem(TRIGGERS, "expected a mapping from each trigger's name to its fields")
+            return ()
+        fields = {name: self._fields(name, entry) for name, entry in written.items()}
+        enabled = {name: read for name, read in fields.items() if not read.values.disabled}
+        if not enabled:
+            self._problem(TRIGGERS, "no trigger is enabled; the function would never get an event")
+        self._refuse_shared_workers(enabled)
+        specs = [self._spec(name, read) for name, read in enabled.items()]
+        return tuple(spec for spec in specs if spec is not None)
+
+    def _fields(self, name: str, entry: object) -> Reading[TriggerFields]:
+        path = (*TRIGGERS, name)
+        around = Surroundings(self.source, self.annotations)
+        read = read_settings(TriggerFields, entry, path, around)
+        self._keep(read)
+        if read.values.disabled:
+            self._notice((*path, "disabled"), "the trigger is disabled and left out")
+        elif read.values.name not in ("", name):
+            self._problem((*path, "name"), f"{read.values.name!r} must equal its key, {name!r}")
+        return read
+
+    def _refuse_shared_workers(self, enabled: Mapping[str, Reading[TriggerFields]]) -> None:
+        owners: dict[str, str] = {}
+        for name, read in enabled.items():
+            allocator = read.values.worker_allocator_name
+            first = owners.setdefault(allocator, name)
+            if allocator and first != name:
+                path = read.paths["worker_allocator_name"]
+                self._problem(path, f"sharing workers with trigger {first} {NOT_BUILT}; remove it")
+
+    def _spec(self, name: str, common: Reading[TriggerFields]) -> TriggerSpec | None:
+        kind = None if "kind" in common.broken else self._kind(common)
+        if kind is None:
+            return None
+        around = Surroundings(self.source, self.annotations, common.values, True, self.folder)
+        written, path = common.values.attributes, common.paths["attributes"]
+        own: Reading[Settings] = read_settings(kind.Settings, written, path, around)
+        self._keep(own)
+        for rule in kind.Settings.rules:
+            self._check(rule, own, common)
+        is_whole = not common.broken and not own.broken
+        return _spec(name, kind.kind, common.values, own) if is_whole else None
+
+    def _kind(self, common: Reading[TriggerFields]) -> TriggerKind | None:
+        kind = find_kind(common.values.kind, self.kinds)
+        if kind is None:
+            message = why_not_found(common.values.kind, self.kinds)
+            self._problem(common.paths["kind"], message)
+        return kind
+
+    def _check(self, rule: Rule, own: Reading[Settings], common: Reading[TriggerFields]) -> None:
+        broken = {*own.broken, *(f"trigger.{name}" for name in common.broken)}
+        if not broken.isdisjoint(rule.reads):
+            return
+        if message := rule.check(own.values, common.values):
+            problem = self.source.problem(own.paths[rule.about], message)
+            (self.problems if rule.is_error else self.notices).append(problem)
+
+    def _keep(self, read: Reading[TriggerFields] | Reading[Settings]) -> None:
+        self.problems.extend(read.problems)
+        self.notices.extend(read.notices)
+
+    def _problem(self, path: Path, message: str) -> None:
+        self.problems.append(self.source.problem(path, message))
+
+    def _notice(self, path: Path, message: str) -> None:
+        self.notices.append(self.source.problem(path, message))
+
+
+def _spec(name: str, kind: str, fields: TriggerFields, own: Reading[Settings]) -> TriggerSpec:
+    return TriggerSpec(
+        name=name,
+        kind=kind,
+        num_workers=fields.worker_count,
+        worker_termination_timeout_seconds=fields.worker_termination_timeout_seconds,
+        explicit_ack_mode=fields.explicit_ack_mode,
+        wait_explicit_ack_during_rebalance_timeout_seconds=(
+            fields.wait_explicit_ack_during_rebalance_timeout_seconds
+        ),
+        disabled=fields.disabled,
+        url=fields.url,
+        settings=own.values,
+        origins=own.origins,
+    )

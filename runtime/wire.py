@@ -1,0 +1,216 @@
+"""The bytes between a processor and one of its workers, over a socketpair. DESIGN.md, "Wire".
+
+A frame is its length (of all that follows), a kind and a body. Numbers are little-endian. Every record that
+is sent to a worker has a sequence number `seq`, counted per worker from 0; spans of them are half-open.
+"""
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+
+class Kind(IntEnum):
+    """What a frame says. Below 16: to the worker; from 16 on: from it."""
+
+    START = 1  # JSON: WorkerStart; the first frame
+    PARTITION = 2  # JSON: id, topic, partition; before its first run
+    RUN = 3  # records to handle, in order
+    RECALL = 4  # give back what hasn't started of one partition
+    STOP = 5  # exit once idle
+    READY = 16  # the handler is loaded
+    INIT_FAILED = 17  # UTF-8: why the handler can't be loaded
+    PROGRESS = 18  # all before seq succeeded, except those that were named
+    FAILED = 19  # one record failed: seq, then UTF-8 reason
+    RETURNED = 20  # spans of seq that were not started
+    LOG = 21  # seq, then JSON: level, message, with
+
+
+class WireRecord(Protocol):
+    """What a run is made of; aiokafka's ConsumerRecord is one. Times are ms since the epoch, -1 for none."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class SentRecord(NamedTuple):
+    """A record as the worker gets it. `headers` is undecoded; see `decode_headers`."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeader:
+    """What a run says before its records. `attempt` counts deliveries of its first record, from 1."""
+
+    partition_id: int
+    epoch: int
+    first_seq: int
+    attempt: int
+    count: int
+
+
+_FRAME = struct.Struct("<IB")
+_RUN = struct.Struct("<IIQII")
+_SEQ = struct.Struct("<Q")
+_PROGRESS = struct.Struct("<QQI")
+_SPAN = struct.Struct("<QQ")
+_PARTITION = struct.Struct("<I")
+_LENGTH = struct.Struct("<i")
+_NO_VALUE = -1
+
+
+def frame(kind: Kind, *parts: Buffer) -> bytes:
+    """One frame of `parts`, in order."""
+    return b"".join((_FRAME.pack(1 + sum(map(len, parts)), kind), *parts))
+
+
+def json_frame(kind: Kind, content: object) -> bytes:
+    """A frame for what is said rarely."""
+    return frame(kind, json.dumps(content).encode())
+
+
+def decode_json(body: Buffer) -> Any:
+    """The content of a `json_frame`."""
+    return json.loads(bytes(body))
+
+
+def split_frames(received: bytearray) -> Iterator[tuple[Kind, bytes]]:
+    """Take the complete frames out of `received`; what is left begins with an incomplete one."""
+    at, size = 0, len(received)
+    view = memoryview(received)
+    try:
+        while size - at >= _FRAME.size:
+            length, kind = _FRAME.unpack_from(received, at)
+            end = at + 4 + length
+            if end > size:
+                break
+            yield Kind(kind), bytes(view[at + _FRAME.size : end])
+            at = end
+    finally:
+        view.release()
+        del received[:at]
+
+
+def encode_run(header: RunHeader, records: Sequence[WireRecord]) -> bytes:
+    """A RUN frame: the header, then columns, then keys, values and headers."""
+    n = len(records)
+    keys = [r.key for r in records]
+    values = [r.value for r in records]
+    headers = [encode_headers(r.headers) if r.headers else b"" for r in records]
+    columns = struct.pack(
+        f"<{n}q{n}q{n}b{n}i{n}i{n}i",
+        *[r.offset for r in records],
+        *[r.timestamp for r in records],
+        *[-1 if r.timestamp_type is None else r.timestamp_type for r in records],
+        *[_NO_VALUE if key is None else len(key) for key in keys],
+        *[_NO_VALUE if value is None else len(value) for value in values],
+        *map(len, headers),
+    )
+    head = _RUN.pack(header.partition_id, header.epoch, header.first_seq, header.attempt, n)
+    return frame(Kind.RUN, head, columns, *filter(None, keys), *filter(None, values), *headers)
+
+
+def decode_run_header(body: bytes) -> RunHeader:
+    """The first part of a RUN; cheap, so that the rest can wait until the run is its worker's next."""
+    return RunHeader(*_RUN.unpack_from(body))
+
+
+def decode_records(body: bytes) -> list[SentRecord]:
+    """The records of a RUN."""
+    n = _RUN.unpack_from(body)[4]
+    columns = struct.Struct(f"<{n}q{n}q{n}b{n}i{n}i{n}i")
+    cells = columns.unpack_from(body, _RUN.size)
+    at = _RUN.size + columns.size
+    keys, at = _cut(body, at, cells[3 * n : 4 * n])
+    values, at = _cut(body, at, cells[4 * n : 5 * n])
+    headers, _ = _cut(body, at, cells[5 * n :])
+    columns_of_rows = (cells[:n], cells[n : 2 * n], cells[2 * n : 3 * n], keys, values, headers)
+    return list(map(SentRecord._make, zip(*columns_of_rows, strict=True)))
+
+
+def _cut(body: bytes, at: int, lengths: Sequence[int]) -> tuple[list[bytes | None], int]:
+    cells: list[bytes | None] = []
+    for length in lengths:
+        if length == _NO_VALUE:
+            cells.append(None)
+        else:
+            cells.append(body[at : at + length])
+            at += length
+    return cells, at
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """Every pair in order; names with undecodable bytes come back as they were."""
+    parts = []
+    for name, value in headers:
+        raw = name.encode(errors="surrogateescape")
+        length = _NO_VALUE if value is None else len(value)
+        parts += [_LENGTH.pack(len(raw)), raw, _LENGTH.pack(length), value or b""]
+    return b"".join(parts)
+
+
+def decode_headers(blob: bytes) -> list[tuple[str, bytes | None]]:
+    """What `encode_headers` was given."""
+    pairs = []
+    at = 0
+    while at < len(blob):
+        (name,), at = _cut(blob, at + 4, _LENGTH.unpack_from(blob, at))
+        (value,), at = _cut(blob, at + 4, _LENGTH.unpack_from(blob, at))
+        pairs.append(((name or b"").decode(errors="surrogateescape"), value))
+    return pairs
+
+
+def encode_recall(partition_id: int) -> bytes:
+    """RECALL: what hasn't started of this partition."""
+    return frame(Kind.RECALL, _PARTITION.pack(partition_id))
+
+
+def decode_recall(body: bytes) -> int:
+    """The partition's id."""
+    return int(_PARTITION.unpack(body)[0])
+
+
+def encode_progress(seq: int, handler_ns: int, count: int) -> bytes:
+    """PROGRESS: all before `seq`; `count` records were run since the last one, in `handler_ns`."""
+    return frame(Kind.PROGRESS, _PROGRESS.pack(seq, handler_ns, count))
+
+
+def decode_progress(body: bytes) -> tuple[int, int, int]:
+    """`seq, handler_ns, count`."""
+    seq, handler_ns, count = _PROGRESS.unpack(body)
+    return seq, handler_ns, count
+
+
+def encode_about(kind: Kind, seq: int, text: str) -> bytes:
+    """FAILED or LOG: a text about one record."""
+    return frame(kind, _SEQ.pack(seq), text.encode(errors="backslashreplace"))
+
+
+def decode_about(body: bytes) -> tuple[int, str]:
+    """`seq, text`."""
+    return _SEQ.unpack_from(body)[0], body[_SEQ.size :].decode()
+
+
+def encode_returned(spans: Sequence[tuple[int, int]]) -> bytes:
+    """RETURNED: spans of seq that were not started."""
+    return frame(Kind.RETURNED, *[_SPAN.pack(*span) for span in spans])
+
+
+def decode_returned(body: bytes) -> list[tuple[int, int]]:
+    """The spans."""
+    return list(_SPAN.iter_unpack(body))

@@ -1,0 +1,102 @@
+"""One worker process, as its processor sees it: start it, talk to it, kill it, reap it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from headrace.runtime import wire
+from headrace.runtime.channel import Channel, OnFrame
+from headrace.runtime.progress_slot import Progress, ProgressSlot
+from headrace.runtime.wire import Kind
+
+_SEND_BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStart:
+    """What a worker has to know before its first run."""
+
+    folder: str
+    module: str
+    function: str
+    worker_id: int
+    trigger_kind: str
+    trigger_name: str
+
+
+class WorkerProcess:
+    """A process that leads its own group, so that a kill takes what the handler started.
+
+    `exited` is done once the process is reaped and everything that it said has been passed to `on_frame`.
+    """
+
+    def __init__(self, start: WorkerStart, env: Mapping[str, str], on_frame: OnFrame) -> None:
+        loop = asyncio.get_running_loop()
+        self.slot = ProgressSlot.create()
+        self.exited: asyncio.Future[int] = loop.create_future()
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        with theirs:
+            self._popen = _spawn(theirs.fileno(), self.slot.fd, env)
+        self._pidfd = os.pidfd_open(self._popen.pid)
+        loop.add_reader(self._pidfd, self._reap)
+        self._channel = Channel(ours, on_frame, on_end=self.kill)
+        self.send(wire.json_frame(Kind.START, asdict(start)))
+
+    @property
+    def pid(self) -> int:
+        """Also its process group."""
+        return self._popen.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Not reaped yet."""
+        return not self.exited.done()
+
+    def send(self, data: bytes) -> None:
+        """One or more frames. Never blocks."""
+        self._channel.send(data)
+
+    def read_progress(self) -> Progress:
+        """The slot, once all that the worker said before it wrote that has been passed to `on_frame`."""
+        progress = self.slot.read()
+        self._channel.read_available()
+        return progress
+
+    def kill(self) -> None:
+        """SIGKILL to the process and all that it started. Idempotent."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self.kill()  # before the wait: until then the group's number is surely still its own
+        code = self._popen.wait()
+        self._channel.drain_and_close()
+        self.exited.set_result(code)
+
+
+def _spawn(socket_fd: int, slot_fd: int, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    # -P: what lies in the current folder must not shadow the standard library.
+    module = "headrace.runtime.worker"
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, str(socket_fd), str(slot_fd)],
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        pass_fds=(socket_fd, slot_fd),
+        process_group=0,
+    )
+
+
+def describe_exit(code: int) -> str:
+    """`exit code 1`, or `signal SIGKILL`."""
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

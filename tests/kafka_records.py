@@ -1,0 +1,47 @@
+"""Records into a broker, what a group has committed, and what handlers wrote."""
+
+import asyncio
+from collections import defaultdict
+from pathlib import Path
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from broker import Broker
+from replica import lines
+
+
+async def _produce(bootstrap: str, topic: str, count: int, partitions: int, size: int) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=20) as producer:
+        for number in range(count):
+            body = str(number).encode().ljust(size, b".")
+            await producer.send(topic, body, partition=number % partitions)
+        await producer.flush()
+
+
+def produce(broker: Broker, topic: str, count: int, partitions: int = 8, size: int = 8) -> None:
+    """Records, evenly over the partitions."""
+    asyncio.run(_produce(broker.bootstrap, topic, count, partitions, size))
+
+
+def group_offsets(broker: Broker, group: str) -> dict[tuple[str, int], int]:
+    """What the broker holds, read by a client of its own."""
+
+    async def ask() -> dict[tuple[str, int], int]:
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        await admin.start()
+        try:
+            offsets = await admin.list_consumer_group_offsets(group)
+        finally:
+            await admin.close()
+        return {(tp.topic, tp.partition): entry.offset for tp, entry in offsets.items()}
+
+    return asyncio.run(ask())
+
+
+def handled(folder: Path) -> dict[tuple[str, int], list[int]]:
+    """Offsets by (topic, partition), in the order in which handlers wrote them."""
+    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for line in lines(folder):
+        topic, partition, offset, *_ = line.split()
+        found[topic, int(partition)].append(int(offset))
+    return found

@@ -1,0 +1,155 @@
+"""`headrace run` as a person runs it: a process of its own, watched through its admin server and its log."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from worker_bench import PRELUDE
+
+QUICK_GROUP = {"sessionTimeout": "6s", "heartbeatInterval": "200ms"}
+
+
+def write_function(
+    folder: Path,
+    handler: str,
+    brokers: str,
+    topics: list[str],
+    workers: int = 2,
+    **attributes: object,
+) -> Path:
+    """A function.yaml and its handler, which has PRELUDE's names."""
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
+    kafka = {"topics": topics, "brokers": [brokers], "consumerGroup": f"group-{topics[0]}", **QUICK_GROUP}
+    trigger = {"kind": "kafka-cluster", "numWorkers": workers, "attributes": kafka | attributes}
+    spec = {"handler": "function_code:handler", "runtime": "python:3.11", "triggers": {"records": trigger}}
+    function = {
+        "apiVersion": "nuclio.io/v1",
+        "kind": "NuclioFunction",
+        "metadata": {"name": "f"},
+        "spec": spec,
+    }
+    (folder / "function.yaml").write_text(yaml.safe_dump(function))
+    return folder
+
+
+class Replica:
+    """Killed when the test ends, whatever happens in it."""
+
+    def __init__(self, function: Path, log: Path, *arguments: str) -> None:
+        self.log_path = log
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "headrace",
+            "run",
+            str(function),
+            "--admin-port",
+            "0",
+            *arguments,
+        ]
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    @property
+    def url(self) -> str:
+        wait_until(lambda: "admin server at" in self.log or self.process.poll() is not None, about=self)
+        found = re.search(r"admin server at (\S+)", self.log)
+        assert found, self.log
+        return found[1]
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=10) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, refused.read().decode()
+
+    def status(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self.get("/api/status")[1])
+        return answer
+
+    def triggers(self) -> list[dict[str, Any]]:
+        return [trigger for replica in self.status()["replicas"] for trigger in replica["triggers"]]
+
+    def trigger(self) -> dict[str, Any]:
+        return self.triggers()[0]
+
+    def wait_ready(self) -> "Replica":
+        wait_until(lambda: self.get("/ready")[0] == 200, about=self)
+        return self
+
+    def committed(self) -> dict[int, int]:
+        return {row["partition"]: row["committed"] for row in self.trigger()["partitions"]}
+
+    def worker_pids(self) -> list[int]:
+        return [worker["pid"] for trigger in self.triggers() for worker in trigger["workers"]]
+
+    def stop(self, seconds: float = 30) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def replica(function: Path, *arguments: str, name: str = "") -> Iterator[Replica]:
+    """A running one."""
+    running = Replica(function, function / f"replica{name}.txt", *arguments)
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60, about: Replica | None = None) -> None:
+    """Poll another process; on failure show what it said."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(about.log if about else "what was waited for did not come")
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process is there and no zombie."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def lines(folder: Path, name: str = "log") -> list[str]:
+    """What handlers have written so far, whole lines only."""
+    path = folder / name
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def children_of(pid: int) -> list[int]:
+    """Direct child processes."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """This process's, changed."""
+    return {**os.environ, **changes}

@@ -1,0 +1,111 @@
+"""A dispatcher with real worker processes and no broker: records go in by hand."""
+
+import asyncio
+import os
+import textwrap
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.runtime.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch import Dispatcher
+from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.partition import AssignedPartition
+from headrace.runtime.retry import RetryPolicy
+from headrace.runtime.wire import Headers
+from headrace.runtime.worker_process import WorkerProcess, WorkerStart
+
+QUICK_RETRIES = RetryPolicy(max_attempts=3, backoff_seconds=0.01, max_backoff_seconds=0.02)
+
+
+@dataclass
+class Record:
+    offset: int
+    value: bytes | None = b""
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp: int = 1_700_000_000_123
+    timestamp_type: int | None = 0
+
+
+def records(first: int, count: int) -> list[Record]:
+    return [Record(offset, str(offset).encode()) for offset in range(first, first + count)]
+
+
+@dataclass
+class Bench:
+    dispatcher: Dispatcher
+    folder: Path
+    metrics: Metrics
+
+    def assign(self, *names: tuple[str, int], start: int = 0) -> list[AssignedPartition]:
+        partitions = [AssignedPartition(topic, number, start, 256) for topic, number in names]
+        self.dispatcher.assign(partitions)
+        return partitions
+
+    def feed(self, partition: AssignedPartition, batch: Sequence[Record]) -> None:
+        self.dispatcher.add(partition, batch)
+        self.dispatcher.dispatch()
+
+    async def settled(self, partition: AssignedPartition, offset: int) -> None:
+        """Wait until the commit has reached `offset`."""
+        await until(lambda: partition.ledger.committable >= offset)
+
+    def lines(self, name: str = "log") -> list[str]:
+        """What the handler has written with `write(...)`."""
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+
+async def until(condition: object, seconds: float = 30) -> None:
+    """Poll a condition that has no event of its own."""
+    assert callable(condition)
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+PRELUDE = """
+import asyncio, os, pathlib, signal, sys, time
+FOLDER = pathlib.Path(__file__).parent
+
+def write(text, name="log"):
+    with open(FOLDER / name, "a") as file:
+        file.write(f"{text}\\n")
+
+def exists(name):
+    return (FOLDER / name).exists()
+
+def wait_for(name):
+    while not exists(name):
+        time.sleep(0.005)
+"""
+
+
+@asynccontextmanager
+async def bench(
+    folder: Path,
+    handler: str,
+    *,
+    workers: int = 1,
+    static: bool = False,
+    retry: RetryPolicy = QUICK_RETRIES,
+) -> AsyncIterator[Bench]:
+    """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
+    (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
+    metrics = Metrics()
+    allocator: Allocator = StaticAllocator(workers) if static else PoolAllocator()
+
+    def spawn(index: int, on_frame: object) -> WorkerProcess:
+        start = WorkerStart(str(folder), "function_code", "handler", index, "kafka-cluster", "t")
+        return WorkerProcess(start, os.environ, on_frame)  # type: ignore[arg-type]
+
+    dispatcher = Dispatcher(
+        workers, spawn, allocator, retry, TriggerMetrics(metrics, "", "f", "kafka-cluster", "t")
+    )
+    try:
+        await dispatcher.start()
+        yield Bench(dispatcher, folder, metrics)
+    finally:
+        await dispatcher.stop(0)

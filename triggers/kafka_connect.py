@@ -1,0 +1,91 @@
+"""Waiting for a broker and for topics, visibly."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaConnectionError, KafkaError
+
+from headrace.triggers.kafka_errors import REFUSALS, explain
+from headrace.triggers.kafka_options import consumer_options, security_options
+from headrace.triggers.kafka_settings import KafkaSettings
+
+logger = logging.getLogger(__name__)
+
+_RECONNECT_SECONDS = 2.0
+_TOPIC_POLL_SECONDS = 1.0
+
+
+class _ConnectErrors(logging.Handler):
+    """Why connecting failed: aiokafka says it to its log only, and raises the same error for all."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.last: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """The exception is the line's last argument."""
+        if str(record.msg).startswith("Unable connect") and isinstance(record.args, tuple):
+            error = record.args[-1]
+            self.last = error if isinstance(error, BaseException) else None
+
+
+@contextmanager
+def _connect_errors() -> Iterator[_ConnectErrors]:
+    heard = _ConnectErrors()
+    client_logger = logging.getLogger("aiokafka")
+    client_logger.addHandler(heard)
+    try:
+        yield heard
+    finally:
+        client_logger.removeHandler(heard)
+
+
+async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaConsumer, AIOKafkaAdminClient]:
+    """A consumer that has joined no group yet, and an admin client.
+
+    A broker that doesn't answer is waited for, with a line each time; what it refuses raises BrokerError.
+    """
+    brokers = list(settings.brokers)
+    security = security_options(settings)
+    while True:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=brokers, client_id=client_id, **security, **consumer_options(settings)
+        )
+        admin = AIOKafkaAdminClient(bootstrap_servers=brokers, client_id=client_id, **security)
+        try:
+            with _connect_errors() as heard:
+                await consumer.start()
+                await admin.start()
+        except KafkaError as error:
+            await asyncio.gather(consumer.stop(), admin.close(), return_exceptions=True)
+            if not isinstance(error, KafkaConnectionError):
+                raise explain(error, settings) from None
+            if isinstance(heard.last, REFUSALS):
+                raise explain(heard.last, settings) from None
+            logger.warning(
+                "no broker answers at %s (%s); trying again in %g s",
+                *(", ".join(brokers), heard.last or error, _RECONNECT_SECONDS),
+            )
+            await asyncio.sleep(_RECONNECT_SECONDS)
+        else:
+            logger.info("connected to %s", ", ".join(brokers))
+            return consumer, admin
+
+
+async def wait_for_topics(admin: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
+    """Until one of the topics exists; later ones are noticed by the consumer."""
+    was_said = False
+    while missing := set(settings.topics) - set(await admin.list_topics()):
+        if not was_said:
+            names = ", ".join(sorted(missing))
+            logger.warning(
+                "no such topic: %s (headrace kafka topics --create NAME:PARTITIONS makes one)", names
+            )
+            was_said = True
+        if len(missing) < len(settings.topics):
+            return
+        await asyncio.sleep(_TOPIC_POLL_SECONDS)

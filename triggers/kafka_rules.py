@@ -1,0 +1,137 @@
+"""Conditions between the Kafka trigger's settings, and between them and the trigger's own fields."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.runtime.durations import format_duration
+from headrace.runtime.settings import Rule
+from headrace.runtime.trigger_fields import TriggerFields
+
+if TYPE_CHECKING:
+    from headrace.triggers.kafka_settings import KafkaSettings
+
+
+def _heartbeat_below_session(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    if settings.heartbeat_interval_seconds < settings.session_timeout_seconds:
+        return ""
+    return (
+        f"{format_duration(settings.heartbeat_interval_seconds)} must be below sessionTimeout,"
+        f" {format_duration(settings.session_timeout_seconds)}"
+    )
+
+
+def _heartbeat_at_most_a_third(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    beat, session = settings.heartbeat_interval_seconds, settings.session_timeout_seconds
+    if beat >= session or round(beat * 3, 9) <= session:
+        return ""
+    return (
+        f"{format_duration(beat)} is above a third of sessionTimeout, {format_duration(session)}:"
+        " one or two lost heartbeats end the session"
+    )
+
+
+def _waits_seconds(settings: "KafkaSettings", trigger: TriggerFields) -> float:
+    handlers = settings.max_wait_handler_during_rebalance_seconds
+    # Rounded to the nanosecond, so that 5.1 stands against 5 + 0.1 as it is written.
+    return round(handlers + trigger.wait_explicit_ack_during_rebalance_timeout_seconds, 9)
+
+
+def _rebalance_above_waits(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    waits = _waits_seconds(settings, trigger)
+    if settings.balance_strategy == "cooperative" or settings.rebalance_timeout_seconds > waits:
+        return ""
+    return (
+        f"{format_duration(settings.rebalance_timeout_seconds)} must be above"
+        " maxWaitHandlerDuringRebalance plus waitExplicitAckDuringRebalanceTimeout,"
+        f" {format_duration(waits)} together"
+    )
+
+
+def _rebalance_well_above_waits(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    waits = _waits_seconds(settings, trigger)
+    rebalance, advised = settings.rebalance_timeout_seconds, round(waits * 1.2, 9)
+    if settings.balance_strategy == "cooperative" or not waits < rebalance < advised:
+        return ""
+    return (
+        f"{format_duration(rebalance)} leaves little time after the waits of"
+        f" {format_duration(waits)}; {format_duration(advised)} or more is safe"
+    )
+
+
+def _sasl_needs(field: str) -> Rule:
+    def check(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+        sasl = settings.sasl
+        is_missing = sasl.enable and sasl.mechanism != "OAUTHBEARER" and not getattr(sasl, field)
+        return f"is required: sasl.enable is true and {sasl.mechanism} needs it" if is_missing else ""
+
+    return Rule(f"sasl.{field}", ("sasl.enable", "sasl.mechanism", f"sasl.{field}"), check)
+
+
+def _sasl_is_off(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    is_unused = not settings.sasl.enable and bool(settings.sasl.user or settings.sasl.password)
+    return "a user or a password is given, and false keeps them unused" if is_unused else ""
+
+
+def _key_needs_certificate(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    is_missing = bool(settings.access_key and not settings.access_certificate)
+    return "is required beside accessKey" if is_missing else ""
+
+
+def _certificate_needs_key(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    is_missing = bool(settings.access_certificate and not settings.access_key)
+    return "is required beside accessCertificate" if is_missing else ""
+
+
+def _tls_is_off(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    is_unused = bool(settings.access_key) and not settings.uses_tls
+    return "is unused while tls.enable is false and no caCert is given" if is_unused else ""
+
+
+def _secret_path_is_folder(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    # Absolute by now, or empty: the reader has joined it to the function's folder.
+    is_missing = bool(settings.secret_path) and not Path(settings.secret_path).is_dir()
+    return "names no folder here; the secret values are used as they are written" if is_missing else ""
+
+
+def _explicit_ack_needs_static(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    is_pool = trigger.explicit_ack_mode != "disable" and settings.worker_allocation_mode != "static"
+    return f"must be static with explicitAckMode {trigger.explicit_ack_mode}" if is_pool else ""
+
+
+def _trigger_sign_in(settings: "KafkaSettings", trigger: TriggerFields) -> str:  # noqa: ARG001
+    if not (trigger.username or trigger.password or trigger.secret):
+        return ""
+    return (
+        "the trigger's username, password and secret have no effect with Kafka; use sasl.user and"
+        " sasl.password"
+    )
+
+
+_HEARTBEAT = ("heartbeat_interval_seconds", "session_timeout_seconds")
+_REBALANCE = (
+    "rebalance_timeout_seconds",
+    "max_wait_handler_during_rebalance_seconds",
+    "balance_strategy",
+    "trigger.wait_explicit_ack_during_rebalance_timeout_seconds",
+)
+_PAIR = ("access_key", "access_certificate")
+
+RULES = (
+    Rule("heartbeat_interval_seconds", _HEARTBEAT, _heartbeat_below_session),
+    Rule("heartbeat_interval_seconds", _HEARTBEAT, _heartbeat_at_most_a_third, is_error=False),
+    Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_above_waits),
+    Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_well_above_waits, is_error=False),
+    _sasl_needs("user"),
+    _sasl_needs("password"),
+    Rule("sasl.enable", ("sasl.enable",), _sasl_is_off, is_error=False),
+    Rule("access_certificate", _PAIR, _key_needs_certificate),
+    Rule("access_key", _PAIR, _certificate_needs_key),
+    Rule("access_key", (*_PAIR, "tls.enable", "ca_cert"), _tls_is_off, is_error=False),
+    Rule("secret_path", ("secret_path",), _secret_path_is_folder, is_error=False),
+    Rule(
+        "worker_allocation_mode",
+        ("worker_allocation_mode", "trigger.explicit_ack_mode"),
+        _explicit_ack_needs_static,
+    ),
+    Rule("sasl.user", (), _trigger_sign_in, is_error=False),
+)
