@@ -1,10 +1,16 @@
 """The processor's end of a worker's socket."""
 
+import array
 import asyncio
+import fcntl
+import logging
 import socket
+import termios
 from collections.abc import Callable
 
 from headrace.runtime import wire
+
+logger = logging.getLogger(__name__)
 
 _BYTES_PER_READ = 1 << 18
 OnFrame = Callable[[wire.Kind, bytes], None]
@@ -36,37 +42,43 @@ class Channel:
             self._write_some()
 
     def read_available(self) -> None:
-        """Pass on all that the worker has sent by now, without waiting for more."""
-        while self._is_open and self._has_data():
-            self._read_some()
+        """Pass on all that the worker has sent by now; what it goes on sending meanwhile has to wait."""
+        waiting = self._waiting_bytes()
+        while self._is_open and waiting > 0:
+            waiting -= self._read_some()
 
     def drain_and_close(self) -> None:
         """Read what is there, then close. Idempotent."""
         self.read_available()
         self._close()
 
-    def _has_data(self) -> bool:
-        try:
-            return bool(self._sock.recv(1, socket.MSG_PEEK))
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True  # the next read sees it too, and closes
+    def _waiting_bytes(self) -> int:
+        if not self._is_open:
+            return 0
+        count = array.array("i", [0])
+        fcntl.ioctl(self._sock, termios.FIONREAD, count)
+        return count[0]
 
-    def _read_some(self) -> None:
+    def _read_some(self) -> int:
+        """How many bytes came; the end, or what can't be understood, ends the channel."""
         try:
             data = self._sock.recv(_BYTES_PER_READ)
         except BlockingIOError:
-            return
+            return 0
         except OSError:
+            data = b""
+        self._received += data
+        try:
+            for kind, body in wire.split_frames(self._received):
+                self._on_frame(kind, body)
+        except Exception:
+            # Left as it is, this frame would come up at every read, and nothing behind it ever.
+            logger.exception("a worker sent what its processor can't handle: it is replaced")
             data = b""
         if not data:
             self._close()
             self._on_end()
-            return
-        self._received += data
-        for kind, body in wire.split_frames(self._received):
-            self._on_frame(kind, body)
+        return len(data)
 
     def _write_some(self) -> None:
         try:

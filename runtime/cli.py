@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from headrace.runtime.addresses import checked_address
 from headrace.runtime.admin import TcpAddress
 from headrace.runtime.cli_kafka import kafka
 from headrace.runtime.config import load_function
-from headrace.runtime.errors import HeadraceError
+from headrace.runtime.errors import HeadraceError, UsageError
 from headrace.runtime.log import set_up_logging
 from headrace.runtime.run_command import RunOptions, run_function
 
@@ -63,7 +64,7 @@ def run(  # noqa: PLR0913  # one argument per option
         logging.getLogger(__name__).info("%s", notice)
     options = RunOptions(
         path=path,
-        brokers=tuple(address for option in brokers for address in option.split(",")),
+        brokers=tuple(_address(text) for option in brokers for text in option.split(",")),
         embedded_kafka=embedded_kafka,
         replicas=replicas,
         admin=admin_socket or TcpAddress(admin_host, admin_port),
@@ -75,10 +76,18 @@ def run(  # noqa: PLR0913  # one argument per option
     asyncio.run(run_function(function, options))
 
 
+def _address(text: str) -> str:
+    try:
+        return checked_address(text)
+    except ValueError as error:
+        raise UsageError(f"--brokers: {text!r} {error}") from None
+
+
 def main() -> None:
     """The entry point. A HeadraceError is its text and its exit code, never a traceback."""
     try:
         headrace(prog_name="headrace")
     except HeadraceError as error:
+        logging.shutdown()  # what led to it comes first
         click.echo(f"headrace: {error}", err=True)
         sys.exit(error.exit_code)

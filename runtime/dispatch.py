@@ -47,7 +47,7 @@ class Dispatcher:
         """Called when a partition's records were settled or dropped; its trigger sets it."""
         self._retry = retry
         self._metrics = metrics
-        self._returned = asyncio.Event()
+        self._news = asyncio.Event()  # some partition has nothing in flight any more
         self._straggler_timer: asyncio.TimerHandle | None = None
         self._long_reported: set[tuple[int, int]] = set()
 
@@ -70,6 +70,7 @@ class Dispatcher:
     def assign(self, partitions: Sequence[AssignedPartition]) -> None:
         """A new assignment has begun: these and no others."""
         self.partitions = {partition.id: partition for partition in partitions}
+        self._long_reported.clear()
         self.allocator.place(partitions)
 
     def join(self, partition: AssignedPartition) -> None:
@@ -101,12 +102,31 @@ class Dispatcher:
                 self.workers[partition.worker_index].recall(partition)
         if not await self._quiet(partitions, wait_seconds):
             for worker in self._workers_with(partitions):
-                self._metrics.killed_during_rebalance.inc()
+                self._metrics.workers_killed.inc()
                 worker.kill()
             if not await self._quiet(partitions, _REAP_SECONDS):
                 raise HeadraceError("a worker survived SIGKILL: a process is stuck in the kernel")
         for partition in partitions:
             self.partitions.pop(partition.id, None)
+            for worker in self.workers:
+                worker.forget(partition)
+
+    def halt(self, partition: AssignedPartition, why: str) -> None:
+        """Nothing more is handed out of it in this assignment; what is in flight may end."""
+        partition.hold = Hold.HALTED
+        offset = partition.ledger.position
+        logger.error("%s is halted at offset %d: %s; nothing is committed past it", partition, offset, why)
+
+    def log_assignment(self) -> None:
+        """Which partitions go to which worker."""
+        by_worker: dict[int | None, list[tuple[str, int]]] = {}
+        for partition in self.partitions.values():
+            by_worker.setdefault(self.allocator.worker_of(partition), []).append(partition.key)
+        for worker, keys in by_worker.items():
+            where = f"any of {len(self.workers)} workers" if worker is None else f"worker {worker}"
+            logger.info("assigned: %s -> %s", describe_partitions(keys), where)
+        if not by_worker:
+            logger.info("assigned: no partitions; this replica stands by")
 
     def sync_progress(self) -> None:
         """Settle what workers have finished but not reported yet: to be called before a commit."""
@@ -183,8 +203,6 @@ class Dispatcher:
     def returned(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Records are to be handed out again."""
         partition.came_back(records)
-        if partition.hold is Hold.RETURNING and not partition.in_flight:
-            self._retry_or_halt(partition)
         self._freed(partition)
 
     def changed(self) -> None:
@@ -212,8 +230,10 @@ class Dispatcher:
 
     def _freed(self, partition: AssignedPartition) -> None:
         if not partition.in_flight:
-            self._returned.set()
-            if partition.is_deliverable:
+            self._news.set()
+            if partition.hold is Hold.RETURNING:
+                self._retry_or_halt(partition)
+            elif partition.is_deliverable:
                 self.allocator.offer(partition)
         self.on_room(partition)
 
@@ -244,8 +264,8 @@ class Dispatcher:
         try:
             async with asyncio.timeout(wait_seconds):
                 while any(partition.in_flight for partition in partitions):
-                    self._returned.clear()
-                    await self._returned.wait()
+                    self._news.clear()
+                    await self._news.wait()
         except TimeoutError:
             return False
         return True
@@ -264,7 +284,7 @@ class Dispatcher:
         self._straggler_timer = None
         for worker in self._workers_with_queues() if self._idle_workers() else ():
             progress = worker.sync_progress()
-            if progress is None or not progress.is_running:
+            if progress is None or not progress.is_running or worker.is_straggling:
                 continue
             if time.monotonic_ns() - progress.since_ns > _STRAGGLER_SECONDS * 1e9:
                 worker.is_straggling = True

@@ -1,10 +1,16 @@
 """Log lines of a processor and its handlers, on stderr."""
 
+import contextlib
 import json
 import logging
+import queue
 import sys
+import threading
 import time
 from typing import Any, Literal
+
+QUEUED_LINES = 10_000
+CLOSE_SECONDS = 1.0
 
 LogFormat = Literal["console", "json"]
 
@@ -54,9 +60,48 @@ def _message(record: logging.LogRecord) -> str:
     return f"handler: {record.getMessage()}" if record.name == "handler" else record.getMessage()
 
 
+class StderrHandler(logging.Handler):
+    """Writes from a thread of its own: a terminal that is held, or a full pipe, must not hold up heartbeats.
+
+    While nobody reads, up to QUEUED_LINES wait and the rest is dropped, with a line that says how many.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: queue.Queue[str | None] = queue.Queue(QUEUED_LINES)
+        self._dropped = 0
+        self._writer = threading.Thread(target=self._write, name="log", daemon=True)
+        self._writer.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Never blocks."""
+        try:
+            if self._dropped:
+                self._lines.put_nowait(f"{self._dropped} log lines were dropped: nobody read this log")
+                self._dropped = 0
+            self._lines.put_nowait(self.format(record))
+        except queue.Full:
+            self._dropped += 1
+
+    def close(self) -> None:
+        """Write what waits, unless nobody reads. Called by logging when the process ends."""
+        with contextlib.suppress(queue.Full):
+            self._lines.put_nowait(None)
+            self._writer.join(CLOSE_SECONDS)
+        super().close()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # whoever read it is gone
+            while (line := self._lines.get()) is not None:
+                sys.stderr.write(line + "\n")
+                if self._lines.empty():
+                    sys.stderr.flush()
+            sys.stderr.flush()
+
+
 def set_up_logging(level: str, log_format: LogFormat, replica: str = "") -> None:
     """All of this process's log lines, from now on. `replica` marks them where several share a terminal."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = StderrHandler()
     handler.setFormatter((JsonFormatter if log_format == "json" else ConsoleFormatter)(replica))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # The client reports each step of a rebalance, and each failed connection, as a warning or an error.

@@ -28,9 +28,9 @@ class Metrics:
             _TRIGGER,
             registry=registry,
         )
-        self.killed_during_rebalance = Counter(
-            "headrace_workers_killed_during_rebalance",
-            "Workers killed because a handler outlasted maxWaitHandlerDuringRebalance",
+        self.workers_killed = Counter(
+            "headrace_workers_killed",
+            "Workers killed because a handler outlasted its wait at a rebalance or a stop",
             _TRIGGER,
             registry=registry,
         )
@@ -75,7 +75,7 @@ class TriggerMetrics:
         self.handled_success = metrics.handled.labels(*self.labels, "success")
         self.handled_failure = metrics.handled.labels(*self.labels, "failure")
         self.handler_ms = metrics.handler_ms.labels(*self.labels)
-        self.killed_during_rebalance = metrics.killed_during_rebalance.labels(*self.labels)
+        self.workers_killed = metrics.workers_killed.labels(*self.labels)
         self.long_records = metrics.long_records.labels(*self.labels)
         self.rebalances = metrics.rebalances.labels(*self.labels)
         self.commits_done = metrics.commits.labels(*self.labels, "success")

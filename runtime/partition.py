@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 from itertools import count
+from typing import Any
 
 from headrace.runtime.ledger import Ledger
 from headrace.runtime.wire import WireRecord
@@ -21,20 +22,22 @@ class Hold(Enum):
     REVOKED = "revoked"  # for good: a new assignment is a new object
 
     @property
-    def is_stuck(self) -> bool:
-        """Only somebody's hand or a new assignment ends it."""
-        return self is Hold.HALTED
+    def is_final(self) -> bool:
+        """Nothing more comes of this assignment."""
+        return self in (Hold.HALTED, Hold.REVOKED)
 
 
 class AssignedPartition:
     """Mutated by its dispatcher alone; its trigger fills it and reads what may be committed.
 
-    Records are handed out in offset order, all in flight at one worker at a time.
+    Records are handed out in offset order, all in flight at one worker at a time. From the moment that some
+    are asked to come back, or one has failed, nothing is handed out until the last one in flight is settled
+    or back: only then is it known what comes first.
     """
 
     __slots__ = (
         *("_buffer", "_returned", "attempt", "capacity", "epoch", "hold", "id", "in_flight"),
-        *("is_queued", "ledger", "partition", "topic", "worker_index"),
+        *("is_queued", "is_recalled", "ledger", "partition", "topic", "worker_index"),
     )
 
     def __init__(self, topic: str, partition: int, start: int, capacity: int) -> None:
@@ -50,6 +53,7 @@ class AssignedPartition:
         self.in_flight = 0  # records at the worker `worker_index`
         self.worker_index: int | None = None
         self.is_queued = False  # in its allocator's queue
+        self.is_recalled = False  # some in flight were asked to come back
         self._buffer: deque[WireRecord] = deque()
         self._returned: list[WireRecord] = []
 
@@ -69,13 +73,13 @@ class AssignedPartition:
     @property
     def has_room(self) -> bool:
         """Whether a fetch of half its capacity fits. Half, so that fetches come in batches."""
-        return self.hold is not Hold.REVOKED and 2 * self.unsettled <= self.capacity
+        return not self.hold.is_final and 2 * self.unsettled <= self.capacity
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether the next record may be handed out now. Nothing goes behind a record that is tried again."""
-        is_retrying = self.attempt > 1 and self.in_flight
-        return self.hold is Hold.NONE and bool(self._buffer) and not is_retrying
+        """Whether the next record may be handed out now. Nothing goes behind one that is tried again."""
+        must_wait = self.in_flight and (self.is_recalled or self.attempt > 1)
+        return self.hold is Hold.NONE and bool(self._buffer) and not must_wait
 
     def fetched(self, records: Sequence[WireRecord]) -> None:
         """Records came from the source, in order, after all that came before: ledger first, then buffer."""
@@ -100,25 +104,43 @@ class AssignedPartition:
 
     def settled(self, records: Sequence[WireRecord]) -> None:
         """These were in flight, follow each other, and succeeded."""
-        self.in_flight -= len(records)
         self.attempt = 1
         self.ledger.settle(records[0].offset, records[-1].offset + 1)
+        self._left(len(records))
 
     def came_back(self, records: Sequence[WireRecord]) -> None:
         """These were in flight and are to be handed out again, once nothing is in flight any more."""
-        self.in_flight -= len(records)
         self._returned.extend(records)
-        if self.in_flight == 0:
-            # They come back in several messages, in any order.
-            self._returned.sort(key=lambda record: record.offset)
-            if self.hold is not Hold.REVOKED:
-                self._buffer.extendleft(reversed(self._returned))
-            self._returned.clear()
+        self._left(len(records))
+
+    def _left(self, count: int) -> None:
+        self.in_flight -= count
+        if self.in_flight:
+            return
+        self.is_recalled = False
+        # They came back in several messages, in any order.
+        self._returned.sort(key=lambda record: record.offset)
+        if self.hold is not Hold.REVOKED:
+            self._buffer.extendleft(reversed(self._returned))
+        self._returned.clear()
 
     def revoke(self) -> None:
         """No more records are handed out, ever; what waits is dropped and stays open in the ledger."""
         self.hold = Hold.REVOKED
         self._buffer.clear()
+
+    def status(self) -> dict[str, Any]:
+        """For a status page: JSON types only."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "state": self.hold.value,
+            "committable": self.ledger.committable,
+            "position": self.ledger.position,
+            "inFlight": self.in_flight,
+            "unsettled": self.unsettled,
+            "attempt": self.attempt,
+        }
 
     @property
     def head(self) -> WireRecord | None:

@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 from headrace.runtime.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.config import FunctionSpec, TriggerSpec
 from headrace.runtime.dispatch import Dispatcher
+from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.trigger_kinds import installed_kinds
@@ -41,8 +42,10 @@ class RunningTrigger:
 
     async def stop(self) -> None:
         """Records first, then workers."""
-        await self.trigger.stop(self.spec.worker_termination_timeout_seconds)
-        await self.dispatcher.stop(self.spec.worker_termination_timeout_seconds)
+        try:
+            await self.trigger.stop(self.spec.worker_termination_timeout_seconds)
+        finally:
+            await self.dispatcher.stop(self.spec.worker_termination_timeout_seconds)
 
     def problems(self) -> list[str]:
         """Why it isn't ready."""
@@ -101,16 +104,26 @@ class Processor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or a trigger can't go on. Raises HeadraceError. Everything is given back."""
+        running = asyncio.create_task(self._run(), name="processor")
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+        # Each trigger gives back what it has, whatever happens in the others.
+        stops = [asyncio.create_task(trigger.stop()) for trigger in self._triggers]
+        for task in (running, stopping):
+            task.cancel()
+        results = await asyncio.gather(running, *stops, return_exceptions=True)
+        for failure in results:
+            if isinstance(failure, Exception):
+                raise failure
+
+    async def _run(self) -> None:
+        await self._start_workers()
         try:
-            await self._start_workers()
-            runs = [asyncio.create_task(running.trigger.run()) for running in self._triggers]
-            stopping = asyncio.create_task(stop.wait())
-            done, _ = await asyncio.wait([*runs, stopping], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await asyncio.gather(*(running.stop() for running in self._triggers))
-        stopping.cancel()
-        for run in done - {stopping}:
-            run.result()
+            async with asyncio.TaskGroup() as runs:
+                for running in self._triggers:
+                    runs.create_task(running.trigger.run())
+        except* HeadraceError as failures:
+            raise failures.exceptions[0] from None
 
     async def _start_workers(self) -> None:
         for running in self._triggers:
@@ -141,13 +154,13 @@ class Processor:
 
     async def metrics(self) -> bytes:
         """Counters as they are, gauges read now."""
+        self._metrics.committed.clear()
+        self._metrics.unsettled.clear()
         for running in self._triggers:
             labels = running.metrics.labels
             for worker in running.dispatcher.workers:
                 self._metrics.worker_restarts.labels(*labels, worker.index).set(worker.restarts)
                 self._metrics.in_flight.labels(*labels, worker.index).set(len(worker.in_flight))
-            self._metrics.committed.clear()
-            self._metrics.unsettled.clear()
             for row in running.trigger.status().get("partitions", ()):
                 keys = (*labels, row["topic"], row["partition"])
                 self._metrics.unsettled.labels(*keys).set(row["unsettled"])

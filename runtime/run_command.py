@@ -89,6 +89,7 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
             logger.warning(
                 "second %s: stopping at once, uncommitted records are delivered again", signum.name
             )
+            logging.shutdown()
             os._exit(128 + signum)  # workers die with this process
         logger.info("%s: stopping; handlers get workerTerminationTimeout to finish", signum.name)
         stop.set()

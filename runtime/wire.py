@@ -23,6 +23,7 @@ class Kind(IntEnum):
     RUN = 3  # records to handle, in order
     RECALL = 4  # give back what hasn't started of one partition
     STOP = 5  # exit once idle
+    FORGET = 6  # a partition is revoked, and nothing of it is here
     READY = 16  # the handler is loaded
     INIT_FAILED = 17  # UTF-8: why the handler can't be loaded
     PROGRESS = 18  # all before seq succeeded, except those that were named
@@ -180,8 +181,13 @@ def encode_recall(partition_id: int) -> bytes:
     return frame(Kind.RECALL, _PARTITION.pack(partition_id))
 
 
-def decode_recall(body: bytes) -> int:
-    """The partition's id."""
+def encode_forget(partition_id: int) -> bytes:
+    """FORGET: this partition."""
+    return frame(Kind.FORGET, _PARTITION.pack(partition_id))
+
+
+def decode_partition_id(body: bytes) -> int:
+    """Of a RECALL or FORGET."""
     return int(_PARTITION.unpack(body)[0])
 
 

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Coroutine
 from pathlib import Path
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -116,6 +117,11 @@ class Worker:
         """Runs name partitions by id (link thread)."""
         self._sources[partition_id] = Source(topic, partition, self._trigger)
 
+    def forget_source(self, partition_id: int) -> None:
+        """Its assignment is over (link thread)."""
+        self._sources.pop(partition_id, None)
+        self.inbox.forget(partition_id)
+
     def run_forever(self) -> None:
         """Until the processor says stop. While idle the event loop turns, so background tasks go on."""
         while not self.inbox.is_finished:
@@ -151,10 +157,13 @@ class Worker:
             enter(seq)
             try:
                 result = call(context, StreamEvent(record, source, attempt))
-                if type(result) is CoroutineType:
+                if type(result) is CoroutineType:  # what nearly all async handlers give
                     result = await result if is_async else self._loop.run_until_complete(result)
                 if result is not None:
-                    await _inspect(result)
+                    if _is_pending(result):
+                        rest = _finish(result)
+                        result = await rest if is_async else self._loop.run_until_complete(rest)
+                    _check(result)
             except BaseException as error:  # user code may raise anything, SystemExit too
                 self.inbox.fail(run, seq, describe_failure(error))
             seq += 1
@@ -163,23 +172,38 @@ class Worker:
         self._link.send(wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq))
 
 
-async def _inspect(result: Any) -> None:
-    """Finish what the handler returned, and raise where it says that it failed."""
+def _is_pending(result: Any) -> bool:
+    """Whether part of the handler's work has still to be done, on the event loop."""
+    return inspect.isawaitable(result) or isinstance(_body(result), AsyncGeneratorType)
+
+
+async def _finish(result: Any) -> Any:
+    """Do the rest of the work."""
     headrace_runtime_frame = True  # noqa: F841
-    if isinstance(result, nuclio_sdk.Response):
-        status, body = result.status_code, result.body
-    elif isinstance(result, tuple) and len(result) == 2:
-        status, body = result
-    else:
-        status, body = 200, result
-    if isinstance(body, AsyncGeneratorType):
+    if inspect.isawaitable(result):
+        result = await result
+    if isinstance(body := _body(result), AsyncGeneratorType):
         async for _ in body:
             pass
-    elif isinstance(body, GeneratorType):
+    return result
+
+
+def _check(result: Any) -> None:
+    """Raise where the result says that the handler failed."""
+    headrace_runtime_frame = True  # noqa: F841
+    body = _body(result)
+    if isinstance(body, GeneratorType):
         for _ in body:
             pass
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    status = result[0] if is_pair else getattr(result, "status_code", 200)
     if isinstance(status, int) and status >= 500:
         raise HandlerReturnedError(f"the handler's response has status {status}: {body!r:.200}")
+
+
+def _body(result: Any) -> Any:
+    """The part of a response that may be a generator."""
+    return result.body if isinstance(result, nuclio_sdk.Response) else result
 
 
 async def _awaited(awaitable: Any) -> Any:
@@ -192,22 +216,32 @@ def _step(coroutine: Coroutine[Any, Any, None]) -> None:
         coroutine.send(None)
     except StopIteration:
         return
-    coroutine.close()
-    raise RuntimeError("a sync handler returned an asynchronous generator; make it `async def`")
+    raise AssertionError("nothing is awaited for a sync handler")
 
 
 def _follow(link: Link, worker: Worker) -> None:
     """The link thread."""
-    while True:
-        for kind, body in link.receive():
-            if kind is Kind.RUN:
-                worker.inbox.put(body)
-            elif kind is Kind.RECALL:
-                worker.inbox.recall(wire.decode_recall(body))
-            elif kind is Kind.PARTITION:
-                worker.add_source(**wire.decode_json(body))
-            elif kind is Kind.STOP:
-                worker.inbox.stop()
+    try:
+        while True:
+            for kind, body in link.receive():
+                _obey(worker, kind, body)
+    except BaseException:
+        traceback.print_exc()
+        die()  # a worker that can't hear is of no use
+
+
+def _obey(worker: Worker, kind: Kind, body: bytes) -> None:
+    match kind:
+        case Kind.RUN:
+            worker.inbox.put(body)
+        case Kind.RECALL:
+            worker.inbox.recall(wire.decode_partition_id(body))
+        case Kind.PARTITION:
+            worker.add_source(**wire.decode_json(body))
+        case Kind.FORGET:
+            worker.forget_source(wire.decode_partition_id(body))
+        case Kind.STOP:
+            worker.inbox.stop()
 
 
 def main() -> None:
@@ -228,7 +262,7 @@ def main() -> None:
     try:
         worker.load(Path(start["folder"]), start["module"], start["function"])
     except HandlerNotLoadedError as error:
-        link.send(wire.frame(Kind.INIT_FAILED, str(error).encode()))
+        link.send(wire.frame(Kind.INIT_FAILED, str(error).encode(errors="backslashreplace")))
         os._exit(1)
     link.send(wire.frame(Kind.READY))
     worker.run_forever()

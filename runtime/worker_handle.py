@@ -68,7 +68,9 @@ class WorkerHandle:
         self._process: WorkerProcess | None = None
         self._announced: set[int] = set()
         self._is_kill_ours = False
-        self._init_failure: str | None = None
+        self._init_failure = ""
+        self._has_settled = False
+        """Its process has done something useful: its death is no reason to wait."""
         self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -82,20 +84,25 @@ class WorkerHandle:
         """Whether it takes runs."""
         return self.state is WorkerState.READY
 
+    @property
+    def _is_stopped(self) -> bool:
+        return self.state is WorkerState.STOPPED
+
     async def start(self) -> None:
         """Returns when the handler is loaded. Raises HandlerLoadError."""
         self._keeper = asyncio.create_task(self._keep_running(), name=f"worker-{self.index}")
-        await self._loaded
+        await asyncio.shield(self._loaded)
 
     async def stop(self, wait_seconds: float) -> None:
         """Let it finish what it holds, at most `wait_seconds`, then kill it. Idempotent."""
+        is_loading = self.state is WorkerState.STARTING
         self.state = WorkerState.STOPPED
         process = self._process
         if process is not None and process.is_alive:
             process.send(wire.frame(Kind.STOP))
-            await asyncio.wait([process.exited], timeout=wait_seconds)
+            await asyncio.wait([process.exited], timeout=0 if is_loading else wait_seconds)
             self.kill()
-            await process.exited
+            await asyncio.shield(process.exited)
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -114,7 +121,14 @@ class WorkerHandle:
     def recall(self, partition: AssignedPartition) -> None:
         """Ask for what hasn't started of it."""
         if self._process is not None:
+            partition.is_recalled = True
             self._process.send(wire.encode_recall(partition.id))
+
+    def forget(self, partition: AssignedPartition) -> None:
+        """It is revoked, and nothing of it is here."""
+        if self._process is not None and partition.id in self._announced:
+            self._announced.remove(partition.id)
+            self._process.send(wire.encode_forget(partition.id))
 
     def kill(self) -> None:
         """By the runtime's own will: what it runs counts as no failure."""
@@ -132,29 +146,34 @@ class WorkerHandle:
 
     async def _keep_running(self) -> None:
         respawn_seconds = _FIRST_RESPAWN_SECONDS
-        while self.state is not WorkerState.STOPPED:
-            self._process = self._spawn(self.index, self._on_frame)
-            code = await self._process.exited
-            was_ready = self.is_ready
-            if was_ready:
-                self.state = WorkerState.STARTING  # first: nothing more may be handed to it
-            self._clear_up(self._process, code, was_ready)
-            if self.state is WorkerState.STOPPED or not self._loaded.done():
-                break
-            self.restarts += 1
-            if was_ready:
+        while not self._is_stopped:
+            failure = await self._live_once()
+            if not self._loaded.done():
+                self._loaded.set_exception(HandlerLoadError(failure))
+                return
+            if self._has_settled:
                 respawn_seconds = _FIRST_RESPAWN_SECONDS
-            else:
-                logger.error(
-                    "worker %d: %s; next try in %.1f s", self.index, self._why(code), respawn_seconds
-                )
+            elif not self._is_stopped:
+                logger.error("worker %d: %s; next try in %.1f s", self.index, failure, respawn_seconds)
                 await asyncio.sleep(respawn_seconds)
                 respawn_seconds = min(2 * respawn_seconds, _MAX_RESPAWN_SECONDS)
-        if not self._loaded.done():
-            self._loaded.set_exception(HandlerLoadError(self._why(code)))
 
-    def _why(self, code: int) -> str:
-        return self._init_failure or f"it died while loading the handler ({describe_exit(code)})"
+    async def _live_once(self) -> str:
+        """From the start of a process to the decision on its records; why it ended."""
+        self._init_failure = ""
+        self._has_settled = False
+        try:
+            self._process = self._spawn(self.index, self._on_frame)
+        except OSError as error:
+            return f"its process can't be started ({error.strerror or error})"
+        code = await asyncio.shield(self._process.exited)
+        was_ready = self.is_ready
+        if was_ready:
+            self.state = WorkerState.STARTING  # first: nothing more may be handed to it
+        self._clear_up(self._process, code, was_ready)
+        self.restarts += 1
+        why = "it died before it had handled a record" if was_ready else "it died while loading the handler"
+        return self._init_failure or f"{why} ({describe_exit(code)})"
 
     def _clear_up(self, process: WorkerProcess, code: int, was_ready: bool) -> None:
         """The process is reaped. Decide on each record that it held, by its last word and the slot."""
@@ -210,6 +229,7 @@ class WorkerHandle:
     def _settle_before(self, seq: int) -> None:
         for partition, records in self.in_flight.settle_before(seq):
             self.is_straggling = False
+            self._has_settled = True
             self._listener.settled(partition, records)
 
     def _on_failed(self, seq: int, reason: str) -> None:

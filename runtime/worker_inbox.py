@@ -76,6 +76,11 @@ class Inbox:
         with self._lock:
             self._give_back_partition(partition_id)
 
+    def forget(self, partition_id: int) -> None:
+        """No run of it will come any more (link thread)."""
+        with self._lock:
+            self._closed_epochs.pop(partition_id, None)
+
     def stop(self) -> None:
         """No more runs: `next` says None once it is empty (link thread)."""
         with self._lock:

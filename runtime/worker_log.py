@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from typing import Any
 
 SendLog = Callable[[dict[str, object]], None]
 
@@ -17,36 +18,61 @@ class WireLogHandler(logging.Handler):
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called by logging, in whatever thread logs."""
-        message = record.getMessage()
-        if record.exc_info:
-            message += "\n" + logging.Formatter().formatException(record.exc_info)
-        bound = json.loads(json.dumps(getattr(record, "with", {}), default=str))
-        self._send({"level": record.levelno, "message": message, "with": bound})
+        """Called by logging, in whatever thread logs. A line that can't be made fails no record."""
+        try:
+            self._send(_line(record))
+        except Exception:
+            self.handleError(record)
 
 
-class LineWriter(io.TextIOBase):
+def _line(record: logging.LogRecord) -> dict[str, object]:
+    message = record.getMessage()
+    if record.exc_info:
+        message += "\n" + logging.Formatter().formatException(record.exc_info)
+    bound = getattr(record, "with", {})
+    values = {str(key): _plain(value) for key, value in bound.items()} if isinstance(bound, dict) else {}
+    return {"level": record.levelno, "message": message, "with": values}
+
+
+def _plain(value: object) -> object:
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+class LineSink(io.RawIOBase):
     """Stands in for stdout or stderr: each finished line becomes a log line."""
 
-    def __init__(self, send: SendLog, level: int) -> None:
+    def __init__(self, send: SendLog, level: int, fd: int) -> None:
         self._send = send
         self._level = level
-        self._unfinished = ""
+        self._fd = fd
+        self._unfinished = b""
+
+    def fileno(self) -> int:
+        """The real file's, for child processes that are given this one to write to."""
+        return self._fd
 
     def writable(self) -> bool:
         """Yes."""
         return True
 
-    def write(self, text: str) -> int:
+    def write(self, data: Any) -> int:
         """Keep what follows the last newline until its line ends."""
-        *lines, self._unfinished = (self._unfinished + text).split("\n")
+        *lines, self._unfinished = (self._unfinished + bytes(data)).split(b"\n")
         for line in lines:
-            self._send({"level": self._level, "message": line, "with": {}})
-        return len(text)
+            self._send({"level": self._level, "message": line.decode(errors="backslashreplace"), "with": {}})
+        return len(data)
+
+
+def _stream(send: SendLog, level: int, fd: int) -> io.TextIOWrapper:
+    sink = io.BufferedWriter(LineSink(send, level, fd))
+    return io.TextIOWrapper(sink, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def redirect_output(send: SendLog) -> None:
     """From now on, logging and print in this process go through `send`."""
     logging.basicConfig(level=logging.INFO, handlers=[WireLogHandler(send)], force=True)
-    sys.stdout = LineWriter(send, logging.INFO)
-    sys.stderr = LineWriter(send, logging.WARNING)
+    sys.stdout = _stream(send, logging.INFO, 1)
+    sys.stderr = _stream(send, logging.WARNING, 2)

@@ -34,17 +34,23 @@ class WorkerProcess:
     """A process that leads its own group, so that a kill takes what the handler started.
 
     `exited` is done once the process is reaped and everything that it said has been passed to `on_frame`.
+    Raises OSError where the machine has no room for another process.
     """
 
     def __init__(self, start: WorkerStart, env: Mapping[str, str], on_frame: OnFrame) -> None:
         loop = asyncio.get_running_loop()
-        self.slot = ProgressSlot.create()
         self.exited: asyncio.Future[int] = loop.create_future()
-        ours, theirs = socket.socketpair()
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
-        with theirs:
-            self._popen = _spawn(theirs.fileno(), self.slot.fd, env)
-        self._pidfd = os.pidfd_open(self._popen.pid)
+        with contextlib.ExitStack() as on_failure:
+            self.slot = ProgressSlot.create()
+            on_failure.callback(self.slot.close)
+            ours, theirs = socket.socketpair()
+            on_failure.callback(ours.close)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+            with theirs:
+                self._popen = _spawn(theirs.fileno(), self.slot.fd, env)
+            on_failure.callback(self._popen.kill)
+            self._pidfd = os.pidfd_open(self._popen.pid)
+            on_failure.pop_all()
         loop.add_reader(self._pidfd, self._reap)
         self._channel = Channel(ours, on_frame, on_end=self.kill)
         self.send(wire.json_frame(Kind.START, asdict(start)))

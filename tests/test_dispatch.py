@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -262,3 +263,186 @@ async def test_prints_and_log_lines_name_their_record(
     where = {"worker": 0, "partition": "t/3", "offset": 0}
     assert lines["printed"] == where
     assert lines["logged"] == {**where, "answer": 42}
+
+
+async def test_a_recall_that_meets_the_start_of_its_run_keeps_order_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    handler = """
+        def handler(context, event):
+            until = time.perf_counter() + 0.0001
+            while event.offset < 300 and time.perf_counter() < until:
+                pass
+            write(f"{event.shard_id} {event.offset}")
+            if event.offset == 300:
+                if event.shard_id < 2:
+                    wait_for(f"go{event.shard_id}")
+                else:
+                    time.sleep(0.05)
+    """
+    async with bench(tmp_path, handler, workers=2) as b:
+        first, second, behind = partitions = b.assign(("t", 0), ("t", 1), ("t", 2))
+        for p in partitions:
+            b.feed(p, records(0, 300))
+        for p in partitions:
+            await b.settled(p, 300)
+        b.feed(first, records(300, 1))
+        b.feed(second, records(300, 1))
+        await until(lambda: {"0 300", "1 300"} <= set(b.lines()))
+        b.feed(behind, records(300, 400))
+        assert behind.worker_index is not None
+        worker = b.dispatcher.workers[behind.worker_index]
+        recall = worker.recall
+
+        def recall_once_the_slow_record_has_ended(p: AssignedPartition) -> None:
+            (tmp_path / f"go{int(second.worker_index == worker.index)}").touch()
+            while not any(line.startswith("2 300") for line in b.lines()):
+                pass  # the decision is made; the worker goes on before it reads it
+            recall(p)
+
+        worker.recall = recall_once_the_slow_record_has_ended  # type: ignore[method-assign, assignment]
+        (tmp_path / f"go{int(first.worker_index == worker.index)}").touch()
+        await b.settled(behind, 700)
+        offsets = [int(line.split()[1]) for line in b.lines() if line.startswith("2 ")]
+        assert offsets == list(range(700))
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        """
+        import logging
+        def handler(context, event):
+            logging.info("x", extra={"with": [1]})
+            logging.info("%d items", "not a number")
+            context.logger.info_with("y", d={(1, 2): 3}, loop=print)
+        """,
+        """
+        import subprocess
+        def handler(context, event):
+            subprocess.run(["echo", "hello"], stdout=sys.stdout, check=True)
+            sys.stdout.buffer.write(b"bytes")
+        """,
+    ],
+    ids=["unusual log calls", "stdout as a file"],
+)
+async def test_output_of_any_kind_fails_no_record(tmp_path: Path, handler: str) -> None:
+    async with bench(tmp_path, handler) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 3))
+        await b.settled(p, 3)
+        assert p.attempt == 1
+
+
+async def test_a_handler_that_prints_without_end_does_not_hold_up_the_processor(tmp_path: Path) -> None:
+    handler = """
+        def handler(context, event):
+            while not exists("go"):
+                for _ in range(200):
+                    print("x" * 200)
+    """
+    async with bench(tmp_path, handler) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 1))
+        for _ in range(20):
+            await asyncio.sleep(0)
+            b.dispatcher.sync_progress()  # would not return before the handler does
+        (tmp_path / "go").touch()
+        await b.settled(p, 1)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        """
+        async def work():
+            await asyncio.sleep(0.01)
+            write("ran")
+        def handler(context, event):
+            return asyncio.get_event_loop().create_task(work())
+        """,
+        """
+        def handler(context, event):
+            async def chunks():
+                await asyncio.sleep(0.01)
+                yield "a"
+                write("ran")
+            return chunks()
+        """,
+        """
+        def handler(context, event):
+            yield "a"
+            write("ran")
+        """,
+        """
+        async def handler(context, event):
+            yield "a"
+            await asyncio.sleep(0.01)
+            write("ran")
+        """,
+    ],
+    ids=["task", "async generator", "generator", "async generator handler"],
+)
+async def test_a_result_that_has_still_to_run_is_run_before_its_record_counts(
+    tmp_path: Path, handler: str
+) -> None:
+    async with bench(tmp_path, handler) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 3))
+        await b.settled(p, 3)
+        assert b.lines() == ["ran"] * 3
+
+
+async def test_a_worker_that_talks_nonsense_is_replaced(tmp_path: Path) -> None:
+    handler = """
+        import struct
+        def handler(context, event):
+            write(event.offset)
+            if event.attempt == 1 and event.offset == 1:
+                os.write(int(sys.argv[1]), struct.pack("<IB", 1, 99))
+                wait_for("never")
+    """
+    async with bench(tmp_path, handler) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 3))
+        await b.settled(p, 3)
+        assert b.lines() == ["0", "1", "1", "2"]
+        assert b.dispatcher.workers[0].restarts == 1
+
+
+async def test_a_process_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench(tmp_path, WRITES) as b:
+        (p,) = b.assign(("t", 0))
+        refusals = iter([OSError(11, "Resource temporarily unavailable")])
+        popen = subprocess.Popen
+
+        def refuse_once(*arguments: object, **options: object) -> object:
+            for refusal in refusals:
+                raise refusal
+            return popen(*arguments, **options)  # type: ignore[call-overload]
+
+        monkeypatch.setattr(subprocess, "Popen", refuse_once)
+        pid = b.dispatcher.workers[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not b.dispatcher.workers[0].is_ready)
+        b.feed(p, records(0, 3))
+        await b.settled(p, 3)
+
+
+async def test_what_a_worker_knows_of_old_assignments_is_forgotten(tmp_path: Path) -> None:
+    handler = """
+        import gc
+        def handler(context, event):
+            from headrace.runtime.event import Source
+            write(sum(isinstance(found, Source) for found in gc.get_objects()))
+    """
+    async with bench(tmp_path, handler) as b:
+        for _ in range(5):
+            (p,) = b.assign(("t", 0))
+            b.feed(p, records(0, 1))
+            await b.settled(p, 1)
+            await b.dispatcher.revoke([p], 10)
+        assert b.lines()[-1] == "1"

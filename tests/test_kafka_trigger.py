@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
-from replica import Replica, is_running, lines, replica, wait_until, write_function
+from replica import Replica, environment, is_running, lines, replica, wait_until, write_function
 
 WRITES = """
     def handler(context, event):
@@ -256,3 +258,37 @@ def handled_total(running: Replica) -> float:
     text = running.get("/metrics")[1]
     rows = [r for r in text.splitlines() if r.startswith("nuclio_processor_handled_events_total{")]
     return sum(float(row.split()[-1]) for row in rows if 'result="success"' in row)
+
+
+def test_a_record_that_cannot_be_decoded_halts_its_partition_and_no_other(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    produce(broker, topic, 80)
+    script = """
+import asyncio, sys
+from aiokafka import AIOKafkaProducer
+class Latin(str):
+    def encode(self, *_):
+        return b"caf\\xe9"
+async def main(bootstrap, topic):
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        await producer.send_and_wait(topic, b"x", partition=3, headers=[(Latin("cafe"), b"")])
+asyncio.run(main(*sys.argv[1:]))
+"""
+    # Only the client's Python encoder asks the name how to encode itself.
+    subprocess.run(
+        [sys.executable, "-c", script, broker.bootstrap, topic],
+        env=environment(AIOKAFKA_NO_EXTENSIONS="1"),
+        check=True,
+    )
+    produce(broker, topic, 80)
+    folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
+    with replica(folder) as running:
+        wait_until(lambda: f"{topic}/3 is halted at offset" in running.log, about=running)
+        wait_until(lambda: sum(map(len, handled(folder).values())) >= 140, about=running)
+        assert running.get("/ready")[0] == 503
+        committed = running.stop()
+    assert committed == 0
+    others = {(topic, number): list(range(20)) for number in range(8) if number != 3}
+    assert {key: offsets for key, offsets in handled(folder).items() if key[1] != 3} == others
+    assert group_offsets(broker, f"group-{topic}")[topic, 3] <= 10

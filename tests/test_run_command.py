@@ -218,3 +218,30 @@ def test_a_worker_that_does_not_stop_in_time_is_killed_and_its_record_comes_back
 
 def test_the_front_door_is_a_module_too() -> None:
     assert "headrace, version" in run("--version").stdout
+
+
+def test_a_stop_does_not_wait_for_a_handler_that_is_still_being_imported(tmp_path: Path) -> None:
+    handler = """
+        write("importing")
+        wait_for("never")
+    """
+    folder = write_function(tmp_path / "f", handler, "127.0.0.1:1", ["t"])
+    with replica(folder) as running:
+        wait_until(lambda: lines(folder), about=running)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(5) == 0
+        assert "Traceback" not in running.log
+
+
+def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+    folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:xx", ["t"])
+    assert "is no broker address" in one_line(run("run", str(folder)), code=2)
+    folder = write_function(tmp_path / "g", WRITES, "127.0.0.1:1", ["t"])
+    assert "is no broker address" in one_line(run("run", str(folder), "--brokers", "::::"), code=2)
+
+
+def test_a_disabled_function_is_refused(tmp_path: Path) -> None:
+    folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:1", ["t"])
+    text = (folder / "function.yaml").read_text()
+    (folder / "function.yaml").write_text(text.replace("spec:", "spec:\n  disable: true"))
+    assert "spec.disable is true" in one_line(run("run", str(folder)), code=2)

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NoReturn
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -12,9 +12,9 @@ from aiokafka.structs import ConsumerRecord
 
 from headrace.runtime.config import TriggerSpec
 from headrace.runtime.dispatch import Dispatcher
+from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partition import AssignedPartition
-from headrace.runtime.partition_ranges import describe_partitions
+from headrace.runtime.partition import AssignedPartition, Hold
 from headrace.triggers import kafka_internals as internals
 from headrace.triggers.kafka_committer import Committer
 from headrace.triggers.kafka_connect import connect, wait_for_topics
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 _COMMIT_INTERVAL_SECONDS = 1.0
 _COMMIT_TIMEOUT_SECONDS = 5.0
+_LEAVE_TIMEOUT_SECONDS = 5.0
 _FETCH_WAIT_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 
@@ -79,9 +80,19 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             await asyncio.wait([self._loops])
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
-            await self._release(consumer, wait_seconds, is_lost=False)
-            await consumer.stop()
-            await self._admin.close()
+            try:
+                await self._release(wait_seconds)
+            finally:
+                await self._leave(consumer)
+
+    async def _leave(self, consumer: AIOKafkaConsumer) -> None:
+        """Leave the group. A broker that is frozen, or in a rebalance, must not hold up the stop."""
+        try:
+            async with asyncio.timeout(_LEAVE_TIMEOUT_SECONDS):
+                await consumer.stop()
+                await self._admin.close()
+        except TimeoutError:
+            logger.warning("the broker did not answer in time: the group notices the leave by sessionTimeout")
 
     async def _run(self) -> None:
         try:
@@ -107,14 +118,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         while True:
             try:
                 fetched = await internals.fetch(consumer, self._wanted, _FETCH_WAIT_SECONDS, max_records)
-            except OffsetOutOfRangeError as error:
-                await self._restart_out_of_range(consumer, error.args[0])
-                continue
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                logger.warning("fetching failed (%r); trying again", error)
-                await asyncio.sleep(_RETRY_SECONDS)
+            except (KafkaError, UnicodeDecodeError) as error:
+                await self._mend(consumer, error)
                 continue
             for tp, records in fetched.items():
                 self._add(tp, records)
@@ -150,11 +155,32 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             if not partition.unsettled:
                 partition.ledger.advance(await consumer.position(tp))
 
+    async def _mend(self, consumer: AIOKafkaConsumer, error: KafkaError | UnicodeDecodeError) -> None:
+        """After a failed fetch: undo what it may have skipped, then deal with the cause, or raise it."""
+        for tp, partition in self._assigned.items():
+            consumer.seek(tp, partition.ledger.position)
+        unreadable = internals.unreadable_partition(error)
+        if isinstance(error, OffsetOutOfRangeError):
+            await self._restart_out_of_range(consumer, error.args[0])
+        elif unreadable in self._assigned:
+            self._wanted.discard(unreadable)
+            self._dispatcher.halt(self._assigned[unreadable], f"a record can't be decoded: {error}")
+        elif isinstance(error, KafkaError) and error.retriable:
+            logger.warning("fetching failed (%r); trying again", error)
+            await asyncio.sleep(_RETRY_SECONDS)
+        else:
+            raise error
+
     async def _restart_out_of_range(
         self, consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]
     ) -> None:
         """A log was truncated, or a topic created anew: go on with the earliest record, and say so."""
-        beginnings = await consumer.beginning_offsets(list(positions))
+        try:
+            beginnings = await consumer.beginning_offsets(list(positions))
+        except KafkaError as error:
+            logger.warning("the earliest offsets can't be read yet (%r); trying again", error)
+            await asyncio.sleep(_RETRY_SECONDS)
+            return
         for tp, start in beginnings.items():
             partition = self._assigned.get(tp)
             if partition is None:
@@ -172,14 +198,20 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """The group rebalances: give everything back, whoever gets it next. Heartbeats go on meanwhile."""
-        if self._consumer is None:
+        consumer = self._consumer
+        if consumer is None:
             return
         self._problem = f"group {self._settings.consumer_group} is rebalancing"
-        is_lost = internals.generation(self._consumer) < 0
+        is_lost = internals.generation(consumer) < 0
         if is_lost and self._assigned:
             logger.error("the membership in the group is lost: its records are dropped here, uncommitted")
         wait_seconds = 0 if is_lost else self._settings.max_wait_handler_during_rebalance_seconds
-        await self._release(self._consumer, wait_seconds, is_lost=is_lost)
+        try:
+            await self._release(wait_seconds)
+        except HeadraceError as error:
+            # aiokafka would swallow it and join again, with handlers of this assignment still running.
+            self._tasks.create_task(_raise(error), name="revoke")
+            await asyncio.Event().wait()
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Heartbeats wait for this to return: the work is a task's."""
@@ -201,10 +233,12 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         )
         self._assigned = {tp: self._deliver_from(consumer, tp, starts.offsets[tp]) for tp in mine}
         self._dispatcher.assign(list(self._assigned.values()))
-        self._committer.open(starts.committed)
+        self._committer.open(starts)
         self._problem = ""
         internals.wake(consumer)
-        self._log_assignment(len(others))
+        if others:
+            logger.info("%d assigned partitions are left alone: not in `partitions`", len(others))
+        self._dispatcher.log_assignment()
         # Start positions count as commits from now on: initialOffset must not be asked twice.
         await self._committer.commit(self._assigned.values(), _COMMIT_TIMEOUT_SECONDS)
 
@@ -213,7 +247,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._wanted.add(tp)
         return AssignedPartition(tp.topic, tp.partition, offset, self._settings.channel_buffer_size)
 
-    async def _release(self, consumer: AIOKafkaConsumer, wait_seconds: float, *, is_lost: bool) -> None:
+    async def _release(self, wait_seconds: float) -> None:
         """Nothing of this assignment is in flight, and what it settled is committed, when this returns."""
         async with self._releasing:  # a stop and a rebalance may meet
             if self._starting is not None:
@@ -222,20 +256,21 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             partitions = list(self._assigned.values())
             self._assigned = {}
             self._wanted.clear()
-            await self._dispatcher.revoke(partitions, wait_seconds)
-            if partitions and not is_lost:
+            try:
+                await self._dispatcher.revoke(partitions, wait_seconds)
                 await self._committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
-            self._committer.close()
+            finally:
+                await self._committer.close()
 
     # ---- what others see
 
     @property
     def problems(self) -> list[str]:
         """Why no records flow, or why some don't."""
-        halted = [p for p in self._assigned.values() if p.hold.is_stuck]
+        stuck = [p for p in self._assigned.values() if p.hold is Hold.HALTED]
         return [
             *([self._problem] if self._problem else []),
-            *(f"{partition} is halted at offset {partition.ledger.committable}" for partition in halted),
+            *(f"{partition} is halted at offset {partition.ledger.committable}" for partition in stuck),
         ]
 
     def status(self) -> dict[str, Any]:
@@ -244,41 +279,16 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             "topics": list(self._settings.topics),
             "consumerGroup": self._settings.consumer_group,
             "generation": internals.generation(self._consumer) if self._consumer else None,
-            "partitions": [self._partition_status(partition) for partition in self._assigned.values()],
+            "partitions": [
+                {
+                    **partition.status(),
+                    "worker": self._dispatcher.allocator.worker_of(partition),
+                    "committed": self._committer.committed(partition),
+                }
+                for partition in self._assigned.values()
+            ],
         }
 
-    def _partition_status(self, partition: AssignedPartition) -> dict[str, Any]:
-        return {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "worker": self._dispatcher.allocator.worker_of(partition),
-            "state": partition.hold.value,
-            "committed": self._committer.committed(partition),
-            "committable": partition.ledger.committable,
-            "position": partition.ledger.position,
-            "inFlight": partition.in_flight,
-            "unsettled": partition.unsettled,
-            "attempt": partition.attempt,
-        }
 
-    def _log_assignment(self, excluded_count: int) -> None:
-        by_worker: dict[int | None, list[tuple[str, int]]] = {}
-        for partition in self._assigned.values():
-            worker = self._dispatcher.allocator.worker_of(partition)
-            by_worker.setdefault(worker, []).append(partition.key)
-        if excluded_count:
-            logger.info("%d assigned partitions are left alone: not in `partitions`", excluded_count)
-        for line in _assignment_lines(by_worker, len(self._dispatcher.workers)):
-            logger.info("%s", line)
-
-
-def _assignment_lines(
-    by_worker: Mapping[int | None, Iterable[tuple[str, int]]], worker_count: int
-) -> list[str]:
-    if not by_worker:
-        return ["assigned: no partitions; this replica stands by"]
-    return [
-        f"assigned: {describe_partitions(keys)} -> "
-        + (f"any of {worker_count} workers" if worker is None else f"worker {worker}")
-        for worker, keys in by_worker.items()
-    ]
+async def _raise(error: BaseException) -> NoReturn:
+    raise error

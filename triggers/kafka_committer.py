@@ -9,65 +9,83 @@ from aiokafka.errors import KafkaError
 
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partition import AssignedPartition
+from headrace.triggers.kafka_internals import generation
+from headrace.triggers.kafka_start import Starts
 
 logger = logging.getLogger(__name__)
 
+_NOTHING = Starts({}, {}, {})
+
 
 class Committer:
-    """Explicit offsets only, one commit at a time, none between a revoke and the next assignment.
+    """Explicit offsets only, one commit at a time, under the generation that gave the partitions.
 
-    A commit that is sent while the group rebalances waits for the whole round, then fails and costs the
-    member its identity: so the gate is closed from the end of a revoke on.
+    The gate is closed from the end of a revoke to the next assignment: a commit that is sent while the group
+    rebalances waits for the whole round, then fails and costs the member its identity. And aiokafka tries a
+    commit again under whatever generation is current, in which the partition may be somebody else's.
     """
 
     def __init__(self, consumer: AIOKafkaConsumer, metrics: TriggerMetrics) -> None:
         self._consumer = consumer
         self._metrics = metrics
+        self._starts = _NOTHING
         self._committed: dict[TopicPartition, int] = {}
-        self._is_open = False
+        self._generation: int | None = None
         self._lock = asyncio.Lock()
+        self._sending: asyncio.Task[None] | None = None
 
-    def open(self, committed: Mapping[TopicPartition, int]) -> None:
+    def open(self, starts: Starts) -> None:
         """A new assignment: what the broker holds for its partitions."""
-        self._committed = dict(committed)
-        self._is_open = True
+        self._starts = starts
+        self._committed = dict(starts.committed)
+        self._generation = generation(self._consumer)
 
-    def close(self) -> None:
-        """No commits until `open`."""
-        self._is_open = False
+    async def close(self) -> None:
+        """No commits until `open`; one that is under way is given up."""
+        self._generation = None
+        if self._sending is not None and not self._sending.done():
+            self._sending.cancel()
+            await asyncio.wait([self._sending])
 
     def committed(self, partition: AssignedPartition) -> int | None:
         """What the last successful commit said of it."""
         return self._committed.get(TopicPartition(partition.topic, partition.partition))
 
-    async def commit(self, partitions: Iterable[AssignedPartition], timeout_seconds: float) -> bool:
-        """Commit what has moved. False where the broker refused or didn't answer in time.
+    async def commit(self, partitions: Iterable[AssignedPartition], timeout_seconds: float) -> None:
+        """Commit what has moved, if the broker takes it within `timeout_seconds`.
 
-        A refused commit loses nothing: its records are settled in the ledger, and delivered again elsewhere.
+        A commit that fails loses nothing: what it covered is delivered again if this replica goes.
         """
         try:
             async with asyncio.timeout(timeout_seconds), self._lock:
-                return await self._commit(partitions)
+                await self._commit(partitions)
         except TimeoutError:
             self._failed(f"no answer within {timeout_seconds:g} s")
-            return False
 
-    async def _commit(self, partitions: Iterable[AssignedPartition]) -> bool:
+    async def _commit(self, partitions: Iterable[AssignedPartition]) -> None:
+        if self._generation is None or self._generation != generation(self._consumer):
+            return  # no longer, or not yet, ours to say
         offsets = {
             TopicPartition(partition.topic, partition.partition): partition.ledger.committable
             for partition in partitions
             if partition.ledger.committable != self.committed(partition)
         }
-        if not offsets or not self._is_open:
-            return self._is_open
+        if not offsets:
+            return
+        self._sending = asyncio.create_task(self._send(offsets))
+        await self._sending
+
+    async def _send(self, offsets: Mapping[TopicPartition, int]) -> None:
+        metadata = self._starts.metadata
         try:
-            await self._consumer.commit({tp: (offset, "") for tp, offset in offsets.items()})
+            await self._consumer.commit(
+                {tp: (offset, metadata[tp.topic].encode()) for tp, offset in offsets.items()}
+            )
         except KafkaError as error:
             self._failed(str(error) or type(error).__name__)
-            return False
-        self._committed |= offsets
-        self._metrics.commits_done.inc()
-        return True
+        else:
+            self._committed |= offsets
+            self._metrics.commits_done.inc()
 
     def _failed(self, why: str) -> None:
         self._metrics.commits_failed.inc()

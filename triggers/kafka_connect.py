@@ -60,8 +60,10 @@ async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaCons
             with _connect_errors() as heard:
                 await consumer.start()
                 await admin.start()
-        except KafkaError as error:
+        except BaseException as error:
             await asyncio.gather(consumer.stop(), admin.close(), return_exceptions=True)
+            if not isinstance(error, KafkaError):
+                raise
             if not isinstance(error, KafkaConnectionError):
                 raise explain(error, settings) from None
             if isinstance(heard.last, REFUSALS):
@@ -78,14 +80,18 @@ async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaCons
 
 async def wait_for_topics(admin: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
     """Until one of the topics exists; later ones are noticed by the consumer."""
-    was_said = False
-    while missing := set(settings.topics) - set(await admin.list_topics()):
-        if not was_said:
+    said = ""
+    while True:
+        try:
+            missing = set(settings.topics) - set(await admin.list_topics())
             names = ", ".join(sorted(missing))
-            logger.warning(
-                "no such topic: %s (headrace kafka topics --create NAME:PARTITIONS makes one)", names
-            )
-            was_said = True
+            line = f"no such topic: {names} (headrace kafka topics --create NAME:PARTITIONS makes one)"
+        except KafkaError as error:
+            missing = set(settings.topics)
+            line = f"the broker does not say which topics there are ({error!r}); trying again"
+        if missing and line != said:
+            logger.warning("%s", line)
+            said = line
         if len(missing) < len(settings.topics):
             return
         await asyncio.sleep(_TOPIC_POLL_SECONDS)

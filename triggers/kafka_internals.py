@@ -4,9 +4,14 @@ Each function says what happens without it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import KafkaError, UnknownError, for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.structs import ConsumerRecord
 
 
@@ -18,19 +23,79 @@ class Wanted(set[TopicPartition]):
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What the broker holds for one partition of a group."""
+
+    offset: int
+    metadata: str
+
+
 async def fetch(
     consumer: AIOKafkaConsumer, wanted: Wanted, timeout_seconds: float, max_records: int
 ) -> Mapping[TopicPartition, Sequence[ConsumerRecord]]:
     """`getmany`, with a live set: partitions may be added while it waits, and `wake` makes it look again.
 
-    The public one copies its partitions to a tuple, and searches that for each partition that has data.
+    The public one copies its partitions to a tuple, and searches that for each partition that has data. It
+    doesn't notice that the fetcher's task has died, and after one error idle members are no longer watched.
+
+    After an error, positions may have moved past records that were not returned: seek before the next fetch.
     """
+    fetcher: Any = consumer._fetcher  # noqa: SLF001
     consumer._coordinator.check_errors()  # noqa: SLF001
-    with consumer._subscription.fetch_context():  # noqa: SLF001
-        fetcher: Any = consumer._fetcher  # noqa: SLF001
+    if fetcher._fetch_task.done():  # noqa: SLF001
+        fetcher._fetch_task.result()  # noqa: SLF001
+    busy = consumer._subscription.fetch_context()  # noqa: SLF001
+    busy.__enter__()
+    try:
         records: Mapping[TopicPartition, Sequence[ConsumerRecord]]
         records = await fetcher.fetched_records(wanted, timeout_seconds, max_records=max_records)
         return records
+    finally:
+        busy.__exit__(None, None, None)
+
+
+def unreadable_partition(error: BaseException) -> TopicPartition | None:
+    """Which partition a fetch was decoding when it raised; None where it wasn't decoding."""
+    tb = error.__traceback__
+    while tb is not None:
+        decoding = tb.tb_frame.f_locals.get("self")
+        if isinstance(decoding, FetchResult):
+            tp: TopicPartition = decoding._topic_partition  # noqa: SLF001
+            return tp
+        tb = tb.tb_next
+    return None
+
+
+async def fetch_commits(
+    admin: AIOKafkaAdminClient, group: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, Commit]:
+    """What the group has committed, of `partitions`; those without a commit are left out.
+
+    The admin's own method takes an answer that is an error as a whole (coordinator moved, group loading) for
+    "no commits", and the consumer's drops the metadata. Raises KafkaError.
+    """
+    by_topic: dict[str, list[int]] = {}
+    for tp in partitions:
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    coordinator = await admin.find_coordinator(group)
+    request = OffsetFetchRequest(group, list(by_topic.items()))
+    response: Any = await admin._send_request(request, coordinator)  # noqa: SLF001
+    _raise_for(getattr(response, "error_code", 0))
+    commits = {}
+    for topic, rows in response.topics:
+        for partition, offset, metadata, error_code in rows:
+            _raise_for(error_code)
+            commits[TopicPartition(topic, partition)] = Commit(offset, metadata)
+    if missing := set(partitions) - commits.keys():
+        raise UnknownError(f"the broker says nothing about {len(missing)} partitions of group {group}")
+    return {tp: commit for tp, commit in commits.items() if commit.offset >= 0}
+
+
+def _raise_for(error_code: int) -> None:
+    if error_code:
+        error: KafkaError = for_code(error_code)()
+        raise error
 
 
 def wake(consumer: AIOKafkaConsumer | None) -> None:

@@ -24,6 +24,8 @@ def consumer_options(settings: KafkaSettings) -> dict[str, Any]:
         "session_timeout_ms": _ms(settings.session_timeout_seconds),
         "heartbeat_interval_ms": _ms(settings.heartbeat_interval_seconds),
         "rebalance_timeout_ms": _ms(settings.rebalance_timeout_seconds),
+        # A join is answered when the slowest member has joined: the request must outlast that.
+        "request_timeout_ms": _ms(max(40.0, settings.rebalance_timeout_seconds + 5)),
         # Heartbeats end when the fetch loop has not turned for so long: it turns while all is well.
         "max_poll_interval_ms": _ms(settings.rebalance_timeout_seconds),
         "fetch_min_bytes": settings.fetch_min_bytes,

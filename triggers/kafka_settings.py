@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator
 
+from headrace.runtime.addresses import checked_address
 from headrace.runtime.settings import Rule, Settings, section, setting
 from headrace.runtime.shapes import (
     CHOICE,
@@ -41,6 +42,10 @@ def _zero_is_default(size: int) -> int:
     return size or DEFAULT_CHANNEL_BUFFER_SIZE
 
 
+def _checked_addresses(brokers: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(checked_address, brokers))
+
+
 BufferSize = Annotated[Count, Ge(0), Le(DEFAULT_CHANNEL_BUFFER_SIZE), AfterValidator(_zero_is_default)]
 
 
@@ -58,7 +63,7 @@ class KafkaSettings(Settings):
         required="a list of at least one topic",
         effect="A topic that does not exist gives no events until somebody creates it.",
     )
-    brokers: Texts = setting(
+    brokers: Annotated[Texts, AfterValidator(_checked_addresses)] = setting(
         "brokers",
         (),
         required="a list of at least one host:port, or the trigger's url",

@@ -1,0 +1,13 @@
+"""Addresses of brokers: `host:port`, `host`, `[::1]:9092`."""
+
+import re
+
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\],/]+)(?::(\d{1,5}))?")
+
+
+def checked_address(text: str) -> str:
+    """`text`, if it is one. Raises ValueError, with a message that follows the value."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found[1] or 1) not in range(1, 65536):
+        raise ValueError("is no broker address; expected host:port, such as 127.0.0.1:9092")
+    return text
