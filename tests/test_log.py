@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+from headrace.runtime.log import QUEUED_LINES
+
 SCRIPT = """
 import logging, sys, time
 from headrace.runtime.log import QUEUED_LINES, set_up_logging
@@ -32,6 +34,8 @@ def test_a_log_that_nobody_reads_is_dropped_and_counted_and_blocks_nobody() -> N
     assert process.stdout.readline() == b"done\n"  # though its log is full
     with os.fdopen(reading) as log:
         first = log.readline()
+        for _ in range(QUEUED_LINES):
+            log.readline()  # now there is room again
         process.stdin.write(b"\n")
         process.stdin.close()
         rest = log.read()
