@@ -16,6 +16,7 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer
 
 from headrace.runtime.embedded_kafka import EmbeddedKafka
+from headrace.runtime.errors import HeadraceError
 
 TOPIC = "names"
 PARTITIONS = 8
@@ -175,4 +176,8 @@ def report(greetings: list[Greetings], acked: set[tuple[int, int]], codes: list[
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    try:
+        sys.exit(asyncio.run(main()))
+    except HeadraceError as error:
+        say(f"demo: {error}")
+        sys.exit(error.exit_code)
