@@ -47,8 +47,9 @@ format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-storm: $(READY) ## kill -9 again and again, and print what it cost
-	@$(BIN)/python tests/storm/kills.py
+storm: $(READY) ## kills and rebalances, again and again, and what they cost
+	@PYTHONPATH=tests $(BIN)/python tests/storm/kills.py
+	@PYTHONPATH=tests $(BIN)/python tests/storm/rebalances.py
 
 bench: $(READY) ## the speed beside a bare aiokafka loop, in one run
 	@$(BIN)/python benchmarks/throughput.py

@@ -1,4 +1,4 @@
-"""What a handler gets as `context`: nuclio_sdk's, with what this runtime adds and what it does not do yet."""
+"""What a handler gets as `context`: nuclio_sdk's, with what this runtime adds."""
 
 import logging
 from collections.abc import Callable
@@ -10,7 +10,7 @@ HANDLER_LOGGER = "headrace.handler"
 
 
 class Platform(nuclio_sdk.Platform):  # type: ignore[misc]  # the SDK is untyped
-    """`context.platform`. Each refusal says what is missing: nothing is accepted in silence."""
+    """`context.platform`, with the callbacks that Nuclio's documentation names."""
 
     async def explicit_ack(self, qualified_offset: nuclio_sdk.QualifiedOffset) -> NoReturn:
         """Refused: this version acks by returning only."""
@@ -19,19 +19,25 @@ class Platform(nuclio_sdk.Platform):  # type: ignore[misc]  # the SDK is untyped
             "explicitAckMode is disable, so records are acked when the handler returns"
         )
 
-    def set_drain_callback(self, callback: Callable[[], Any]) -> NoReturn:
-        """Refused: not built into this version."""
-        raise RuntimeError(f"set_drain_callback({callback!r}) is not built into this version of Headrace yet")
+    def on_signal(self, callback: Callable[[], Any]) -> None:
+        """Have `callback` called, without arguments, when partitions leave and when the replica stops.
 
-    def set_termination_callback(self, callback: Callable[[], Any]) -> NoReturn:
-        """Refused: not built into this version."""
-        raise RuntimeError(
-            f"set_termination_callback({callback!r}) is not built into this version of Headrace yet"
-        )
+        Sync or async. It runs while handlers run: on their event loop if that turns, else in another thread.
+        """
+        self.set_drain_callback(callback)
+        self.set_termination_callback(callback)
 
-    def on_signal(self, callback: Callable[[], Any]) -> NoReturn:
-        """Refused: not built into this version."""
-        raise RuntimeError(f"on_signal({callback!r}) is not built into this version of Headrace yet")
+    @property
+    def drain_callback(self) -> Callable[[], Any] | None:
+        """What `set_drain_callback` was given last."""
+        callback: Callable[[], Any] | None = self._drain_callback
+        return callback
+
+    @property
+    def termination_callback(self) -> Callable[[], Any] | None:
+        """What `set_termination_callback` was given last."""
+        callback: Callable[[], Any] | None = self._termination_callback
+        return callback
 
 
 def create_context(worker_id: int, trigger: nuclio_sdk.TriggerInfo) -> nuclio_sdk.Context:

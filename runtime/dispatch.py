@@ -17,7 +17,7 @@ from headrace.runtime.pace import MAX_RUN_BYTES, Pace
 from headrace.runtime.partition import AssignedPartition, Hold
 from headrace.runtime.partition_ranges import describe_partitions
 from headrace.runtime.retry import RetryPolicy
-from headrace.runtime.wire import WireRecord
+from headrace.runtime.wire import Kind, WireRecord
 from headrace.runtime.worker_handle import Spawn, WorkerHandle
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ class Dispatcher:
         self._retry = retry
         self._metrics = metrics
         self._news = asyncio.Event()  # some partition has nothing in flight any more
+        self._is_stopping = False
         self._straggler_timer: asyncio.TimerHandle | None = None
         self._long_reported: set[tuple[int, int]] = set()
 
@@ -58,6 +59,11 @@ class Dispatcher:
         results = await asyncio.gather(*(w.start() for w in self.workers), return_exceptions=True)
         for failure in filter(None, results):
             raise failure
+
+    def announce_stop(self) -> None:
+        """The replica is about to stop: have the termination callbacks called, and no drain callbacks."""
+        self._is_stopping = True
+        self._signal(Kind.TERMINATE)
 
     async def stop(self, wait_seconds: float) -> None:
         """Stop all workers; those that still run something after `wait_seconds` are killed."""
@@ -94,12 +100,15 @@ class Dispatcher:
     async def revoke(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
         """Take partitions away for good: recall, wait, kill. Returns when nothing of them is in flight.
 
-        What finishes within `wait_seconds` is settled; what doesn't stays open.
+        What finishes within `wait_seconds` is settled; what doesn't stays open. All workers are told to
+        drain, idle ones too: background tasks of theirs may work for a record that has returned.
         """
         for partition in partitions:
             partition.revoke()
             if partition.worker_index is not None and partition.in_flight:
                 self.workers[partition.worker_index].recall(partition)
+        if partitions and not self._is_stopping:
+            self._signal(Kind.DRAIN)
         if not await self._quiet(partitions, wait_seconds):
             for worker in self._workers_with(partitions):
                 self._metrics.workers_killed.inc()
@@ -259,6 +268,10 @@ class Dispatcher:
             partition.hold = Hold.NONE
             self.allocator.offer(partition)
             self.dispatch()
+
+    def _signal(self, kind: Kind) -> None:
+        for worker in self.workers:
+            worker.signal(kind)
 
     async def _quiet(self, partitions: Iterable[AssignedPartition], wait_seconds: float) -> bool:
         try:

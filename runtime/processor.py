@@ -42,6 +42,7 @@ class RunningTrigger:
 
     async def stop(self) -> None:
         """Records first, then workers."""
+        self.dispatcher.announce_stop()
         try:
             await self.trigger.stop(self.spec.worker_termination_timeout_seconds)
         finally:

@@ -24,6 +24,8 @@ class Kind(IntEnum):
     RECALL = 4  # give back what hasn't started of one partition
     STOP = 5  # exit once idle
     FORGET = 6  # a partition is revoked, and nothing of it is here
+    DRAIN = 7  # partitions are being taken away: call the drain callback
+    TERMINATE = 8  # the replica stops: call the termination callback
     READY = 16  # the handler is loaded
     INIT_FAILED = 17  # UTF-8: why the handler can't be loaded
     PROGRESS = 18  # all before seq succeeded, except those that were named

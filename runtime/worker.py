@@ -29,6 +29,7 @@ from headrace.runtime.event import Source, StreamEvent
 from headrace.runtime.handler import Handler, HandlerNotLoadedError, describe_failure, load_handler
 from headrace.runtime.progress_slot import ProgressSlot
 from headrace.runtime.wire import Kind
+from headrace.runtime.worker_callbacks import Callbacks
 from headrace.runtime.worker_inbox import Inbox, PendingRun
 from headrace.runtime.worker_log import redirect_output
 
@@ -97,6 +98,7 @@ class Worker:
         self.inbox = Inbox(link.send, self._wake)
         self._trigger = nuclio_sdk.TriggerInfo(start["trigger_kind"], start["trigger_name"])
         self._context = create_context(start["worker_id"], self._trigger)
+        self._callbacks = Callbacks(self._loop)
         self._sources: dict[int, Source] = {}
         self._handler: Handler
 
@@ -132,6 +134,15 @@ class Worker:
                 self._loop.run_until_complete(self._handle(run))
             else:
                 _step(self._handle(run))
+        self._callbacks.wait()
+
+    def drain(self) -> None:
+        """Partitions are being taken away (link thread)."""
+        self._callbacks.call("drain", self._context.platform.drain_callback)
+
+    def terminate(self) -> None:
+        """The replica stops (link thread)."""
+        self._callbacks.call("termination", self._context.platform.termination_callback)
 
     def _wake(self) -> None:
         self._loop.call_soon_threadsafe(self._arrived.set)
@@ -240,6 +251,10 @@ def _obey(worker: Worker, kind: Kind, body: bytes) -> None:
             worker.add_source(**wire.decode_json(body))
         case Kind.FORGET:
             worker.forget_source(wire.decode_partition_id(body))
+        case Kind.DRAIN:
+            worker.drain()
+        case Kind.TERMINATE:
+            worker.terminate()
         case Kind.STOP:
             worker.inbox.stop()
 

@@ -130,6 +130,11 @@ class WorkerHandle:
             self._announced.remove(partition.id)
             self._process.send(wire.encode_forget(partition.id))
 
+    def signal(self, kind: Kind) -> None:
+        """DRAIN or TERMINATE: have the user's callback called."""
+        if self._process is not None and self.is_ready:
+            self._process.send(wire.frame(kind))
+
     def kill(self) -> None:
         """By the runtime's own will: what it runs counts as no failure."""
         if self._process is not None and self._process.is_alive:

@@ -15,6 +15,7 @@ from headrace.runtime.dispatch import Dispatcher
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partition import AssignedPartition, Hold
+from headrace.runtime.partition_ranges import describe_partitions
 from headrace.triggers import kafka_internals as internals
 from headrace.triggers.kafka_committer import Committer
 from headrace.triggers.kafka_connect import connect, wait_for_topics
@@ -254,6 +255,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
                 self._starting.cancel()
                 await asyncio.wait([self._starting])
             partitions = list(self._assigned.values())
+            if partitions:
+                logger.info("revoked: %s", describe_partitions(p.key for p in partitions))
             self._assigned = {}
             self._wanted.clear()
             try:

@@ -1,0 +1,66 @@
+"""The user's drain and termination callbacks: run while handlers run, in a worker process."""
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+logger = logging.getLogger("headrace.callback")
+
+Callback = Callable[[], Any]
+
+# How long the event loop may take to get to a callback before a thread does it: longer than a loop that turns
+# needs, short enough that a handler that computes is not waited for.
+_LOOP_PATIENCE_SECONDS = 0.05
+
+
+class Callbacks:
+    """Runs a callback on the main thread's event loop if that turns, else in a thread of its own.
+
+    A sync handler holds the loop for as long as it runs. An async callback gets a loop of its own then.
+    One callback runs at a time; what it raises is logged, and changes nothing.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._running: set[threading.Event] = set()
+
+    def call(self, name: str, callback: Callback | None) -> None:
+        """Start it (any thread); returns at once."""
+        if callback is None:
+            return
+        done = threading.Event()
+        self._running.add(done)
+        threading.Thread(target=self._run, args=(name, callback, done), name=name, daemon=True).start()
+
+    def wait(self) -> None:
+        """Until those that have started are done, with the loop turning for them (main thread)."""
+        while pending := [done for done in self._running if not done.is_set()]:
+            self._loop.run_until_complete(asyncio.to_thread(pending[0].wait))
+
+    def _run(self, name: str, callback: Callback, done: threading.Event) -> None:
+        claim = threading.Lock()
+        has_begun = threading.Event()
+
+        def on_loop() -> None:
+            if claim.acquire(blocking=False):
+                has_begun.set()
+                self._loop.create_task(_call(name, callback)).add_done_callback(lambda _: done.set())
+
+        self._loop.call_soon_threadsafe(on_loop)
+        if not has_begun.wait(_LOOP_PATIENCE_SECONDS) and claim.acquire(blocking=False):
+            asyncio.run(_call(name, callback))
+            done.set()
+        done.wait()
+        self._running.discard(done)
+
+
+async def _call(name: str, callback: Callback) -> None:
+    try:
+        result = callback()
+        if inspect.isawaitable(result):
+            await result
+    except BaseException:  # user code may raise anything
+        logger.exception("the %s callback raised; what it had still to do is not done", name)

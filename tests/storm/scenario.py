@@ -1,0 +1,76 @@
+"""What all storms share: repetitions, figures against bounds, a broker of their own."""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker import Broker
+
+from headrace.runtime.embedded_kafka import EmbeddedKafka
+
+
+@dataclass
+class Figure:
+    """One measured thing, over all repetitions."""
+
+    low: float
+    high: float
+    values: list[float] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+
+class Report:
+    """Figures of one scenario. A value outside its bounds is a violation."""
+
+    def __init__(self) -> None:
+        self._figures: dict[str, Figure] = {}
+
+    def add(self, name: str, value: float, low: float, high: float, number: int) -> None:
+        """What repetition `number` gave."""
+        figure = self._figures.setdefault(name, Figure(low, high))
+        figure.values.append(value)
+        if not low <= value <= high:
+            figure.violations.append(f"repetition {number}: {value:.3f}")
+
+    def show(self, scenario: str) -> bool:
+        """Print; whether every bound held."""
+        for name, figure in self._figures.items():
+            found = sorted(figure.values)
+            print(
+                f"{scenario}: {name}: {len(found)} times, min {found[0]:.3f}, "
+                f"median {statistics.median(found):.3f}, max {found[-1]:.3f}, "
+                f"bound {figure.low:g} to {figure.high:g}, violations {len(figure.violations)}",
+                flush=True,
+            )
+            for violation in figure.violations:
+                print(f"  VIOLATION {violation}")
+        return not any(figure.violations for figure in self._figures.values())
+
+
+# Called with the broker, an empty folder, the number of the repetition, and where its figures go.
+Scenario = Callable[[Broker, Path, int, Report], None]
+
+
+async def main(scenarios: Mapping[str, Scenario], description: str) -> int:
+    """The command line; 0 where every bound held."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("scenario", nargs="?", choices=scenarios)
+    parser.add_argument("--count", type=int, default=20)
+    options = parser.parse_args()
+    chosen = [options.scenario] if options.scenario else list(scenarios)
+    held = []
+    async with EmbeddedKafka() as kafka:
+        broker = Broker(kafka.bootstrap, "embedded")
+        for name in chosen:
+            report = Report()
+            for number in range(options.count):
+                with tempfile.TemporaryDirectory() as folder:
+                    await asyncio.to_thread(scenarios[name], broker, Path(folder), number, report)
+            held.append(report.show(name))
+    return 0 if all(held) else 1
