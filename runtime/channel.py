@@ -31,6 +31,8 @@ class Channel:
         self._received = bytearray()
         self._unsent = bytearray()
         self._is_open = True
+        self.is_broken = False
+        """Something that the worker said could not be taken in: what it said after that isn't known."""
         self._loop = asyncio.get_running_loop()
         sock.setblocking(False)
         self._loop.add_reader(sock, self._read_some)
@@ -74,6 +76,7 @@ class Channel:
         except Exception:
             # Left as it is, this frame would come up at every read, and nothing behind it ever.
             logger.exception("a worker sent what its processor can't handle: it is replaced")
+            self.is_broken = True
             data = b""
         if not data:
             self._close()

@@ -29,8 +29,14 @@ headrace.add_command(kafka)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--brokers", multiple=True, metavar="HOST:PORT", help="Instead of the function's own brokers.")
 @click.option("--embedded-kafka", is_flag=True, help="Start a Kafka here, with the triggers' topics.")
-@click.option("--replicas", type=click.IntRange(1, 64), default=1, show_default=True)
-@click.option("--admin-host", default="127.0.0.1", show_default=True)
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="How many processes share the partitions on this machine.",
+)
+@click.option("--admin-host", default="127.0.0.1", show_default=True, help="Of /live, /ready and the rest.")
 @click.option(
     "--admin-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0: a free one."
 )
@@ -38,9 +44,19 @@ headrace.add_command(kafka)
 @click.option("--replica-name", default="", hidden=True)
 @click.option("--parent-fd", type=int, hidden=True)
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="debug includes the Kafka client's own lines.",
 )
-@click.option("--log-format", type=click.Choice(["console", "json"]), default="console", show_default=True)
+@click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    default="console",
+    show_default=True,
+    help="json: one object a line, for log collectors.",
+)
 def run(  # noqa: PLR0913  # one argument per option
     path: Path,
     brokers: tuple[str, ...],
@@ -78,9 +94,9 @@ def run(  # noqa: PLR0913  # one argument per option
 
 def _address(text: str) -> str:
     try:
-        return checked_address(text)
+        return checked_address(text.strip())
     except ValueError as error:
-        raise UsageError(f"--brokers: {text!r} {error}") from None
+        raise UsageError(f"--brokers {error}") from None
 
 
 def main() -> None:

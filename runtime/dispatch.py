@@ -17,15 +17,11 @@ from headrace.runtime.pace import MAX_RUN_BYTES, Pace
 from headrace.runtime.partition import AssignedPartition, Hold
 from headrace.runtime.partition_ranges import describe_partitions
 from headrace.runtime.retry import RetryPolicy
+from headrace.runtime.stragglers import Stragglers
 from headrace.runtime.wire import Kind, WireRecord
-from headrace.runtime.worker_handle import Spawn, WorkerHandle
+from headrace.runtime.worker_handle import REAP_SECONDS, Spawn, WorkerHandle
 
 logger = logging.getLogger(__name__)
-
-# A record that runs longer than this gives the runs behind it to a worker that idles.
-_STRAGGLER_SECONDS = 0.01
-# SIGKILL is certain; a process in an uninterruptible system call may take its time.
-_REAP_SECONDS = 5.0
 
 
 class Dispatcher:
@@ -49,7 +45,7 @@ class Dispatcher:
         self._metrics = metrics
         self._news = asyncio.Event()  # some partition has nothing in flight any more
         self._is_stopping = False
-        self._straggler_timer: asyncio.TimerHandle | None = None
+        self._stragglers = Stragglers(self.workers, allocator)
         self._long_reported: set[tuple[int, int]] = set()
 
     # ---- for the processor
@@ -67,8 +63,7 @@ class Dispatcher:
 
     async def stop(self, wait_seconds: float) -> None:
         """Stop all workers; those that still run something after `wait_seconds` are killed."""
-        if self._straggler_timer is not None:
-            self._straggler_timer.cancel()
+        self._stragglers.stop()
         await asyncio.gather(*(worker.stop(wait_seconds) for worker in self.workers))
 
     # ---- for the trigger
@@ -95,7 +90,7 @@ class Dispatcher:
         while takers:
             takers.sort(key=lambda worker: len(worker.in_flight))
             takers = [worker for worker in takers if self._hand_out(worker)]
-        self._watch_stragglers()
+        self._stragglers.watch()
 
     async def revoke(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
         """Take partitions away for good: recall, wait, kill. Returns when nothing of them is in flight.
@@ -113,16 +108,17 @@ class Dispatcher:
             for worker in self._workers_with(partitions):
                 self._metrics.workers_killed.inc()
                 worker.kill()
-            if not await self._quiet(partitions, _REAP_SECONDS):
+            if not await self._quiet(partitions, REAP_SECONDS):
                 raise HeadraceError("a worker survived SIGKILL: a process is stuck in the kernel")
         for partition in partitions:
             self.partitions.pop(partition.id, None)
             for worker in self.workers:
                 worker.forget(partition)
 
-    def halt(self, partition: AssignedPartition, why: str) -> None:
-        """Nothing more is handed out of it in this assignment; what is in flight may end."""
-        partition.hold = Hold.HALTED
+    def cut_off(self, partition: AssignedPartition, why: str) -> None:
+        """What follows in it can't be fetched; what was fetched is handed out."""
+        partition.is_cut_off = True
+        self.dispatch()
         offset = partition.ledger.position
         logger.error("%s is halted at offset %d: %s; nothing is committed past it", partition, offset, why)
 
@@ -286,37 +282,3 @@ class Dispatcher:
     def _workers_with(self, partitions: Iterable[AssignedPartition]) -> list[WorkerHandle]:
         indexes = {p.worker_index for p in partitions if p.in_flight and p.worker_index is not None}
         return [self.workers[index] for index in sorted(indexes)]
-
-    def _watch_stragglers(self) -> None:
-        """Arm the timer while a worker idles and runs wait behind another's record."""
-        if self._straggler_timer is None and self._idle_workers() and self._workers_with_queues():
-            loop = asyncio.get_running_loop()
-            self._straggler_timer = loop.call_later(_STRAGGLER_SECONDS, self._recall_from_stragglers)
-
-    def _recall_from_stragglers(self) -> None:
-        self._straggler_timer = None
-        for worker in self._workers_with_queues() if self._idle_workers() else ():
-            progress = worker.sync_progress()
-            if progress is None or not progress.is_running or worker.is_straggling:
-                continue
-            if time.monotonic_ns() - progress.since_ns > _STRAGGLER_SECONDS * 1e9:
-                worker.is_straggling = True
-                for partition in _queued_behind(worker):
-                    worker.recall(partition)
-        self._watch_stragglers()
-
-    def _idle_workers(self) -> bool:
-        return any(worker.is_ready and not worker.in_flight.runs for worker in self.workers)
-
-    def _workers_with_queues(self) -> list[WorkerHandle]:
-        return [
-            worker
-            for worker in self.workers
-            if any(self.allocator.worker_of(partition) is None for partition in _queued_behind(worker))
-        ]
-
-
-def _queued_behind(worker: WorkerHandle) -> set[AssignedPartition]:
-    """Partitions that wait behind the record that the worker is in."""
-    runs = worker.in_flight.runs
-    return {run.partition for run in runs} - {runs[0].partition} if runs else set()

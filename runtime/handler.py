@@ -13,6 +13,8 @@ from typing import Any
 
 import nuclio_sdk
 
+_RUNTIME_FOLDER = str(Path(__file__).parent)
+
 
 class HandlerNotLoadedError(Exception):
     """Says what the user has to mend, with the user's own traceback where there is one."""
@@ -70,6 +72,6 @@ def _users_traceback(module_name: str, error: BaseException) -> str:
 def describe_failure(error: BaseException) -> str:
     """The user's part of a traceback: without the frames of this runtime."""
     tb = error.__traceback__
-    while tb is not None and "headrace_runtime_frame" in tb.tb_frame.f_locals:
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_RUNTIME_FOLDER):
         tb = tb.tb_next
     return "".join(traceback.format_exception(type(error), error, tb)).rstrip()

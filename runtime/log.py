@@ -60,6 +60,11 @@ def _message(record: logging.LogRecord) -> str:
     return f"handler: {record.getMessage()}" if record.name == "handler" else record.getMessage()
 
 
+def _drop_notice(count: int) -> logging.LogRecord:
+    message = "%d log lines were dropped: nobody read this log"
+    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (count,), None)
+
+
 class StderrHandler(logging.Handler):
     """Writes from a thread of its own: a terminal that is held, or a full pipe, must not hold up heartbeats.
 
@@ -77,11 +82,13 @@ class StderrHandler(logging.Handler):
         """Never blocks."""
         try:
             if self._dropped:
-                self._lines.put_nowait(f"{self._dropped} log lines were dropped: nobody read this log")
+                self._lines.put_nowait(self.format(_drop_notice(self._dropped)))
                 self._dropped = 0
             self._lines.put_nowait(self.format(record))
         except queue.Full:
             self._dropped += 1
+        except Exception:
+            self.handleError(record)  # a line that can't be made is no reason to fail
 
     def close(self) -> None:
         """Write what waits, unless nobody reads. Called by logging when the process ends."""
@@ -91,12 +98,10 @@ class StderrHandler(logging.Handler):
         super().close()
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # whoever read it is gone
-            while (line := self._lines.get()) is not None:
+        while (line := self._lines.get()) is not None:
+            with contextlib.suppress(OSError, ValueError):  # whoever read it may be gone, or be back
                 sys.stderr.write(line + "\n")
-                if self._lines.empty():
-                    sys.stderr.flush()
-            sys.stderr.flush()
+                sys.stderr.flush()
 
 
 def set_up_logging(level: str, log_format: LogFormat, replica: str = "") -> None:

@@ -37,7 +37,7 @@ class AssignedPartition:
 
     __slots__ = (
         *("_buffer", "_returned", "attempt", "capacity", "epoch", "hold", "id", "in_flight"),
-        *("is_queued", "is_recalled", "ledger", "partition", "topic", "worker_index"),
+        *("is_cut_off", "is_queued", "is_recalled", "ledger", "partition", "topic", "worker_index"),
     )
 
     def __init__(self, topic: str, partition: int, start: int, capacity: int) -> None:
@@ -54,6 +54,7 @@ class AssignedPartition:
         self.worker_index: int | None = None
         self.is_queued = False  # in its allocator's queue
         self.is_recalled = False  # some in flight were asked to come back
+        self.is_cut_off = False  # the record at ledger.position can't be read: nothing more is fetched
         self._buffer: deque[WireRecord] = deque()
         self._returned: list[WireRecord] = []
 
@@ -71,9 +72,14 @@ class AssignedPartition:
         return len(self._buffer) + self.in_flight + len(self._returned)
 
     @property
+    def is_stuck(self) -> bool:
+        """Only somebody's hand or a new assignment helps."""
+        return self.is_cut_off or self.hold is Hold.HALTED
+
+    @property
     def has_room(self) -> bool:
         """Whether a fetch of half its capacity fits. Half, so that fetches come in batches."""
-        return not self.hold.is_final and 2 * self.unsettled <= self.capacity
+        return not self.is_cut_off and not self.hold.is_final and 2 * self.unsettled <= self.capacity
 
     @property
     def is_deliverable(self) -> bool:
@@ -134,7 +140,7 @@ class AssignedPartition:
         return {
             "topic": self.topic,
             "partition": self.partition,
-            "state": self.hold.value,
+            "state": Hold.HALTED.value if self.is_stuck else self.hold.value,
             "committable": self.ledger.committable,
             "position": self.ledger.position,
             "inFlight": self.in_flight,

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from headrace.runtime.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.config import FunctionSpec, TriggerSpec
 from headrace.runtime.dispatch import Dispatcher
-from headrace.runtime.errors import HeadraceError
+from headrace.runtime.errors import HandlerLoadError, HeadraceError
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.trigger_kinds import installed_kinds
@@ -128,7 +128,11 @@ class Processor:
 
     async def _start_workers(self) -> None:
         for running in self._triggers:
-            await running.dispatcher.start()
+            try:
+                await running.dispatcher.start()
+            except HandlerLoadError as error:
+                handler = f"{self._function.path}: spec.handler {self._function.handler}"
+                raise HandlerLoadError(f"{handler}: {error}") from None
             logger.info(
                 "%s: %d worker%s loaded %s, %s allocation",
                 running.spec.name,

@@ -19,6 +19,8 @@ from headrace.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
+_EMBEDDED_PARTITIONS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
@@ -67,9 +69,6 @@ async def _brokers(function: FunctionSpec, options: RunOptions) -> AsyncIterator
         topics = {topic: _EMBEDDED_PARTITIONS for spec in function.triggers for topic in spec.settings.topics}
         await kafka.create_topics(topics)
         yield (kafka.bootstrap,)
-
-
-_EMBEDDED_PARTITIONS = 8
 
 
 def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSpec:

@@ -48,6 +48,10 @@ class Replica:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command(theirs), pass_fds=(theirs,), process_group=0, stdin=subprocess.DEVNULL
             )
+        except OSError as error:
+            # The system's refusal says it all.
+            logger.error("%s can't be started (%s)", self.name, error.strerror or error)  # noqa: TRY400
+            return 1
         finally:
             os.close(theirs)
         code = await self._process.wait()

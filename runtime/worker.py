@@ -7,7 +7,6 @@ and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Th
 import asyncio
 import faulthandler
 import inspect
-import json
 import os
 import signal
 import socket
@@ -17,12 +16,12 @@ import time
 import traceback
 from collections.abc import Coroutine
 from pathlib import Path
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, NoReturn
+from types import CoroutineType
+from typing import Any
 
 import nuclio_sdk
 
-from headrace.runtime import wire
+from headrace.runtime import handler_results, wire
 from headrace.runtime.context import create_context
 from headrace.runtime.death import die_with_parent
 from headrace.runtime.event import Source, StreamEvent
@@ -31,59 +30,11 @@ from headrace.runtime.progress_slot import ProgressSlot
 from headrace.runtime.wire import Kind
 from headrace.runtime.worker_callbacks import Callbacks
 from headrace.runtime.worker_inbox import Inbox, PendingRun
-from headrace.runtime.worker_log import redirect_output
+from headrace.runtime.worker_link import Link, die
+from headrace.runtime.worker_log import redirect_output, restore_output
 
 # The link thread must get a turn soon while a handler computes: recalls and runs wait for it.
 _SWITCH_INTERVAL_SECONDS = 0.001
-_RECEIVE_BYTES = 1 << 18
-NO_RECORD = 2**64 - 1
-
-
-class HandlerReturnedError(Exception):
-    """The handler did not raise, but its response says that it failed."""
-
-
-class Link:
-    """The socket to the processor: one reader, many writers."""
-
-    def __init__(self, sock: socket.socket, slot: ProgressSlot) -> None:
-        sock.set_inheritable(False)  # what a handler starts must not keep it open
-        self._sock = sock
-        self._slot = slot
-        self._send_lock = threading.Lock()
-        self._received = bytearray()
-
-    def send(self, data: bytes) -> None:
-        """Returns once the kernel has it: it reaches the processor even if this process is killed now."""
-        try:
-            with self._send_lock:
-                self._sock.sendall(data)
-        except OSError:
-            die()
-
-    def send_log(self, line: dict[str, object]) -> None:
-        """A log line, bound to the record that runs now."""
-        now = self._slot.read()
-        self.send(wire.encode_about(Kind.LOG, now.seq if now.is_running else NO_RECORD, json.dumps(line)))
-
-    def receive(self) -> list[tuple[Kind, bytes]]:
-        """The next frames, at least one. The processor's death is ours."""
-        while not (frames := list(wire.split_frames(self._received))):
-            try:
-                data = self._sock.recv(_RECEIVE_BYTES)
-            except OSError:
-                die()
-            if not data:
-                die()
-            self._received += data
-        return frames
-
-
-def die() -> NoReturn:
-    """The processor is gone: end this process and whatever the handler started."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
 
 
 class Worker:
@@ -153,10 +104,11 @@ class Worker:
 
     async def _handle(self, run: PendingRun) -> None:
         """All records of a run. Awaits nothing for a sync handler, which needs a loop that is not running."""
-        headrace_runtime_frame = True  # noqa: F841  # describe_failure hides frames that have it
         call, is_async = self._handler.call, self._handler.is_async
         context, records = self._context, run.records
-        source, attempt = self._sources[run.header.partition_id], run.header.attempt
+        # None where the partition is revoked by now: then the run was recalled, and is empty.
+        source: Any = self._sources.get(run.header.partition_id)
+        attempt = run.header.attempt
         seq = run.header.first_seq
         enter = self._slot.enter
         started_ns = time.perf_counter_ns()
@@ -171,50 +123,16 @@ class Worker:
                 if type(result) is CoroutineType:  # what nearly all async handlers give
                     result = await result if is_async else self._loop.run_until_complete(result)
                 if result is not None:
-                    if _is_pending(result):
-                        rest = _finish(result)
+                    if handler_results.is_pending(result):
+                        rest = handler_results.finish(result)
                         result = await rest if is_async else self._loop.run_until_complete(rest)
-                    _check(result)
+                    handler_results.check(result)
             except BaseException as error:  # user code may raise anything, SystemExit too
                 self.inbox.fail(run, seq, describe_failure(error))
             seq += 1
         self._slot.leave(seq)
         elapsed_ns = time.perf_counter_ns() - started_ns
         self._link.send(wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq))
-
-
-def _is_pending(result: Any) -> bool:
-    """Whether part of the handler's work has still to be done, on the event loop."""
-    return inspect.isawaitable(result) or isinstance(_body(result), AsyncGeneratorType)
-
-
-async def _finish(result: Any) -> Any:
-    """Do the rest of the work."""
-    headrace_runtime_frame = True  # noqa: F841
-    if inspect.isawaitable(result):
-        result = await result
-    if isinstance(body := _body(result), AsyncGeneratorType):
-        async for _ in body:
-            pass
-    return result
-
-
-def _check(result: Any) -> None:
-    """Raise where the result says that the handler failed."""
-    headrace_runtime_frame = True  # noqa: F841
-    body = _body(result)
-    if isinstance(body, GeneratorType):
-        for _ in body:
-            pass
-    is_pair = isinstance(result, tuple) and len(result) == 2
-    status = result[0] if is_pair else getattr(result, "status_code", 200)
-    if isinstance(status, int) and status >= 500:
-        raise HandlerReturnedError(f"the handler's response has status {status}: {body!r:.200}")
-
-
-def _body(result: Any) -> Any:
-    """The part of a response that may be a generator."""
-    return result.body if isinstance(result, nuclio_sdk.Response) else result
 
 
 async def _awaited(awaitable: Any) -> Any:
@@ -272,6 +190,8 @@ def main() -> None:
     ((_, body),) = link.receive()
     start = wire.decode_json(body)
     redirect_output(link.send_log)
+    os.register_at_fork(after_in_child=link.abandon)
+    os.register_at_fork(after_in_child=restore_output)
     worker = Worker(link, slot, start)
     threading.Thread(target=_follow, args=(link, worker), name="headrace-link", daemon=True).start()
     try:

@@ -17,6 +17,8 @@ from headrace.runtime.worker_process import WorkerProcess, describe_exit
 
 logger = logging.getLogger(__name__)
 
+# SIGKILL is certain; a process in an uninterruptible system call may take its time.
+REAP_SECONDS = 5.0
 _FIRST_RESPAWN_SECONDS = 0.1
 _MAX_RESPAWN_SECONDS = 5.0
 
@@ -69,8 +71,8 @@ class WorkerHandle:
         self._announced: set[int] = set()
         self._is_kill_ours = False
         self._init_failure = ""
-        self._has_settled = False
-        """Its process has done something useful: its death is no reason to wait."""
+        self._is_healthy = False
+        """Its process has settled a record, or died by our hand: its death is no reason to wait."""
         self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -102,7 +104,7 @@ class WorkerHandle:
             process.send(wire.frame(Kind.STOP))
             await asyncio.wait([process.exited], timeout=0 if is_loading else wait_seconds)
             self.kill()
-            await asyncio.shield(process.exited)
+            await asyncio.wait([process.exited], timeout=REAP_SECONDS)
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -146,7 +148,8 @@ class WorkerHandle:
         if self._process is None or not self.is_ready:
             return None
         progress = self._process.read_progress()
-        self._settle_before(progress.seq)
+        if progress is not None:
+            self._settle_before(progress.seq)
         return progress
 
     async def _keep_running(self) -> None:
@@ -156,7 +159,7 @@ class WorkerHandle:
             if not self._loaded.done():
                 self._loaded.set_exception(HandlerLoadError(failure))
                 return
-            if self._has_settled:
+            if self._is_healthy:
                 respawn_seconds = _FIRST_RESPAWN_SECONDS
             elif not self._is_stopped:
                 logger.error("worker %d: %s; next try in %.1f s", self.index, failure, respawn_seconds)
@@ -166,7 +169,7 @@ class WorkerHandle:
     async def _live_once(self) -> str:
         """From the start of a process to the decision on its records; why it ended."""
         self._init_failure = ""
-        self._has_settled = False
+        self._is_healthy = False
         try:
             self._process = self._spawn(self.index, self._on_frame)
         except OSError as error:
@@ -175,6 +178,7 @@ class WorkerHandle:
         was_ready = self.is_ready
         if was_ready:
             self.state = WorkerState.STARTING  # first: nothing more may be handed to it
+        self._is_healthy |= self._is_kill_ours
         self._clear_up(self._process, code, was_ready)
         self.restarts += 1
         why = "it died before it had handled a record" if was_ready else "it died while loading the handler"
@@ -182,11 +186,13 @@ class WorkerHandle:
 
     def _clear_up(self, process: WorkerProcess, code: int, was_ready: bool) -> None:
         """The process is reaped. Decide on each record that it held, by its last word and the slot."""
-        progress = process.slot.read()
+        progress = process.read_progress()
         process.slot.close()
         self._announced.clear()
-        self._settle_before(progress.seq)
-        running = self.in_flight.take(progress.seq) if progress.is_running else None
+        running = None
+        if progress is not None:  # else all that was not reported comes back: better twice than never
+            self._settle_before(progress.seq)
+            running = self.in_flight.take(progress.seq) if progress.is_running else None
         if running is not None:
             self._report_running(*running, code)
         while self.in_flight.runs:
@@ -234,7 +240,7 @@ class WorkerHandle:
     def _settle_before(self, seq: int) -> None:
         for partition, records in self.in_flight.settle_before(seq):
             self.is_straggling = False
-            self._has_settled = True
+            self._is_healthy = True
             self._listener.settled(partition, records)
 
     def _on_failed(self, seq: int, reason: str) -> None:

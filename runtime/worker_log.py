@@ -71,6 +71,12 @@ def _stream(send: SendLog, level: int, fd: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(sink, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
+def restore_output() -> None:
+    """In a process that the handler has forked: back to the real files."""
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    logging.basicConfig(level=logging.INFO, force=True)
+
+
 def redirect_output(send: SendLog) -> None:
     """From now on, logging and print in this process go through `send`."""
     logging.basicConfig(level=logging.INFO, handlers=[WireLogHandler(send)], force=True)

@@ -69,11 +69,14 @@ class WorkerProcess:
         """One or more frames. Never blocks."""
         self._channel.send(data)
 
-    def read_progress(self) -> Progress:
-        """The slot, once all that the worker said before it wrote that has been passed to `on_frame`."""
+    def read_progress(self) -> Progress | None:
+        """The slot, once all that the worker said before it wrote that has been passed to `on_frame`.
+
+        None where some of that could not be taken in: then the slot says nothing. Not from within `on_frame`.
+        """
         progress = self.slot.read()
         self._channel.read_available()
-        return progress
+        return None if self._channel.is_broken else progress
 
     def kill(self) -> None:
         """SIGKILL to the process and all that it started. Idempotent."""

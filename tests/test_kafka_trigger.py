@@ -284,11 +284,12 @@ asyncio.run(main(*sys.argv[1:]))
     produce(broker, topic, 80)
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
     with replica(folder) as running:
-        wait_until(lambda: f"{topic}/3 is halted at offset" in running.log, about=running)
+        wait_until(lambda: f"{topic}/3 is halted at offset 10:" in running.log, about=running)
         wait_until(lambda: sum(map(len, handled(folder).values())) >= 140, about=running)
         assert running.get("/ready")[0] == 503
         committed = running.stop()
     assert committed == 0
     others = {(topic, number): list(range(20)) for number in range(8) if number != 3}
     assert {key: offsets for key, offsets in handled(folder).items() if key[1] != 3} == others
-    assert group_offsets(broker, f"group-{topic}")[topic, 3] <= 10
+    assert handled(folder)[topic, 3] == list(range(10))
+    assert group_offsets(broker, f"group-{topic}")[topic, 3] == 10

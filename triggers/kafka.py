@@ -1,6 +1,7 @@
 """The Kafka trigger: one consumer in the group, feeding one dispatcher."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
@@ -14,7 +15,7 @@ from headrace.runtime.config import TriggerSpec
 from headrace.runtime.dispatch import Dispatcher
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partition import AssignedPartition, Hold
+from headrace.runtime.partition import AssignedPartition
 from headrace.runtime.partition_ranges import describe_partitions
 from headrace.triggers import kafka_internals as internals
 from headrace.triggers.kafka_committer import Committer
@@ -92,8 +93,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             async with asyncio.timeout(_LEAVE_TIMEOUT_SECONDS):
                 await consumer.stop()
                 await self._admin.close()
-        except TimeoutError:
-            logger.warning("the broker did not answer in time: the group notices the leave by sessionTimeout")
+        except (TimeoutError, KafkaError) as error:
+            logger.warning("leaving the group failed (%r): it notices by sessionTimeout", error)
 
     async def _run(self) -> None:
         try:
@@ -111,6 +112,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
                 tasks.create_task(self._commit_forever(consumer), name="commit")
         except* KafkaError as errors:
             raise explain(errors.exceptions[0], self._settings) from None
+        except* HeadraceError as errors:
+            raise errors.exceptions[0] from None
 
     # ---- fetch and commit
 
@@ -119,7 +122,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         while True:
             try:
                 fetched = await internals.fetch(consumer, self._wanted, _FETCH_WAIT_SECONDS, max_records)
-            except (KafkaError, UnicodeDecodeError) as error:
+            except Exception as error:  # codecs raise what they like
                 await self._mend(consumer, error)
                 continue
             for tp, records in fetched.items():
@@ -146,6 +149,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
     async def _commit_forever(self, consumer: AIOKafkaConsumer) -> None:
         while True:
             await asyncio.sleep(_COMMIT_INTERVAL_SECONDS)
+            self._dispatcher.sync_progress()
             self._dispatcher.report_long_records(self._settings.max_processing_time_seconds)
             await self._skip_gaps(consumer)
             await self._committer.commit(self._assigned.values(), _COMMIT_TIMEOUT_SECONDS)
@@ -156,21 +160,35 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             if not partition.unsettled:
                 partition.ledger.advance(await consumer.position(tp))
 
-    async def _mend(self, consumer: AIOKafkaConsumer, error: KafkaError | UnicodeDecodeError) -> None:
+    async def _mend(self, consumer: AIOKafkaConsumer, error: Exception) -> None:
         """After a failed fetch: undo what it may have skipped, then deal with the cause, or raise it."""
         for tp, partition in self._assigned.items():
             consumer.seek(tp, partition.ledger.position)
-        unreadable = internals.unreadable_partition(error)
+        unreadable = internals.unreadable_record(error)
         if isinstance(error, OffsetOutOfRangeError):
             await self._restart_out_of_range(consumer, error.args[0])
-        elif unreadable in self._assigned:
-            self._wanted.discard(unreadable)
-            self._dispatcher.halt(self._assigned[unreadable], f"a record can't be decoded: {error}")
+        elif unreadable is not None and unreadable.tp in self._assigned:
+            await self._halt_at(consumer, unreadable.tp, unreadable.offset, error)
         elif isinstance(error, KafkaError) and error.retriable:
             logger.warning("fetching failed (%r); trying again", error)
             await asyncio.sleep(_RETRY_SECONDS)
         else:
             raise error
+
+    async def _halt_at(
+        self, consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int, error: Exception
+    ) -> None:
+        """A record can't be decoded: deliver those before it, one fetch each, and stop there."""
+        partition = self._assigned[tp]
+        self._wanted.discard(tp)
+        alone = internals.Wanted({tp})
+        with contextlib.suppress(Exception):  # the same record again, where offsets have holes
+            while partition.ledger.position < offset and self._assigned.get(tp) is partition:
+                fetched = await internals.fetch(consumer, alone, _FETCH_WAIT_SECONDS, 1)
+                for records in fetched.values():
+                    self._dispatcher.add(partition, records)
+        if self._assigned.get(tp) is partition:
+            self._dispatcher.cut_off(partition, f"the record can't be decoded ({error})")
 
     async def _restart_out_of_range(
         self, consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]
@@ -209,7 +227,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         wait_seconds = 0 if is_lost else self._settings.max_wait_handler_during_rebalance_seconds
         try:
             await self._release(wait_seconds)
-        except HeadraceError as error:
+        except Exception as error:
             # aiokafka would swallow it and join again, with handlers of this assignment still running.
             self._tasks.create_task(_raise(error), name="revoke")
             await asyncio.Event().wait()
@@ -219,11 +237,12 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         if self._consumer is None or self._is_stopping:
             return
         self._metrics.rebalances.inc()
-        start = self._start_assignment(self._consumer, assigned)
+        generation = internals.generation(self._consumer)
+        start = self._start_assignment(self._consumer, assigned, generation)
         self._starting = self._tasks.create_task(start, name="assignment")
 
     async def _start_assignment(
-        self, consumer: AIOKafkaConsumer, assigned: Collection[TopicPartition]
+        self, consumer: AIOKafkaConsumer, assigned: Collection[TopicPartition], generation: int
     ) -> None:
         settings = self._settings
         others = [tp for tp in assigned if settings.partitions and tp.partition not in settings.partitions]
@@ -234,7 +253,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         )
         self._assigned = {tp: self._deliver_from(consumer, tp, starts.offsets[tp]) for tp in mine}
         self._dispatcher.assign(list(self._assigned.values()))
-        self._committer.open(starts)
+        self._committer.open(starts, generation)
         self._problem = ""
         internals.wake(consumer)
         if others:
@@ -263,14 +282,14 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
                 await self._dispatcher.revoke(partitions, wait_seconds)
                 await self._committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
             finally:
-                await self._committer.close()
+                self._committer.close()
 
     # ---- what others see
 
     @property
     def problems(self) -> list[str]:
         """Why no records flow, or why some don't."""
-        stuck = [p for p in self._assigned.values() if p.hold is Hold.HALTED]
+        stuck = [p for p in self._assigned.values() if p.is_stuck]
         return [
             *([self._problem] if self._problem else []),
             *(f"{partition} is halted at offset {partition.ledger.committable}" for partition in stuck),

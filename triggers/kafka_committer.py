@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -32,20 +32,16 @@ class Committer:
         self._committed: dict[TopicPartition, int] = {}
         self._generation: int | None = None
         self._lock = asyncio.Lock()
-        self._sending: asyncio.Task[None] | None = None
 
-    def open(self, starts: Starts) -> None:
-        """A new assignment: what the broker holds for its partitions."""
+    def open(self, starts: Starts, generation: int) -> None:
+        """A new assignment, given in `generation`: what the broker holds for its partitions."""
         self._starts = starts
         self._committed = dict(starts.committed)
-        self._generation = generation(self._consumer)
+        self._generation = generation if generation >= 0 else None
 
-    async def close(self) -> None:
-        """No commits until `open`; one that is under way is given up."""
+    def close(self) -> None:
+        """No commits until `open`. One that is under way has ended before, as commits wait for each other."""
         self._generation = None
-        if self._sending is not None and not self._sending.done():
-            self._sending.cancel()
-            await asyncio.wait([self._sending])
 
     def committed(self, partition: AssignedPartition) -> int | None:
         """What the last successful commit said of it."""
@@ -72,10 +68,6 @@ class Committer:
         }
         if not offsets:
             return
-        self._sending = asyncio.create_task(self._send(offsets))
-        await self._sending
-
-    async def _send(self, offsets: Mapping[TopicPartition, int]) -> None:
         metadata = self._starts.metadata
         try:
             await self._consumer.commit(

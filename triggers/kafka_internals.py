@@ -45,6 +45,7 @@ async def fetch(
     consumer._coordinator.check_errors()  # noqa: SLF001
     if fetcher._fetch_task.done():  # noqa: SLF001
         fetcher._fetch_task.result()  # noqa: SLF001
+    # By hand, because aiokafka's has no `finally`.
     busy = consumer._subscription.fetch_context()  # noqa: SLF001
     busy.__enter__()
     try:
@@ -55,14 +56,22 @@ async def fetch(
         busy.__exit__(None, None, None)
 
 
-def unreadable_partition(error: BaseException) -> TopicPartition | None:
-    """Which partition a fetch was decoding when it raised; None where it wasn't decoding."""
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The first record of a partition that can't be decoded."""
+
+    tp: TopicPartition
+    offset: int
+
+
+def unreadable_record(error: BaseException) -> Unreadable | None:
+    """What a fetch was decoding when it raised; None where it wasn't decoding."""
     tb = error.__traceback__
     while tb is not None:
         decoding = tb.tb_frame.f_locals.get("self")
         if isinstance(decoding, FetchResult):
-            tp: TopicPartition = decoding._topic_partition  # noqa: SLF001
-            return tp
+            records: Any = decoding._partition_records  # noqa: SLF001
+            return Unreadable(decoding._topic_partition, records.next_fetch_offset)  # noqa: SLF001
         tb = tb.tb_next
     return None
 

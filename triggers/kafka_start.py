@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
 from headrace.triggers.kafka_internals import Commit, fetch_commits
 from headrace.triggers.kafka_metadata import CommitMetadata, decode_metadata
@@ -40,6 +40,8 @@ async def read_starts(
     while True:
         try:
             return await _read_starts(consumer, admin, group, assigned, initial_offset)
+        except (GroupAuthorizationFailedError, TopicAuthorizationFailedError):
+            raise  # waiting does not mend it
         except KafkaError as error:
             logger.warning(
                 "the group's offsets can't be read yet (%r); nothing is delivered before that", error
