@@ -19,9 +19,6 @@ class Allocator(Protocol):
     def take(self, worker_index: int) -> AssignedPartition | None:
         """The deliverable partition that has waited longest among those that this worker may get."""
 
-    def has_offers(self, worker_index: int) -> bool:
-        """Whether anything may be waiting for this worker."""
-
     def worker_of(self, partition: AssignedPartition) -> int | None:
         """The one worker that gets this partition's records, None where any may."""
 
@@ -56,10 +53,6 @@ class PoolAllocator:
         """The head of the one queue."""
         return take_deliverable(self._ready)
 
-    def has_offers(self, worker_index: int) -> bool:
-        """The queue is everybody's."""
-        return bool(self._ready)
-
     def worker_of(self, partition: AssignedPartition) -> int | None:
         """Any."""
         return None
@@ -87,10 +80,6 @@ class StaticAllocator:
     def take(self, worker_index: int) -> AssignedPartition | None:
         """The head of this worker's queue."""
         return take_deliverable(self._ready[worker_index])
-
-    def has_offers(self, worker_index: int) -> bool:
-        """Only its own."""
-        return bool(self._ready[worker_index])
 
     def worker_of(self, partition: AssignedPartition) -> int | None:
         """Decided by the assignment."""
