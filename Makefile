@@ -47,9 +47,13 @@ format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-storm: $(READY) ## kills and rebalances, again and again, and what they cost
-	@PYTHONPATH=tests $(BIN)/python tests/storm/kills.py
-	@PYTHONPATH=tests $(BIN)/python tests/storm/rebalances.py
+storm: $(READY) ## kills, rebalances, stops, acks and poison, again and again, and what they cost (an hour)
+	@failed=; for storm in "kills --count 20" "rebalances --count 20" "stops --count 20" \
+		"acks --count 50" "poison --count 20" "batches --count 20"; do \
+		set -- $$storm; echo "== $$storm"; name=$$1; shift; \
+		PYTHONPATH=tests $(BIN)/python tests/storm/$$name.py "$$@" || failed="$$failed $$name"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "bounds were broken, or a storm ended early:$$failed"; exit 1; fi
 
 bench: $(READY) ## the speed beside a bare aiokafka loop, in one run
 	@$(BIN)/python benchmarks/throughput.py

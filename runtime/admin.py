@@ -1,16 +1,24 @@
-"""The admin server: /live, /ready, /metrics, /api/status."""
+"""The admin server: /live, /ready, /metrics, /api/status, and what an operator may do to a partition."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from aiohttp import web
 
-from headrace.runtime.errors import UsageError
+from headrace.runtime.errors import HeadraceError, UsageError
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Action = Literal["retry", "skip"]
+
+
+class NotHaltedError(HeadraceError):
+    """The partition is here, and its records flow: there is nothing to retry or to skip."""
+
+    exit_code = 5
 
 
 class Reported(Protocol):
@@ -24,6 +32,12 @@ class Reported(Protocol):
 
     async def metrics(self) -> bytes:
         """Prometheus text."""
+
+    async def act(self, action: Action, topic: str, partition: int) -> list[str]:
+        """Deliver a halted record once more, or go on behind it; what was done, one line per trigger.
+
+        Empty where the partition isn't here. Raises NotHaltedError, or another HeadraceError for an outage.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,9 @@ def _application(reported: Reported) -> web.Application:
     async def status(_: web.Request) -> web.Response:
         return web.json_response(await reported.status())
 
+    async def act(request: web.Request) -> web.Response:
+        return await _act(reported, request)
+
     application = web.Application()
     application.add_routes(
         [
@@ -82,6 +99,29 @@ def _application(reported: Reported) -> web.Application:
             web.get("/ready", ready),
             web.get("/metrics", metrics),
             web.get("/api/status", status),
+            web.post(r"/api/partitions/{topic}/{partition:[0-9]{1,9}}/{action:retry|skip}", act),
         ]
     )
     return application
+
+
+async def _act(reported: Reported, request: web.Request) -> web.Response:
+    # A page in a browser on this machine may post anything but this type without asking first; when it asks,
+    # nothing here says yes.
+    if request.content_type != "application/json":
+        return _problem(415, "Content-Type has to be application/json")
+    topic, partition = request.match_info["topic"], int(request.match_info["partition"])
+    action = cast("Action", request.match_info["action"])
+    try:
+        done = await reported.act(action, topic, partition)
+    except NotHaltedError as error:
+        return _problem(409, str(error))
+    except HeadraceError as error:
+        return _problem(503, str(error))
+    if not done:
+        return _problem(404, f"{topic}/{partition} is not among the partitions of this function")
+    return web.json_response({"done": done})
+
+
+def _problem(status: int, text: str) -> web.Response:
+    return web.json_response({"problem": text}, status=status)

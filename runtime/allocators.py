@@ -19,6 +19,9 @@ class Allocator(Protocol):
     def take(self, worker_index: int) -> AssignedPartition | None:
         """The deliverable partition that has waited longest among those that this worker may get."""
 
+    def ready(self, worker_index: int) -> list[AssignedPartition]:
+        """All deliverable partitions that this worker may get, in the order of `take`; they stay."""
+
     def worker_of(self, partition: AssignedPartition) -> int | None:
         """The one worker that gets this partition's records, None where any may."""
 
@@ -31,6 +34,15 @@ def take_deliverable(queue: deque[AssignedPartition]) -> AssignedPartition | Non
         if partition.is_deliverable and not partition.in_flight:
             return partition
     return None
+
+
+def all_deliverable(queue: deque[AssignedPartition]) -> list[AssignedPartition]:
+    """What `take_deliverable` would give one by one; the others leave the queue."""
+    taken = list(iter(lambda: take_deliverable(queue), None))
+    for partition in taken:
+        partition.is_queued = True
+        queue.append(partition)
+    return taken
 
 
 class PoolAllocator:
@@ -52,6 +64,10 @@ class PoolAllocator:
     def take(self, worker_index: int) -> AssignedPartition | None:
         """The head of the one queue."""
         return take_deliverable(self._ready)
+
+    def ready(self, worker_index: int) -> list[AssignedPartition]:
+        """The one queue."""
+        return all_deliverable(self._ready)
 
     def worker_of(self, partition: AssignedPartition) -> int | None:
         """Any."""
@@ -80,6 +96,10 @@ class StaticAllocator:
     def take(self, worker_index: int) -> AssignedPartition | None:
         """The head of this worker's queue."""
         return take_deliverable(self._ready[worker_index])
+
+    def ready(self, worker_index: int) -> list[AssignedPartition]:
+        """This worker's queue."""
+        return all_deliverable(self._ready[worker_index])
 
     def worker_of(self, partition: AssignedPartition) -> int | None:
         """Decided by the assignment."""

@@ -9,7 +9,9 @@ import click
 
 from headrace.runtime.addresses import checked_address
 from headrace.runtime.admin import TcpAddress
+from headrace.runtime.cli_dead_letters import deadletters
 from headrace.runtime.cli_kafka import kafka
+from headrace.runtime.cli_partition import partition
 from headrace.runtime.config import load_function
 from headrace.runtime.errors import HeadraceError, UsageError
 from headrace.runtime.log import set_up_logging
@@ -23,6 +25,8 @@ def headrace() -> None:
 
 
 headrace.add_command(kafka)
+headrace.add_command(partition)
+headrace.add_command(deadletters)
 
 
 @headrace.command()

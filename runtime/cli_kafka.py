@@ -38,7 +38,7 @@ class TopicPartitions(click.ParamType[tuple[str, int]]):
         return name, int(partitions)
 
 
-_brokers = click.option(
+brokers_option = click.option(
     "--brokers",
     envvar="HEADRACE_BROKERS",
     default="127.0.0.1:9092",
@@ -72,7 +72,7 @@ def up(port: int, data: Path | None, topics: Sequence[tuple[str, int]], as_json:
 
 
 @kafka.command(name="topics")
-@_brokers
+@brokers_option
 @click.option("--create", type=TopicPartitions(), multiple=True, help="Create, then list.")
 @click.option("--delete", multiple=True, metavar="NAME", help="Delete, then list.")
 @_json
@@ -93,7 +93,7 @@ def list_topics(
 
 
 @kafka.command()
-@_brokers
+@brokers_option
 @click.option("--topic", required=True)
 @click.option("--partition", type=click.IntRange(min=0), help="Default: by key, or spread.")
 @click.option("--keyed", is_flag=True, help="Lines are key<TAB>value.")
@@ -123,7 +123,7 @@ def produce(  # noqa: PLR0913, PLR0917 one parameter per option
 
 
 @kafka.command()
-@_brokers
+@brokers_option
 @click.option("--topic", required=True)
 @click.option(
     "--from",

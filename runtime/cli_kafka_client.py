@@ -1,4 +1,4 @@
-"""Hands on any broker, as `headrace kafka` needs them: list topics, send records, read them."""
+"""Hands on any broker, as the command line needs them: list topics, send records, read them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +20,7 @@ async def list_topics(brokers: str, create: dict[str, int], delete: list[str]) -
     from aiokafka import AIOKafkaConsumer, TopicPartition
     from aiokafka.admin import AIOKafkaAdminClient
 
-    async with _connected(AIOKafkaAdminClient(bootstrap_servers=brokers), brokers) as admin:
+    async with connected(AIOKafkaAdminClient(bootstrap_servers=brokers), brokers) as admin:
         if delete:
             refuse_errors((await admin.delete_topics(delete)).topic_error_codes, set())
         if create:
@@ -30,7 +30,7 @@ async def list_topics(brokers: str, create: dict[str, int], delete: list[str]) -
             for topic in await admin.describe_topics()
             if not topic["is_internal"] and topic["topic"] not in set(delete) - set(create)
         }
-    async with _connected(AIOKafkaConsumer(bootstrap_servers=brokers), brokers) as consumer:
+    async with connected(AIOKafkaConsumer(bootstrap_servers=brokers), brokers) as consumer:
         places = [TopicPartition(name, number) for name, parts in found.items() for number in parts]
         ends = await consumer.end_offsets(places) if places else {}
     return [
@@ -53,11 +53,11 @@ async def produce(
     """Send, and return how many the broker acknowledged: all, or BrokerError."""
     from aiokafka import AIOKafkaProducer
 
-    partitions = await _partitions(brokers, topic)
+    partitions = await partitions_of(brokers, topic)
     if partition is not None and partition not in partitions:
         raise UsageError(f"topic {topic} has partitions 0 to {max(partitions)}: not {partition}")
     sent = 0
-    async with _connected(AIOKafkaProducer(bootstrap_servers=brokers), brokers) as producer:
+    async with connected(AIOKafkaProducer(bootstrap_servers=brokers), brokers) as producer:
         with _progress() as bars:
             bar = bars.add_task(f"to {topic}", total=total)
             async for batch in batches:
@@ -82,8 +82,8 @@ async def consume(
     """Show each record as it comes, from `start` ("earliest", "latest") until `count` were shown."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
-    places = [TopicPartition(topic, number) for number in await _partitions(brokers, topic)]
-    async with _connected(AIOKafkaConsumer(bootstrap_servers=brokers), brokers) as consumer:
+    places = [TopicPartition(topic, number) for number in await partitions_of(brokers, topic)]
+    async with connected(AIOKafkaConsumer(bootstrap_servers=brokers), brokers) as consumer:
         consumer.assign(places)
         await (consumer.seek_to_beginning if start == "earliest" else consumer.seek_to_end)(*places)
         left = count
@@ -96,22 +96,28 @@ async def consume(
                 left -= len(records)
 
 
-async def _partitions(brokers: str, topic: str) -> list[int]:
+async def partitions_of(brokers: str, topic: str) -> list[int]:
     """The topic's partitions. BrokerError when there is no such topic: none is made by accident."""
-    from aiokafka.admin import AIOKafkaAdminClient
-
-    async with _connected(AIOKafkaAdminClient(bootstrap_servers=brokers), brokers) as admin:
-        (found,) = await admin.describe_topics([topic])
-    if found["error_code"]:
+    found = await find_partitions(brokers, topic)
+    if not found:
         raise BrokerError(
             f"there is no topic {topic} at {brokers}: "
             f"create it with `headrace kafka topics --create {topic}:8`"
         )
-    return sorted(part["partition"] for part in found["partitions"])
+    return found
+
+
+async def find_partitions(brokers: str, topic: str) -> list[int]:
+    """The topic's partitions; none where there is no such topic."""
+    from aiokafka.admin import AIOKafkaAdminClient
+
+    async with connected(AIOKafkaAdminClient(bootstrap_servers=brokers), brokers) as admin:
+        (found,) = await admin.describe_topics([topic])
+    return [] if found["error_code"] else sorted(part["partition"] for part in found["partitions"])
 
 
 @asynccontextmanager
-async def _connected(client: Any, brokers: str) -> AsyncIterator[Any]:
+async def connected(client: Any, brokers: str) -> AsyncIterator[Any]:
     """An aiokafka client that is started, and closed at the end. Its errors become ours."""
     from aiokafka.errors import KafkaError
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from headrace.runtime.environment import read_environment
 from headrace.runtime.errors import ConfigError, Problem
 from headrace.runtime.function_fields import BuildFields, DocumentFields, SpecFields
-from headrace.runtime.setting_checks import NOT_BUILT, nearest
+from headrace.runtime.setting_checks import nearest
 from headrace.runtime.settings import Settings, annotation_keys
 from headrace.runtime.settings_reader import ANNOTATIONS, Reading, Surroundings, read_settings
 from headrace.runtime.trigger_config import TriggerReader, TriggerSpec
@@ -29,7 +29,8 @@ class FunctionSpec:
     """One function. `path` is its function.yaml, `folder` where its handler's module is found.
 
     `name` is metadata.name, or the folder's name where the file has no metadata. `disabled` is
-    what spec.disable says. `notices` are lines to show, none of them a problem.
+    what spec.disable says. `event_timeout_seconds` bounds one call of the handler, `memory_limit_bytes`
+    one worker; None sets no bound. `notices` are lines to show, none of them a problem.
     """
 
     path: pathlib.Path
@@ -42,6 +43,8 @@ class FunctionSpec:
     env: Mapping[str, str] = field(repr=False)  # may hold secrets
     triggers: tuple[TriggerSpec, ...]
     disabled: bool
+    event_timeout_seconds: float | None
+    memory_limit_bytes: int | None
     notices: tuple[str, ...]
 
 
@@ -123,6 +126,8 @@ class _Load:
             env=env,
             triggers=triggers,
             disabled=document.spec.disable,
+            event_timeout_seconds=document.spec.event_timeout_seconds or None,
+            memory_limit_bytes=document.spec.resources.limits.memory_bytes or None,
             notices=tuple(dict.fromkeys(map(str, self.notices))),
         )
 
@@ -165,20 +170,11 @@ class _Load:
         wanted = re.sub(r"^python:?", "", spec.runtime)
         if wanted not in ("", running):
             self._notice(("spec", "runtime"), f"the handler runs on Python {running}, not {wanted}")
-        self._resources(spec.resources)
         if "build" in spec.model_fields_set:
             read = read_settings(BuildFields, spec.build, ("spec", "build"), Surroundings(self.source))
             self.problems.extend(read.problems)
             why = "no image is built; install what the handler needs beside Headrace"
             self._notice(("spec", "build"), f"has no effect here: {why}")
-
-    def _resources(self, resources: object) -> None:
-        path: Path = ("spec", "resources")
-        limits = resources.get("limits") if isinstance(resources, dict) else None
-        if isinstance(limits, dict) and "memory" in limits:
-            self._problem((*path, "limits", "memory"), f"{NOT_BUILT}; remove it")
-        elif resources:
-            self._notice(path, "has no effect here: Kubernetes enforces it, not the process")
 
     def _problem(self, path: Path, message: str) -> None:
         self.problems.append(self.source.problem(path, message))

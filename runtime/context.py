@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import nuclio_sdk
+
+from headrace.runtime.worker_acks import WorkerAcks
 
 HANDLER_LOGGER = "headrace.handler"
 
@@ -12,12 +14,23 @@ HANDLER_LOGGER = "headrace.handler"
 class Platform(nuclio_sdk.Platform):  # type: ignore[misc]  # the SDK is untyped
     """`context.platform`, with the callbacks that Nuclio's documentation names."""
 
-    async def explicit_ack(self, qualified_offset: nuclio_sdk.QualifiedOffset) -> NoReturn:
-        """Refused: this version acks by returning only."""
-        raise RuntimeError(
-            f"explicit_ack({qualified_offset.topic}/{qualified_offset.partition}/{qualified_offset.offset}): "
-            "explicitAckMode is disable, so records are acked when the handler returns"
-        )
+    def __init__(self, acks: WorkerAcks) -> None:
+        super().__init__("local")
+        self._acks = acks
+
+    async def explicit_ack(self, qualified_offset: nuclio_sdk.QualifiedOffset) -> bool:
+        """Ack one record: it is not delivered again. From any thread, on any event loop; never waits for it.
+
+        True once the ack is on its way, ahead of all that this worker sends later; the next commit (within a
+        second, or before the partition leaves) makes it durable. False where this replica is known not to own
+        the partition: keep the offset until the record comes back where it is. Raises RuntimeError with
+        explicitAckMode disable.
+        """
+        return self._acks.ack(qualified_offset, is_through=False)
+
+    async def explicit_ack_through(self, qualified_offset: nuclio_sdk.QualifiedOffset) -> bool:
+        """Ack this record and all before it in its partition; else like `explicit_ack`."""
+        return self._acks.ack(qualified_offset, is_through=True)
 
     def on_signal(self, callback: Callable[[], Any]) -> None:
         """Have `callback` called, without arguments, when partitions leave and when the replica stops.
@@ -40,11 +53,11 @@ class Platform(nuclio_sdk.Platform):  # type: ignore[misc]  # the SDK is untyped
         return callback
 
 
-def create_context(worker_id: int, trigger: nuclio_sdk.TriggerInfo) -> nuclio_sdk.Context:
+def create_context(worker_id: int, trigger: nuclio_sdk.TriggerInfo, acks: WorkerAcks) -> nuclio_sdk.Context:
     """The one context of a worker process. `worker_id` is a string in handlers, as in Nuclio."""
     return nuclio_sdk.Context(
         logger=nuclio_sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
-        platform=Platform("local"),
+        platform=Platform(acks),
         worker_id=str(worker_id),
         trigger=trigger,
     )

@@ -8,17 +8,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Literal
 
+from headrace.runtime.ack_router import AckRouter
+from headrace.runtime.acks import Acks
 from headrace.runtime.allocators import Allocator
+from headrace.runtime.delivery_policy import AckMode, DeliveryPolicy
 from headrace.runtime.errors import HeadraceError
+from headrace.runtime.failures import Failures
+from headrace.runtime.handout import Batches, HandOut, Runs
 from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.pace import MAX_RUN_BYTES, Pace
-from headrace.runtime.partition import AssignedPartition, Hold
-from headrace.runtime.partition_ranges import describe_partitions
-from headrace.runtime.retry import RetryPolicy
+from headrace.runtime.pace import Pace
+from headrace.runtime.partition import AssignedPartition, Hold, record_bytes
+from headrace.runtime.record_source import NoSource, RecordSource
 from headrace.runtime.stragglers import Stragglers
-from headrace.runtime.wire import Kind, WireRecord
+from headrace.runtime.watchdog import Watchdog
+from headrace.runtime.wire import Ack, Kind, WireRecord
 from headrace.runtime.worker_handle import REAP_SECONDS, Spawn, WorkerHandle
 
 logger = logging.getLogger(__name__)
@@ -27,31 +32,54 @@ logger = logging.getLogger(__name__)
 class Dispatcher:
     """Owns the workers of one trigger and every AssignedPartition that it was given."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # what a trigger is made of
         self,
         worker_count: int,
         spawn: Spawn,
         allocator: Allocator,
-        retry: RetryPolicy,
+        policy: DeliveryPolicy,
         metrics: TriggerMetrics,
+        router: AckRouter | None = None,
     ) -> None:
         self.workers = [WorkerHandle(index, spawn, self) for index in range(worker_count)]
         self.allocator = allocator
         self.pace = Pace()
         self.partitions: dict[int, AssignedPartition] = {}
-        self.on_room: Callable[[AssignedPartition], None] = lambda _: None
-        """Called when a partition's records were settled or dropped; its trigger sets it."""
-        self._retry = retry
+        self.policy = policy
         self._metrics = metrics
-        self._news = asyncio.Event()  # some partition has nothing in flight any more
+        self._acks = Acks(policy, metrics)
+        self._router = router or AckRouter()
+        self._router.add(self)
+        self.source = NoSource()  # its trigger sets another
+        self._failures = Failures(policy.failure, lambda: self._source, metrics, self._resume)
+        self._hand_out = self._choose_hand_out()
+        # Nothing waits behind a batch.
+        self._stragglers = Stragglers([] if policy.batch else self.workers, allocator)
+        self._watchdog = Watchdog(self.workers, policy)
+        self._news = asyncio.Event()  # some partition has nothing in flight any more, or was acked
         self._is_stopping = False
-        self._stragglers = Stragglers(self.workers, allocator)
-        self._long_reported: set[tuple[int, int]] = set()
+        self._is_dispatching = False
+
+    def _choose_hand_out(self) -> HandOut:
+        refuse = self._failures.refuse
+        if self.policy.batch is None:
+            return Runs(self.allocator, self.pace, refuse)
+        return Batches(self.policy.batch, self.allocator, lambda: self._source, refuse, self.dispatch)
+
+    @property
+    def source(self) -> RecordSource:
+        """Where the records come from; its trigger sets it."""
+        return self._source
+
+    @source.setter
+    def source(self, source: RecordSource) -> None:
+        self._source = self._acks.source = source
 
     # ---- for the processor
 
     async def start(self) -> None:
         """Start all workers. Raises HandlerLoadError where the handler can't be loaded."""
+        self._watchdog.start()
         results = await asyncio.gather(*(w.start() for w in self.workers), return_exceptions=True)
         for failure in filter(None, results):
             raise failure
@@ -64,220 +92,276 @@ class Dispatcher:
     async def stop(self, wait_seconds: float) -> None:
         """Stop all workers; those that still run something after `wait_seconds` are killed."""
         self._stragglers.stop()
+        await self._hand_out.stop()
+        await self._failures.stop()
         await asyncio.gather(*(worker.stop(wait_seconds) for worker in self.workers))
+        await self._watchdog.stop()
 
     # ---- for the trigger
+
+    def own(self, keys: Iterable[tuple[str, int]]) -> None:
+        """The group has given these (topic, partition), and no others; `assign` follows."""
+        self._acks.own(keys)
+        self._router.changed()
 
     def assign(self, partitions: Sequence[AssignedPartition]) -> None:
         """A new assignment has begun: these and no others."""
         self.partitions = {partition.id: partition for partition in partitions}
-        self._long_reported.clear()
         self.allocator.place(partitions)
+        self._begin(partitions)
+        self._router.changed()
 
     def join(self, partition: AssignedPartition) -> None:
         """One partition of the assignment begins anew; it keeps its place."""
         self.partitions[partition.id] = partition
+        self._begin([partition])
+
+    def _begin(self, partitions: Sequence[AssignedPartition]) -> None:
+        for partition in partitions:
+            self._failures.begin(partition)
+        for partition in self._acks.begin(partitions):
+            self._was_acked(partition)
 
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Records were fetched. Call `dispatch` once all partitions of a fetch are added."""
+        partition.fetched_at = time.monotonic()
+        if not partition.waiting:
+            partition.waiting_since = partition.fetched_at
         partition.fetched(records)
+        if (limit := self.policy.max_record_bytes) is not None:
+            for record in records:
+                if (size := record_bytes(record)) > limit:
+                    partition.refused(record, f"it has {size} bytes, more than fetchMax ({limit}) allows")
         if not partition.in_flight:
             self.allocator.offer(partition)
 
     def dispatch(self) -> None:
-        """Give every worker that has room its next runs, one each in turn, the emptiest first."""
-        takers = [worker for worker in self.workers if worker.is_ready and not worker.is_straggling]
-        while takers:
-            takers.sort(key=lambda worker: len(worker.in_flight))
-            takers = [worker for worker in takers if self._hand_out(worker)]
-        self._stragglers.watch()
+        """Give every worker that has room its next records, in turn, the emptiest first."""
+        if self._is_dispatching:
+            return  # a decision made below has freed something: the loop goes on until nobody takes any more
+        self._is_dispatching = True
+        try:
+            takers = [worker for worker in self.workers if worker.is_ready and not worker.is_straggling]
+            while takers:
+                takers.sort(key=lambda worker: len(worker.in_flight))
+                takers = [worker for worker in takers if self._hand_out.give(worker)]
+        finally:
+            self._is_dispatching = False
+        if self.policy.batch is None:  # behind a batch nothing waits
+            self._stragglers.watch()
 
-    async def revoke(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
+    async def revoke(
+        self, partitions: Collection[AssignedPartition], wait_seconds: float, late_ack_seconds: float = 0
+    ) -> None:
         """Take partitions away for good: recall, wait, kill. Returns when nothing of them is in flight.
 
-        What finishes within `wait_seconds` is settled; what doesn't stays open. All workers are told to
-        drain, idle ones too: background tasks of theirs may work for a record that has returned.
+        What finishes within `wait_seconds` is settled; what doesn't stays open. After that, what has been
+        handled may be acked for `late_ack_seconds`. All workers are told to drain, idle ones too: background
+        tasks of theirs may work for a record that has returned.
         """
         for partition in partitions:
             partition.revoke()
+            self._failures.forget(partition)
             if partition.worker_index is not None and partition.in_flight:
                 self.workers[partition.worker_index].recall(partition)
         if partitions and not self._is_stopping:
             self._signal(Kind.DRAIN)
         if not await self._quiet(partitions, wait_seconds):
-            for worker in self._workers_with(partitions):
-                self._metrics.workers_killed.inc()
-                worker.kill()
+            self._kill_workers_with(partitions)
             if not await self._quiet(partitions, REAP_SECONDS):
                 raise HeadraceError("a worker survived SIGKILL: a process is stuck in the kernel")
+        await self._until(lambda: not any(p.unacked for p in partitions), late_ack_seconds)
+        self.sync_progress()  # acks that workers have sent by now
         for partition in partitions:
+            self._acks.end(partition)
             self.partitions.pop(partition.id, None)
             for worker in self.workers:
                 worker.forget(partition)
 
+    def hurry(self, wait_seconds: float) -> None:
+        """Handlers that a revoke under way waits for get `wait_seconds` from now, if it gives them more."""
+        asyncio.get_running_loop().call_later(wait_seconds, self._kill_revoked)
+
+    def disown(self) -> None:
+        """The assignment is over: acks are refused until the next one."""
+        self._acks.disown()
+        self._router.changed()
+
     def cut_off(self, partition: AssignedPartition, why: str) -> None:
         """What follows in it can't be fetched; what was fetched is handed out."""
-        partition.is_cut_off = True
+        partition.is_cut_off, partition.why_cut_off = True, why
         self.dispatch()
         offset = partition.ledger.position
         logger.error("%s is halted at offset %d: %s; nothing is committed past it", partition, offset, why)
-
-    def log_assignment(self) -> None:
-        """Which partitions go to which worker."""
-        by_worker: dict[int | None, list[tuple[str, int]]] = {}
-        for partition in self.partitions.values():
-            by_worker.setdefault(self.allocator.worker_of(partition), []).append(partition.key)
-        for worker, keys in by_worker.items():
-            where = f"any of {len(self.workers)} workers" if worker is None else f"worker {worker}"
-            logger.info("assigned: %s -> %s", describe_partitions(keys), where)
-        if not by_worker:
-            logger.info("assigned: no partitions; this replica stands by")
 
     def sync_progress(self) -> None:
         """Settle what workers have finished but not reported yet: to be called before a commit."""
         for worker in self.workers:
             worker.sync_progress()
 
-    def report_long_records(self, limit_seconds: float) -> None:
-        """Log and count, once each, records that have run longer than `limit_seconds`."""
+    def act(self, action: Literal["retry", "skip"], partition: AssignedPartition) -> str:
+        """By an operator's hand, on a partition that is stuck; what was done."""
+        offset, is_retry = partition.stuck_at, action == "retry"
+        if not partition.is_stuck_in_a_record:
+            (self._source.retry_unreadable if is_retry else self._source.skip_unreadable)(partition)
+            return f"{partition}: offset {offset} is {'fetched once more' if is_retry else 'skipped'}"
+        if partition.is_head_refused and is_retry:
+            reason = partition.troubles[offset].reason
+            self._failures.retry(partition)
+            return f"{partition}: offset {offset} is not delivered: {reason}"
+        (self._failures.retry if is_retry else self._failures.skip)(partition)
+        return f"{partition}: offset {offset} is {'delivered once more' if is_retry else 'skipped'}"
+
+    # ---- AckTarget
+
+    @property
+    def takes_acks(self) -> bool:
+        """Whether explicitAckMode allows them."""
+        return self.policy.ack_mode.is_explicit
+
+    @property
+    def owned(self) -> Collection[tuple[str, int]]:
+        """What the group has given."""
+        return self._acks.owned
+
+    def take_ack(self, ack: Ack) -> bool:
+        """Decide on an explicit ack from any worker of the function, if its partition is ours."""
+        if not self._acks.has(ack):
+            return False
+        partition = self._acks.take(ack)
+        if partition is not None:
+            self._recall_acked(partition, ack)
+            self._was_acked(partition)
+        return True
+
+    def send_to_workers(self, frame: bytes) -> None:
+        """To all that have a process."""
         for worker in self.workers:
-            progress = worker.sync_progress()
-            if progress is None or not progress.is_running:
-                continue
-            seconds = (time.monotonic_ns() - progress.since_ns) / 1e9
-            found = worker.in_flight.find(progress.seq)
-            if (
-                found is None
-                or seconds < limit_seconds
-                or (found[0].id, found[1].offset) in self._long_reported
-            ):
-                continue
-            self._long_reported.add((found[0].id, found[1].offset))
-            self._metrics.long_records.inc()
-            logger.warning(
-                "%s offset %d has run for %.0f s, longer than maxProcessingTime; its partition waits",
-                *(found[0], found[1].offset, seconds),
-            )
-
-    def status(self) -> list[dict[str, Any]]:
-        """Each worker, for a status page: JSON types only."""
-        return [self._worker_status(worker) for worker in self.workers]
-
-    def _worker_status(self, worker: WorkerHandle) -> dict[str, Any]:
-        progress = worker.sync_progress()
-        found = worker.in_flight.find(progress.seq) if progress and progress.is_running else None
-        assigned = [p.key for p in self.partitions.values() if self.allocator.worker_of(p) == worker.index]
-        return {
-            "index": worker.index,
-            "pid": worker.pid,
-            "state": worker.state.value,
-            "restarts": worker.restarts,
-            "inFlight": len(worker.in_flight),
-            "running": f"{found[0]} offset {found[1].offset}" if found else None,
-            "partitions": describe_partitions(assigned) if assigned else None,
-        }
+            worker.send_frame(frame)
 
     # ---- WorkerListener
 
-    def ready(self, worker: WorkerHandle) -> None:
-        """A worker has loaded the handler."""
+    def started(self, worker: WorkerHandle) -> None:
+        """A process was started for it."""
+        worker.send_frame(self._router.owned_frame())
+
+    def loaded(self, worker: WorkerHandle) -> None:
+        """Its handler is imported: that may have taken too much."""
+        self._watchdog.look_at_memory(worker)
 
     def measured(self, count: int, handler_ns: int) -> None:
         """Handlers took that long."""
         self.pace.measured(count, handler_ns)
         self._metrics.handler_ms.inc(handler_ns / 1e6)
 
-    def settled(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+    def handled(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Records succeeded."""
-        partition.settled(records)
+        if self.policy.ack_mode is AckMode.EXPLICIT_ONLY:
+            partition.handled_unacked(records)
+        else:
+            partition.settled(records)
         self._metrics.handled_success.inc(len(records))
         self._freed(partition)
 
-    def failed(self, partition: AssignedPartition, record: WireRecord, reason: str) -> None:
-        """A record failed: later ones of its partition come back before it is tried again."""
-        self._metrics.handled_failure.inc()
+    def handled_unacked(self, partition: AssignedPartition, record: WireRecord) -> None:
+        """A record succeeded, and its response says that somebody will ack it later."""
+        partition.handled_unacked([record])
+        self._metrics.handled_success.inc()
+        self._freed(partition)
+
+    def failed(
+        self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str, among: int
+    ) -> None:
+        """Records failed: later ones of their partition come back before they are tried again."""
+        self._metrics.handled_failure.inc(len(records))
+        first, last = records[0].offset, records[-1].offset
+        attempt = partition.troubles.attempt(first)
+        if first == last:
+            message = "%s offset %d failed at attempt %d; it stays uncommitted: %s"
+            logger.error(message, partition, first, attempt, reason)
+        else:
+            message = "%s offsets %d to %d, in one batch, failed at attempt %d; they stay uncommitted: %s"
+            logger.error(message, partition, first, last, attempt, reason)
+        partition.failed(records, reason, among)
+        self.returned(partition, records)
+
+    def suspected(self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str) -> None:
+        """One of several records that had started has killed their worker."""
         logger.error(
-            "%s offset %d failed at attempt %d; it stays uncommitted: %s",
-            *(partition, record.offset, partition.attempt, reason),
+            "%s offsets %d to %d stay uncommitted, which of them is to blame isn't known: %s",
+            *(partition, records[0].offset, records[-1].offset, reason),
         )
-        partition.epoch += 1
-        if partition.hold is Hold.NONE:
-            partition.hold = Hold.RETURNING
-        self.returned(partition, [record])
+        partition.suspected(records)
+        self.returned(partition, records)
 
     def returned(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Records are to be handed out again."""
         partition.came_back(records)
         self._freed(partition)
 
+    def acked(self, ack: Ack) -> None:
+        """A handler acked, of whichever trigger."""
+        self._router.route(ack)
+
     def changed(self) -> None:
-        """Hand out more."""
+        """One batch of news is over: hand out more."""
         self.dispatch()
 
     # ---- inside
-
-    def _hand_out(self, worker: WorkerHandle) -> bool:
-        """One run; False where it has no room or nothing is there for it."""
-        if not self.pace.has_room(len(worker.in_flight)):
-            return False
-        partition = self._next_for(worker)
-        if partition is None:
-            return False
-        worker.send(partition, partition.take(self.pace.run_length, MAX_RUN_BYTES))
-        return True
-
-    def _next_for(self, worker: WorkerHandle) -> AssignedPartition | None:
-        partition = self.allocator.take(worker.index)
-        if partition is not None:
-            return partition
-        # Nobody else may have the rest of what this worker is in: keep its queue from running dry.
-        return next((run.partition for run in worker.in_flight.runs if run.partition.is_deliverable), None)
 
     def _freed(self, partition: AssignedPartition) -> None:
         if not partition.in_flight:
             self._news.set()
             if partition.hold is Hold.RETURNING:
-                self._retry_or_halt(partition)
+                self._failures.decide(partition)
             elif partition.is_deliverable:
                 self.allocator.offer(partition)
-        self.on_room(partition)
+        self._source.on_room(partition)
 
-    def _retry_or_halt(self, partition: AssignedPartition) -> None:
-        wait = self._retry.wait_seconds(partition.attempt)
-        head = partition.head
-        assert head is not None, "the failed record has come back"
-        if wait is None:
-            partition.hold = Hold.HALTED
-            logger.error(
-                "%s is halted at offset %d after %d attempts: nothing of it is lost or committed past that "
-                "record, the other partitions go on; restart the replica to try again",
-                *(partition, head.offset, partition.attempt),
-            )
-            return
-        partition.hold = Hold.BACKOFF
-        partition.attempt += 1
-        logger.info("%s offset %d is delivered again in %.1f s", partition, head.offset, wait)
-        asyncio.get_running_loop().call_later(wait, self._resume, partition)
+    def _was_acked(self, partition: AssignedPartition) -> None:
+        self._news.set()
+        if partition.hold.waits_for_a_record and not partition.has_trouble_waiting:
+            self._failures.retry(partition)
+        self._source.on_room(partition)
+
+    def _recall_acked(self, partition: AssignedPartition, ack: Ack) -> None:
+        """What is acked and waits in a worker comes back, and is not handed out again."""
+        if partition.in_flight and not partition.is_recalled and partition.worker_index is not None:
+            worker = self.workers[partition.worker_index]
+            first = 0 if ack.is_through or self.policy.is_cumulative else ack.offset
+            if worker.has_waiting(partition, first, ack.offset + 1):
+                worker.recall(partition)
 
     def _resume(self, partition: AssignedPartition) -> None:
-        if partition.hold is Hold.BACKOFF:
-            partition.hold = Hold.NONE
+        if partition.is_deliverable:
             self.allocator.offer(partition)
-            self.dispatch()
+        self._source.on_room(partition)
+        self.dispatch()
 
     def _signal(self, kind: Kind) -> None:
         for worker in self.workers:
             worker.signal(kind)
 
     async def _quiet(self, partitions: Iterable[AssignedPartition], wait_seconds: float) -> bool:
+        return await self._until(lambda: not any(p.in_flight for p in partitions), wait_seconds)
+
+    async def _until(self, is_so: Callable[[], bool], wait_seconds: float) -> bool:
         try:
             async with asyncio.timeout(wait_seconds):
-                while any(partition.in_flight for partition in partitions):
+                while not is_so():
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            return False
+            return is_so()
         return True
+
+    def _kill_revoked(self) -> None:
+        self._kill_workers_with([p for p in self.partitions.values() if p.hold is Hold.REVOKED])
+
+    def _kill_workers_with(self, partitions: Iterable[AssignedPartition]) -> None:
+        for worker in self._workers_with(partitions):
+            self._metrics.workers_killed.inc()
+            worker.kill()
 
     def _workers_with(self, partitions: Iterable[AssignedPartition]) -> list[WorkerHandle]:
         indexes = {p.worker_index for p in partitions if p.in_flight and p.worker_index is not None}

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar, overload
 
@@ -34,13 +34,45 @@ class Lazy(Generic[T]):
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Source:
-    """Where the events of one partition come from."""
+    """Where the events of one partition come from, and which of those that wait here were acked.
+
+    `entered` is the last offset whose handler was called, `end` lies after the last record that has come. The
+    link thread receives, the main thread enters, any thread acks.
+    """
 
     topic: str
     partition: int
     trigger: nuclio_sdk.TriggerInfo
+    entered: int = -1
+    end: int = 0
+    has_acked_ahead: bool = False
+    _acked: set[int] = field(default_factory=set)
+    _acked_below: int = 0
+
+    def received(self, first: int, end: int) -> None:
+        """Records of `[first, end)` have come; those that were entered before have failed, and come again."""
+        if first <= self.entered:
+            self.entered = first - 1
+        self.end = end
+
+    def acked(self, offset: int, *, is_through: bool) -> None:
+        """An ack went out. Of interest is only what waits here: any other offset may be refused."""
+        if not self.entered < offset < self.end:
+            return
+        if is_through:
+            self._acked_below = max(self._acked_below, offset + 1)
+        else:
+            self._acked.add(offset)
+        self.has_acked_ahead = True
+
+    def is_acked(self, offset: int) -> bool:
+        """Whether its record, which is next, need not be handled."""
+        if offset in self._acked:
+            self._acked.discard(offset)
+            return True
+        return offset < self._acked_below
 
 
 class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
@@ -57,6 +89,10 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
         self.offset = record[0]
         self.body = record[4]
         self.attempt = attempt
+
+    def enter(self) -> None:
+        """Its handler is about to be called."""
+        self._source.entered = self.offset
 
     content_type = method = url = type = type_version = version = ""
     num_shards = 0

@@ -1,22 +1,25 @@
 """The fields of function.yaml outside its triggers. Names and groups are Nuclio's (1.14)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Gt
 from pydantic import AfterValidator
 
 from headrace.runtime.settings import Settings, section, setting
-from headrace.runtime.shapes import CHOICE, Anything, Flag, Seconds, Text
+from headrace.runtime.shapes import CHOICE, Anything, Flag, MemoryBytes, Quantity, Seconds, Text
 
 _ON_KUBERNETES = "a setting of the Kubernetes deployment, not of the process"
+_FOR_KUBERNETES = "for Kubernetes, which schedules by it; the process doesn't"
 _BY_OTHERS = "Nuclio's platform uses it, the function itself doesn't"
 _IMAGE = "no image is built; install what the handler needs beside Headrace"
 _WRITTEN_BY_KUBERNETES = "Kubernetes writes it, nobody sets it"
 
 _HANDLER = re.compile(r"[\w-]+(\.[\w-]+)*:[^\W\d]\w*")
 _RUNTIME = re.compile(r"python(:3\.\d+)?")
+_OTHER_RESOURCE = re.compile(r"ephemeral-storage|hugepages-.+|[^/]+/[^/]+")
+_LEAST_MEMORY_BYTES = 64 * 1024 * 1024  # an interpreter, the SDK and a handler's first imports
 
 
 def _keys(why: str, names: str) -> dict[str, str]:
@@ -33,6 +36,27 @@ def _python(text: str) -> str:
     if text and not _RUNTIME.fullmatch(text):
         raise ValueError("is not built in; Headrace runs Python 3 only, such as python:3.11")
     return text
+
+
+def _enough_memory(size: int) -> int:
+    if size < _LEAST_MEMORY_BYTES:
+        raise ValueError(f"is {size} bytes; a worker needs at least 64Mi to run at all")
+    return size
+
+
+class _OtherResources(Mapping[str, str]):
+    """Every name that Kubernetes gives a resource besides memory and cpu, such as nvidia.com/gpu."""
+
+    def __getitem__(self, name: str) -> str:
+        if _OTHER_RESOURCE.fullmatch(name):
+            return _FOR_KUBERNETES
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())  # nobody can list them
+
+    def __len__(self) -> int:
+        return 0
 
 
 class MetadataFields(Settings):
@@ -68,6 +92,38 @@ class BuildFields(Settings):
     )
 
 
+class LimitFields(Settings):
+    """`spec.resources.limits`."""
+
+    memory_bytes: Annotated[MemoryBytes, AfterValidator(_enough_memory)] = setting(
+        "memory",
+        0,
+        unit="bytes",
+        effect="Too low kills workers that only need more; without it one can take the whole machine.",
+    )
+    cpu: Quantity = setting("cpu", "", no_effect=_FOR_KUBERNETES, effect="None.")
+
+    ignored: ClassVar[Mapping[str, str]] = _OtherResources()
+
+
+class RequestFields(Settings):
+    """`spec.resources.requests`."""
+
+    memory: Quantity = setting("memory", "", no_effect=_FOR_KUBERNETES, effect="None.")
+    cpu: Quantity = setting("cpu", "", no_effect=_FOR_KUBERNETES, effect="None.")
+
+    ignored: ClassVar[Mapping[str, str]] = _OtherResources()
+
+
+class ResourceFields(Settings):
+    """`spec.resources`."""
+
+    limits: LimitFields = section("limits", LimitFields, effect="What one worker may use.")
+    requests: RequestFields = section("requests", RequestFields, effect="What a pod reserves.")
+
+    ignored: ClassVar[Mapping[str, str]] = _keys(_ON_KUBERNETES, "claims")
+
+
 class SpecFields(Settings):
     """`spec`, its triggers and env still as written."""
 
@@ -82,12 +138,11 @@ class SpecFields(Settings):
     disable: Flag = setting("disable", False, effect="true says that the function shall not run.")
     env: Anything = setting("env", [], effect="Environment variables of the workers.")
     triggers: Anything = setting("triggers", {}, effect="Where events come from.")
-    resources: Anything = setting("resources", {}, effect="What a worker may use.")
+    resources: ResourceFields = section("resources", ResourceFields, effect="What a worker may use.")
     event_timeout_seconds: Annotated[Seconds, Gt(0)] = setting(
         "eventTimeout",
         0.0,
         unit="seconds",
-        built=False,
         effect="Too low kills handlers that are only slow; without it a hung one holds its worker.",
     )
     spark: Anything = setting("spark", {}, built=False, effect="Gives the handler context.spark.")

@@ -3,30 +3,37 @@
 Pure on purpose: no I/O, no clock, no asyncio, so that it can be tested to exhaustion.
 """
 
-from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from headrace.runtime.interval_set import IntervalSet
 
 
 class Ledger:
-    """An interval set over offsets.
+    """Offsets, from the lowest up: settled, then open with settled runs between, then not fetched yet.
 
     Below `committable` everything is settled; from `position` on nothing has been fetched; between them, what
-    is in no settled run is open. Offsets are Kafka's: int, >= 0. Spans are half-open, `[first, end)`.
+    is in no settled run is open. Acks may come before their records: runs settled ahead lie at or above
+    `position` and count from the moment that the fetch gets there. Offsets are Kafka's: int, >= 0. Spans are
+    half-open, `[first, end)`.
     """
 
-    __slots__ = ("_committable", "_ends", "_position", "_settled_count", "_starts")
+    __slots__ = ("_ahead", "_committable", "_position", "_settled")
 
-    def __init__(self, start: int) -> None:
-        """Begin at `start`, the first offset that this assignment is to handle."""
+    def __init__(self, start: int, settled: Iterable[tuple[int, int]] = ()) -> None:
+        """Begin at `start`, the first offset to handle; of what follows, the runs `settled` already are.
+
+        `Ledger(committable, settled_runs())` goes on where another ledger was, as if fetched anew from there.
+        """
         self._committable = start
         self._position = start
-        # Settled runs above committable: disjoint, not adjacent, ascending; run i is [_starts[i], _ends[i]).
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._settled_count = 0
+        self._settled = IntervalSet()  # above committable, below position
+        self._ahead = IntervalSet()  # from position on
+        for first, end in settled:
+            self.settle(first, end)
 
     @property
     def committable(self) -> int:
-        """The lowest offset that isn't settled: what a commit may say. Never moves back."""
+        """What a commit may say: the lowest offset that isn't settled, or `position`. Never moves back."""
         return self._committable
 
     @property
@@ -37,74 +44,68 @@ class Ledger:
     @property
     def open_count(self) -> int:
         """How many offsets are open."""
-        return self._position - self._committable - self._settled_count
+        return self._position - self._committable - self._settled.count
+
+    @property
+    def has_ahead(self) -> bool:
+        """Whether something is settled ahead: then `add` may leave some of what it is given settled.
+
+        Read it before `add`, and hand out only what `is_open` after it.
+        """
+        return bool(self._ahead)
 
     def settled_runs(self) -> list[tuple[int, int]]:
-        """The settled runs above `committable`, ascending: acked out of order."""
-        return list(zip(self._starts, self._ends, strict=True))
+        """All settled runs from `committable` on, those ahead included; disjoint, not adjacent, ascending."""
+        runs, ahead = self._settled.to_list(), self._ahead.to_list()
+        if runs and ahead and runs[-1][1] == ahead[0][0]:  # one run, across position
+            runs[-1:] = [(runs[-1][0], ahead.pop(0)[1])]
+        return runs + ahead
 
     def is_open(self, offset: int) -> bool:
         """Whether `offset` was fetched in this assignment and is not settled."""
-        if not self._committable <= offset < self._position:
-            return False
-        run = bisect_right(self._starts, offset) - 1
-        return run < 0 or offset >= self._ends[run]
+        return self._committable <= offset < self._position and offset not in self._settled
+
+    def is_settled(self, offset: int) -> bool:
+        """Whether `offset` is settled, fetched or not."""
+        return offset < self._committable or offset in self._settled or offset in self._ahead
 
     def add(self, first: int, end: int) -> None:
-        """Open `[first, end)`, fetched now. Offsets skipped since `position` hold no record and settle.
+        """Open what isn't settled ahead of `[first, end)`, fetched now.
 
+        Offsets skipped since `position` hold no record and settle.
         Raises ValueError where the span is empty or was fetched before.
         """
         if not self._position <= first < end:
             raise ValueError(f"[{first}, {end}) does not follow position {self._position}")
         self.advance(first)
         self._position = end
+        if self._ahead:
+            for run in self._ahead.take_below(end):
+                self._settle_fetched(*run)
 
     def advance(self, position: int) -> None:
         """The fetch moved to `position` and found no record on the way (control records, compaction)."""
         gap = self._position
         if position > gap:
             self._position = position
-            self.settle(gap, position)
+            self._ahead.take_below(position)
+            self._settle_fetched(gap, position)
 
     def settle(self, first: int, end: int) -> int:
-        """Settle what is open of `[first, end)`; return how many offsets that were.
+        """Settle `[first, end)`, in any order, more than once; return how many open offsets that settled.
 
-        Any span below `position` may be named, in any order, more than once.
-        Raises ValueError past `position`: nobody can have handled what was not fetched.
+        Any span may be named. What lies from `position` on is kept as settled ahead, and isn't counted.
         """
         if end > self._position:
-            raise ValueError(f"[{first}, {end}) is past position {self._position}")
-        before = self.open_count
-        if end <= self._committable or first >= end:
+            self._ahead.insert(max(first, self._position), end)
+            end = self._position
+        return self._settle_fetched(first, end)
+
+    def _settle_fetched(self, first: int, end: int) -> int:
+        if first > self._committable:
+            return self._settled.insert(first, end)
+        if end <= self._committable:
             return 0
-        if first <= self._committable:
-            self._raise_committable(end)
-        else:
-            self._insert(first, end)
+        before = self.open_count
+        self._committable = self._settled.take_through(end)
         return before - self.open_count
-
-    def _raise_committable(self, end: int) -> None:
-        """Everything below `end` is settled; runs that it reaches are absorbed."""
-        absorbed = bisect_right(self._starts, end)
-        if absorbed:
-            end = max(end, self._ends[absorbed - 1])
-            self._forget(0, absorbed)
-        self._committable = end
-
-    def _insert(self, first: int, end: int) -> None:
-        """Merge `[first, end)` with the runs that it overlaps or touches."""
-        low = bisect_left(self._ends, first)
-        high = bisect_right(self._starts, end)
-        if low < high:
-            first = min(first, self._starts[low])
-            end = max(end, self._ends[high - 1])
-            self._forget(low, high)
-        self._starts.insert(low, first)
-        self._ends.insert(low, end)
-        self._settled_count += end - first
-
-    def _forget(self, low: int, high: int) -> None:
-        self._settled_count -= sum(self._ends[low:high]) - sum(self._starts[low:high])
-        del self._starts[low:high]
-        del self._ends[low:high]

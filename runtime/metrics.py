@@ -43,6 +43,21 @@ class Metrics:
         self.rebalances = Counter(
             "headrace_rebalances", "Assignments that this replica was given", _TRIGGER, registry=registry
         )
+        self.given_up = Counter(
+            "headrace_records_given_up",
+            "Records settled without success: moved to the dead letters, or skipped",
+            (*_TRIGGER, "result"),
+            registry=registry,
+        )
+        self.acks = Counter(
+            "headrace_explicit_acks", "Explicit acks that were accepted", _TRIGGER, registry=registry
+        )
+        self.failed_joins = Counter(
+            "headrace_failed_joins",
+            "Joins of the group that failed with all their retries (rebalanceRetryMax)",
+            _TRIGGER,
+            registry=registry,
+        )
         self.commits = Counter(
             "headrace_commits", "Offset commits, by result", (*_TRIGGER, "result"), registry=registry
         )
@@ -62,6 +77,12 @@ class Metrics:
         self.committed = Gauge(
             "headrace_committed_offset", "What the last commit said", _PARTITION, registry=registry
         )
+        self.halted = Gauge(
+            "headrace_partition_halted",
+            "1 while a partition waits for somebody's hand",
+            _PARTITION,
+            registry=registry,
+        )
         self.unsettled = Gauge(
             "headrace_unsettled_records", "Records fetched and not settled", _PARTITION, registry=registry
         )
@@ -72,12 +93,17 @@ class TriggerMetrics:
 
     def __init__(self, metrics: Metrics, replica: str, function: str, kind: str, trigger: str) -> None:
         self.labels = (replica, function, kind, trigger)
+        self.function = function
         self.handled_success = metrics.handled.labels(*self.labels, "success")
         self.handled_failure = metrics.handled.labels(*self.labels, "failure")
         self.handler_ms = metrics.handler_ms.labels(*self.labels)
         self.workers_killed = metrics.workers_killed.labels(*self.labels)
         self.long_records = metrics.long_records.labels(*self.labels)
         self.rebalances = metrics.rebalances.labels(*self.labels)
+        self.moved = metrics.given_up.labels(*self.labels, "moved")
+        self.skipped = metrics.given_up.labels(*self.labels, "skipped")
+        self.acks = metrics.acks.labels(*self.labels)
+        self.failed_joins = metrics.failed_joins.labels(*self.labels)
         self.commits_done = metrics.commits.labels(*self.labels, "success")
         self.commits_failed = metrics.commits.labels(*self.labels, "failure")
         self.offset_resets = metrics.offset_resets.labels(*self.labels)

@@ -3,10 +3,13 @@
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
-from itertools import count
+from itertools import count, filterfalse, islice, takewhile
 from typing import Any
 
+from headrace.runtime.ack_window import AckWindow
+from headrace.runtime.commitment import Commitment, Plan
 from headrace.runtime.ledger import Ledger
+from headrace.runtime.troubles import Trouble, Troubles
 from headrace.runtime.wire import WireRecord
 
 _ids = count()
@@ -18,7 +21,9 @@ class Hold(Enum):
     NONE = "active"
     RETURNING = "returning"  # a record failed; those behind it are on their way back
     BACKOFF = "backing off"  # a failed record waits for its next attempt
-    HALTED = "halted"  # a failed record has spent its attempts
+    BURYING = "writing a dead letter"  # a failed record has spent its attempts
+    HALTED = "halted"  # the same, and nobody said what to do with it
+    PLANNING = "planning"  # a batch is handed out once the commit that plans it is done
     REVOKED = "revoked"  # for good: a new assignment is a new object
 
     @property
@@ -26,37 +31,58 @@ class Hold(Enum):
         """Nothing more comes of this assignment."""
         return self in (Hold.HALTED, Hold.REVOKED)
 
+    @property
+    def waits_for_a_record(self) -> bool:
+        """One that failed, and nothing else, holds up the rest."""
+        return self in (Hold.BACKOFF, Hold.BURYING, Hold.HALTED)
+
 
 class AssignedPartition:
     """Mutated by its dispatcher alone; its trigger fills it and reads what may be committed.
 
     Records are handed out in offset order, all in flight at one worker at a time. From the moment that some
     are asked to come back, or one has failed, nothing is handed out until the last one in flight is settled
-    or back: only then is it known what comes first.
+    or back: only then is it known what comes first. What waits to be handed out is open in the ledger.
     """
 
     __slots__ = (
-        *("_buffer", "_returned", "attempt", "capacity", "epoch", "hold", "id", "in_flight"),
-        *("is_cut_off", "is_queued", "is_recalled", "ledger", "partition", "topic", "worker_index"),
+        *("_buffer", "_is_alone", "_is_planned", "_planned_deaths", "_returned", "_window"),
+        *("capacity", "epoch", "failed_now", "fetched_at", "hold", "id", "in_flight"),
+        *("is_cut_off", "is_paused", "is_queued", "is_recalled", "ledger", "partition", "plan"),
+        *("topic", "troubles", "unacked", "waiting_since", "why_cut_off", "why_stuck", "worker_index"),
     )
 
-    def __init__(self, topic: str, partition: int, start: int, capacity: int) -> None:
-        """Deliver from offset `start`; hold at most `capacity` unsettled records."""
+    def __init__(
+        self, topic: str, partition: int, start: Commitment, capacity: int, ack_window_size: int = 0
+    ) -> None:
+        """Go on from `start`; hold at most `capacity` unsettled records."""
         self.id = next(_ids) % 2**32  # on the wire
         self.topic = topic
         self.partition = partition
-        self.ledger = Ledger(start)
+        self.ledger = Ledger(start.offset, start.acked)
         self.capacity = capacity
         self.hold = Hold.NONE
-        self.attempt = 1  # the delivery that the first record to hand out is at
         self.epoch = 0  # rises with each failure; see DESIGN.md, "Wire"
         self.in_flight = 0  # records at the worker `worker_index`
         self.worker_index: int | None = None
         self.is_queued = False  # in its allocator's queue
         self.is_recalled = False  # some in flight were asked to come back
         self.is_cut_off = False  # the record at ledger.position can't be read: nothing more is fetched
+        self.is_paused = False  # the record in flight takes so long that fetching more is of no use
+        self.why_cut_off = ""
+        self.why_stuck = ""  # what holds up the head record, for as long as only somebody's hand helps
+        self.plan = start.plan
+        self.troubles = Troubles({offset: Trouble(failures) for offset, failures in start.attempts})
+        self.failed_now: list[int] = []  # what failed since something was handed out last
+        self.unacked: set[int] = set()  # handled, and not to be settled before somebody acks
+        self.waiting_since = 0.0  # on the caller's clock: when the first record to hand out came
+        self.fetched_at = 0.0  # on the same clock: when the last one did
         self._buffer: deque[WireRecord] = deque()
         self._returned: list[WireRecord] = []
+        self._is_alone = False  # nothing goes behind what is in flight
+        self._is_planned = False  # what is in flight is what `plan` says
+        self._planned_deaths = 0
+        self._window = AckWindow(ack_window_size)
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
@@ -66,93 +92,301 @@ class AssignedPartition:
         """What all assignments of this partition share; sorts by topic, then number."""
         return (self.topic, self.partition)
 
+    # ---- what is so
+
     @property
     def unsettled(self) -> int:
-        """Records that are held in memory: waiting, in flight, or on their way back."""
-        return len(self._buffer) + self.in_flight + len(self._returned)
+        """Records that were fetched and count against the capacity: waiting, in flight, or unacked."""
+        return 0 if self.hold is Hold.REVOKED and not self.in_flight else self.ledger.open_count
+
+    @property
+    def waiting(self) -> int:
+        """Records that can be handed out."""
+        return len(self._buffer)
+
+    @property
+    def is_idle(self) -> bool:
+        """No record of it is held here, but for those that wait for an ack."""
+        return not (self._buffer or self.in_flight or self._returned)
 
     @property
     def is_stuck(self) -> bool:
-        """Only somebody's hand or a new assignment helps."""
-        return self.is_cut_off or self.hold is Hold.HALTED
+        """Only somebody's hand, a new assignment or a mended dead-letter topic helps."""
+        return self.hold is not Hold.REVOKED and (self.is_cut_off or self.is_stuck_in_a_record)
+
+    @property
+    def is_stuck_in_a_record(self) -> bool:
+        """In one that was fetched. A dead letter that is only being written is no trouble yet."""
+        return bool(self.why_stuck)
+
+    @property
+    def state(self) -> str:
+        """In a word or two."""
+        return Hold.HALTED.value if self.is_cut_off else self.hold.value
+
+    @property
+    def stuck_at(self) -> int:
+        """The offset of the record that it can't get past, where it is stuck."""
+        head = self.head
+        return head.offset if self.is_stuck_in_a_record and head is not None else self.ledger.position
+
+    @property
+    def problem(self) -> str:
+        """In one line, where it is stuck and why; empty where it isn't."""
+        if not self.is_stuck:
+            return ""
+        why = self.why_stuck or f": {self.why_cut_off}"
+        return f"{self} is {self.state} at offset {self.stuck_at}{why}"
+
+    @property
+    def room(self) -> int:
+        """How many records may be fetched now.
+
+        Half the capacity at least, so that fetches come in batches; less only where all that is held waits
+        for acks, which may need the rest to come first. The whole of a planned batch always has room.
+        """
+        if self.is_cut_off or self.is_paused or self.hold.is_final:
+            return 0
+        if self.plan is not None and self.is_plan_incomplete:
+            return max(self.plan.end - self.ledger.position, self.capacity // 2)
+        room = self.capacity - self.unsettled
+        return max(room, 0) if 2 * room >= self.capacity or self.is_idle else 0
 
     @property
     def has_room(self) -> bool:
-        """Whether a fetch of half its capacity fits. Half, so that fetches come in batches."""
-        return not self.is_cut_off and not self.hold.is_final and 2 * self.unsettled <= self.capacity
+        """Whether to fetch."""
+        return self.room > 0
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether the next record may be handed out now. Nothing goes behind one that is tried again."""
-        must_wait = self.in_flight and (self.is_recalled or self.attempt > 1)
-        return self.hold is Hold.NONE and bool(self._buffer) and not must_wait
-
-    def fetched(self, records: Sequence[WireRecord]) -> None:
-        """Records came from the source, in order, after all that came before: ledger first, then buffer."""
-        first, last = records[0].offset, records[-1].offset
-        if last - first + 1 == len(records):
-            self.ledger.add(first, last + 1)
-        else:  # compaction or control records left holes
-            for record in records:
-                self.ledger.add(record.offset, record.offset + 1)
-        self._buffer.extend(records)
-
-    def take(self, limit: int, byte_limit: int) -> list[WireRecord]:
-        """The next records to hand out, at least one. A record that is tried again goes alone."""
-        buffer = self._buffer
-        taken = [buffer.popleft()]
-        size = _size(taken[0])
-        wanted = 1 if self.attempt > 1 else limit
-        while len(taken) < wanted and buffer and (size := size + _size(buffer[0])) <= byte_limit:
-            taken.append(buffer.popleft())
-        self.in_flight += len(taken)
-        return taken
-
-    def settled(self, records: Sequence[WireRecord]) -> None:
-        """These were in flight, follow each other, and succeeded."""
-        self.attempt = 1
-        self.ledger.settle(records[0].offset, records[-1].offset + 1)
-        self._left(len(records))
-
-    def came_back(self, records: Sequence[WireRecord]) -> None:
-        """These were in flight and are to be handed out again, once nothing is in flight any more."""
-        self._returned.extend(records)
-        self._left(len(records))
-
-    def _left(self, count: int) -> None:
-        self.in_flight -= count
-        if self.in_flight:
-            return
-        self.is_recalled = False
-        # They came back in several messages, in any order.
-        self._returned.sort(key=lambda record: record.offset)
-        if self.hold is not Hold.REVOKED:
-            self._buffer.extendleft(reversed(self._returned))
-        self._returned.clear()
-
-    def revoke(self) -> None:
-        """No more records are handed out, ever; what waits is dropped and stays open in the ledger."""
-        self.hold = Hold.REVOKED
-        self._buffer.clear()
-
-    def status(self) -> dict[str, Any]:
-        """For a status page: JSON types only."""
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "state": Hold.HALTED.value if self.is_stuck else self.hold.value,
-            "committable": self.ledger.committable,
-            "position": self.ledger.position,
-            "inFlight": self.in_flight,
-            "unsettled": self.unsettled,
-            "attempt": self.attempt,
-        }
+        """Whether the next record may be handed out now. A record in trouble goes alone."""
+        if self.hold is not Hold.NONE or not self._buffer:
+            return False
+        in_trouble = bool(self.troubles) and self._buffer[0].offset in self.troubles
+        return not self.in_flight or not (self.is_recalled or self._is_alone or in_trouble)
 
     @property
     def head(self) -> WireRecord | None:
         """The next record to hand out."""
         return self._buffer[0] if self._buffer else None
 
+    @property
+    def is_plan_incomplete(self) -> bool:
+        """Some of what an earlier owner planned has still to be fetched."""
+        return self.plan is not None and self.ledger.position < self.plan.end
 
-def _size(record: WireRecord) -> int:
+    @property
+    def has_trouble_waiting(self) -> bool:
+        """What failed last is still to be handled."""
+        return self.is_head_refused or any(offset in self.troubles for offset in self.failed_now)
+
+    def waiting_offsets(self, limit: int) -> list[int]:
+        """Of the first records to hand out."""
+        return [record.offset for record in islice(self._buffer, limit)]
+
+    def waiting_below(self, offset: int) -> int:
+        """How many of the records to hand out lie before `offset`."""
+        return sum(1 for _ in takewhile(lambda record: record.offset < offset, self._buffer))
+
+    def span_of_first(self, count: int) -> Plan:
+        """From the first record to hand out to the end of the `count`th."""
+        return Plan(self._buffer[0].offset, self._buffer[count - 1].offset + 1)
+
+    @property
+    def is_head_refused(self) -> bool:
+        """The next record must not be delivered."""
+        return bool(self.troubles) and bool(self._buffer) and self.troubles.is_refused(self._buffer[0].offset)
+
+    @property
+    def commitment(self) -> Commitment:
+        """What a commit may say now."""
+        offset, acked = self._window.hold_back(self.ledger.committable, self.ledger.settled_runs())
+        if acked and acked[0][0] == offset:  # acked before it was fetched
+            offset = acked.pop(0)[1]
+        if self.troubles:  # of records that were never fetched: they are gone from the log
+            self.troubles.forget([trouble for trouble in self.troubles if trouble < offset])
+        return Commitment(offset, self.troubles.attempts(), self.plan, tuple(acked))
+
+    # ---- what happens to it
+
+    def fetched(self, records: Sequence[WireRecord]) -> None:
+        """Records came from the source, in order, after all that came before: ledger first, then buffer."""
+        ledger = self.ledger
+        is_acked_ahead = ledger.has_ahead
+        first, last = records[0].offset, records[-1].offset
+        if last - first + 1 == len(records):
+            ledger.add(first, last + 1)
+        else:  # compaction or control records left holes
+            for record in records:
+                ledger.add(record.offset, record.offset + 1)
+        self._buffer.extend([r for r in records if ledger.is_open(r.offset)] if is_acked_ahead else records)
+
+    def take(self, limit: int, byte_limit: int) -> list[WireRecord]:
+        """The next records to hand out, at least one. A record in trouble goes alone."""
+        buffer, troubles = self._buffer, self.troubles
+        self.plan = None  # an earlier owner handed out batches
+        taken = [buffer.popleft()]
+        self._is_alone = taken[0].offset in troubles
+        wanted = 1 if self._is_alone else limit
+        size = record_bytes(taken[0])
+        while len(taken) < wanted and buffer and (size := size + record_bytes(buffer[0])) <= byte_limit:
+            if troubles and buffer[0].offset in troubles:
+                break
+            taken.append(buffer.popleft())
+        self._handed_out(taken)
+        return taken
+
+    def plan_part(self, part: Plan) -> None:
+        """A batch with `part` of it is about to be committed, then handed out."""
+        self.hold = Hold.PLANNING
+        # A plan that lies further on is still to be kept.
+        if self.plan is None or part.first >= self.plan.end:
+            self.plan = part
+
+    def take_below(self, end: int) -> list[WireRecord]:
+        """The records before offset `end`: this partition's part of a batch."""
+        taken = []
+        while self._buffer and self._buffer[0].offset < end:
+            taken.append(self._buffer.popleft())
+        self.waiting_since = self.fetched_at
+        self._is_alone = True
+        self._is_planned = self.plan is not None and bool(taken) and self.plan.first <= taken[0].offset
+        self._handed_out(taken)
+        return taken
+
+    def _handed_out(self, records: Sequence[WireRecord]) -> None:
+        self.in_flight += len(records)
+        self.failed_now.clear()
+
+    def settled(self, records: Sequence[WireRecord]) -> None:
+        """These were in flight, follow each other, and succeeded."""
+        first, last = records[0].offset, records[-1].offset
+        if last - first + 1 == len(records):
+            self._settle(first, last + 1)
+        else:  # what lies between them may be open
+            for record in records:
+                self._settle(record.offset, record.offset + 1)
+        if self.troubles:
+            self.troubles.forget(record.offset for record in records)
+        self._left(len(records))
+
+    def handled_unacked(self, records: Sequence[WireRecord]) -> None:
+        """These were in flight, went well, and stay open until they are acked."""
+        is_open = self.ledger.is_open
+        self.unacked.update(record.offset for record in records if is_open(record.offset))
+        self.troubles.forget(record.offset for record in records)
+        self._left(len(records))
+
+    def acked(self, first: int, end: int) -> None:
+        """Somebody acked `[first, end)`, wherever those records are now. They are not delivered again."""
+        self._settle(first, end)
+        is_open = self.ledger.is_open
+        if self._buffer and self._buffer[0].offset < end:
+            self._buffer = deque(record for record in self._buffer if is_open(record.offset))
+        self._forget_settled(first, end)
+
+    def failed(self, records: Sequence[WireRecord], reason: str, among: int) -> None:
+        """They were in flight, and failed in a call with `among` records. `came_back` is still to come."""
+        self.epoch += 1
+        if self.hold is Hold.NONE:
+            self.hold = Hold.RETURNING
+        is_open = self.ledger.is_open
+        for offset in [record.offset for record in records if is_open(record.offset)]:  # else it was acked
+            trouble = self.troubles.setdefault(offset, Trouble())
+            trouble.failures += 1
+            trouble.reason, trouble.among = reason, among
+            self.failed_now.append(offset)
+            self._drop_plan()
+
+    def suspected(self, records: Sequence[WireRecord]) -> None:
+        """A worker died by itself with these started. The second time, each goes alone.
+
+        Once more together first, because what the batch wrote can only be replaced by the same batch.
+        """
+        self._planned_deaths += 1
+        if self.plan is None or self._planned_deaths > 1:
+            self._drop_plan()
+            for record in records:
+                self.troubles.setdefault(record.offset, Trouble()).batch_limit = 1
+
+    def refused(self, record: WireRecord, reason: str) -> None:
+        """It was fetched and must not be delivered."""
+        if self.plan is not None and self.plan.first <= record.offset < self.plan.end:
+            self.plan = None
+        if self.ledger.is_open(record.offset):  # else it is settled already
+            self.troubles[record.offset] = Trouble(reason=reason, batch_limit=1, is_refused=True)
+
+    def came_back(self, records: Sequence[WireRecord]) -> None:
+        """These were in flight and are to be handed out again, once nothing is in flight any more."""
+        self._returned.extend(records)
+        self._left(len(records))
+
+    def give_up(self, offset: int) -> None:
+        """The record at `offset`, which waits, is settled without having succeeded."""
+        self.acked(offset, offset + 1)
+
+    def revoke(self) -> None:
+        """No more records are handed out, ever; what waits is dropped and stays open in the ledger."""
+        self.hold = Hold.REVOKED
+        self._buffer.clear()
+
+    # ---- inside
+
+    def _settle(self, first: int, end: int) -> None:
+        ledger = self.ledger
+        if size := self._window.size:
+            newest_first = reversed(range(max(first, ledger.committable), end))
+            newest = list(islice(filterfalse(ledger.is_settled, newest_first), size))
+            self._window.settled(reversed(newest))
+        ledger.settle(first, end)
+
+    def _forget_settled(self, first: int, end: int) -> None:
+        if end - first == 1:
+            self.unacked.discard(first)
+            self.troubles.pop(first, None)
+        else:
+            self.unacked = set(filter(self.ledger.is_open, self.unacked))
+            self.troubles.forget_settled(self.ledger.is_open)
+
+    def _drop_plan(self) -> None:
+        """What is in flight need not come again as it was. A plan that lies further on stays."""
+        if self._is_planned:
+            self.plan = None
+
+    def _left(self, count: int) -> None:
+        self.in_flight -= count
+        self.is_paused = False
+        if self.in_flight:
+            return
+        self.is_recalled = False
+        self._is_alone = False
+        if not self._returned:
+            if self._is_planned:
+                self.plan = None
+            self._planned_deaths = 0
+        elif self.hold is not Hold.REVOKED:
+            # They came back in several messages, in any order; some may have been acked.
+            self._returned.sort(key=lambda record: record.offset)
+            is_open = self.ledger.is_open
+            self._buffer.extendleft(record for record in reversed(self._returned) if is_open(record.offset))
+        self._returned.clear()
+
+    def status(self) -> dict[str, Any]:
+        """For a status page: JSON types only."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "state": self.state,
+            "isStuck": self.is_stuck,
+            "committable": self.ledger.committable,
+            "position": self.ledger.position,
+            "inFlight": self.in_flight,
+            "unsettled": self.unsettled,
+            "unacked": len(self.unacked),
+            "attempt": self.troubles.attempt(self.head.offset) if self.head else 1,
+        }
+
+
+def record_bytes(record: WireRecord) -> int:
+    """What a record counts where bytes are limited: key and value."""
     return len(record.value or b"") + len(record.key or b"")

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from prometheus_client import generate_latest
 
+from headrace.runtime.ack_router import AckRouter
+from headrace.runtime.admin import Action, NotHaltedError
 from headrace.runtime.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.config import FunctionSpec, TriggerSpec
+from headrace.runtime.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch import Dispatcher
+from headrace.runtime.dispatch_reports import worker_statuses
 from headrace.runtime.errors import HandlerLoadError, HeadraceError
 from headrace.runtime.metrics import Metrics, TriggerMetrics
-from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.trigger_kinds import installed_kinds
 from headrace.runtime.wire import Kind
 from headrace.runtime.worker_process import WorkerProcess, WorkerStart
@@ -29,14 +32,16 @@ logger = logging.getLogger(__name__)
 class RunningTrigger:
     """A trigger with what it feeds."""
 
-    def __init__(self, function: FunctionSpec, spec: TriggerSpec, metrics: Metrics, replica: str) -> None:
+    def __init__(
+        self, function: FunctionSpec, spec: TriggerSpec, metrics: Metrics, replica: str, router: AckRouter
+    ) -> None:
         self.spec = spec
         self.metrics = TriggerMetrics(metrics, replica, function.name, spec.kind, spec.name)
         mode = spec.settings.worker_allocation_mode
         allocator: Allocator = StaticAllocator(spec.num_workers) if mode == "static" else PoolAllocator()
-        self.dispatcher = Dispatcher(
-            spec.num_workers, _spawner(function, spec), allocator, RetryPolicy(), self.metrics
-        )
+        policy = spec.delivery_policy(function.event_timeout_seconds, function.memory_limit_bytes)
+        spawn = _spawner(function, spec, policy, router)
+        self.dispatcher = Dispatcher(spec.num_workers, spawn, allocator, policy, self.metrics, router)
         client_id = f"headrace-{function.name}-{spec.name}-{replica or os.getpid()}"
         self.trigger = _trigger_class(spec.kind)(spec, self.dispatcher, self.metrics, client_id)
 
@@ -62,7 +67,8 @@ class RunningTrigger:
             "name": self.spec.name,
             "kind": self.spec.kind,
             "workerAllocationMode": self.spec.settings.worker_allocation_mode,
-            "workers": self.dispatcher.status(),
+            "explicitAckMode": self.spec.explicit_ack_mode,
+            "workers": worker_statuses(self.dispatcher),
             **self.trigger.status(),
         }
 
@@ -73,7 +79,7 @@ def _trigger_class(kind: str) -> "type[Trigger]":
 
 
 def _spawner(
-    function: FunctionSpec, spec: TriggerSpec
+    function: FunctionSpec, spec: TriggerSpec, policy: DeliveryPolicy, router: AckRouter
 ) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
     env = {**os.environ, **function.env}
 
@@ -85,6 +91,10 @@ def _spawner(
             worker_id=index,
             trigger_kind=spec.kind,
             trigger_name=spec.name,
+            ack_mode=policy.ack_mode.value,
+            is_cumulative=policy.is_cumulative,
+            takes_acks=router.takes_acks,
+            is_batch=policy.batch is not None,
         )
         return WorkerProcess(start, env, on_frame)
 
@@ -99,8 +109,9 @@ class Processor:
         self._replica = replica
         self._metrics = Metrics()
         self._started = time.time()
+        router = AckRouter()
         self._triggers = [
-            RunningTrigger(function, spec, self._metrics, replica) for spec in function.triggers
+            RunningTrigger(function, spec, self._metrics, replica, router) for spec in function.triggers
         ]
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -157,10 +168,24 @@ class Processor:
         }
         return {"function": self._function.name, "replicas": [replica]}
 
+    async def act(self, action: Action, topic: str, partition: int) -> list[str]:
+        """On each trigger that has the partition. Raises NotHaltedError."""
+        found = [
+            (running.dispatcher, assigned)
+            for running in self._triggers
+            for assigned in running.dispatcher.partitions.values()
+            if assigned.key == (topic, partition)
+        ]
+        stuck = [(dispatcher, assigned) for dispatcher, assigned in found if assigned.is_stuck]
+        if found and not stuck:
+            raise NotHaltedError(f"{topic}/{partition} is not halted: it is {found[0][1].state}")
+        return [dispatcher.act(action, assigned) for dispatcher, assigned in stuck]
+
     async def metrics(self) -> bytes:
         """Counters as they are, gauges read now."""
         self._metrics.committed.clear()
         self._metrics.unsettled.clear()
+        self._metrics.halted.clear()
         for running in self._triggers:
             labels = running.metrics.labels
             for worker in running.dispatcher.workers:
@@ -169,6 +194,7 @@ class Processor:
             for row in running.trigger.status().get("partitions", ()):
                 keys = (*labels, row["topic"], row["partition"])
                 self._metrics.unsettled.labels(*keys).set(row["unsettled"])
+                self._metrics.halted.labels(*keys).set(row["isStuck"])
                 if row["committed"] is not None:
                     self._metrics.committed.labels(*keys).set(row["committed"])
         return generate_latest(self._metrics.registry)

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,9 +66,16 @@ async def _brokers(function: FunctionSpec, options: RunOptions) -> AsyncIterator
         return
     async with EmbeddedKafka() as kafka:
         logger.info("embedded Kafka at %s", kafka.bootstrap)
-        topics = {topic: _EMBEDDED_PARTITIONS for spec in function.triggers for topic in spec.settings.topics}
-        await kafka.create_topics(topics)
+        await kafka.create_topics(dict.fromkeys(_topics(function), _EMBEDDED_PARTITIONS))
         yield (kafka.bootstrap,)
+
+
+def _topics(function: FunctionSpec) -> Iterator[str]:
+    """All that the function reads and writes by itself."""
+    for spec in function.triggers:
+        yield from spec.settings.topics
+        if spec.settings.on_failure.dead_letter_topic:
+            yield spec.settings.on_failure.dead_letter_topic
 
 
 def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSpec:

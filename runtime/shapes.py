@@ -4,8 +4,11 @@ A value in YAML must have its type exactly ("5" is no int). An annotation is alw
 shape's `from_text` makes the YAML value of it.
 """
 
+import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Any
 
 from annotated_types import Ge
@@ -19,6 +22,15 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from headrace.runtime.durations import DurationError, format_duration, parse_duration
+
+# Kubernetes' own grammar. Three digits of exponent are beyond any machine, and cheap to compute.
+_QUANTITY = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)(?:([KMGTPE]i|[numkMGTPE]?)|([eE][+-]?[0-9]{1,3}))")
+_LONGEST_QUANTITY = 100
+_LARGEST_QUANTITY = 2**63 - 1  # where Kubernetes stops counting too
+_UNITS = {
+    **{unit: Fraction(10) ** (3 * at) for at, unit in enumerate(("n", "u", "m", "", "k", *"MGTPE"), -3)},
+    **{f"{unit}i": Fraction(1024) ** at for at, unit in enumerate("KMGTPE", 1)},
+}
 
 
 def _same(text: str) -> object:
@@ -75,6 +87,24 @@ def _seconds(value: object) -> object:
         raise PydanticCustomError("duration", "is not a duration") from None
 
 
+def _amount(value: object) -> Fraction:
+    text = str(value)
+    found = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST_QUANTITY else None
+    if found is None:
+        raise PydanticCustomError("quantity", "is not a quantity")
+    number, unit, exponent = found.groups(default="")
+    return Fraction(number + exponent) * _UNITS[unit]
+
+
+def _bytes(value: object) -> int:
+    return min(math.ceil(_amount(value)), _LARGEST_QUANTITY)
+
+
+def _quantity(value: object) -> str:
+    _amount(value)
+    return str(value)
+
+
 def _window(value: object) -> object:
     text = str(value)
     if isinstance(value, str) and text.isascii() and text.isdigit():
@@ -99,6 +129,7 @@ DURATION = Shape("a duration", "something like 10s or 1m30s", show_limit=format_
 TEXT = Shape("a string", "text", yaml_hint=", in quotes where it looks like a number")
 COUNT = Shape("an int", "a whole number", (int,), _int_from_text, None, yaml_hint=_UNQUOTED)
 WINDOW = Shape("an int", "a whole number", (int, float, str), _int_from_text)
+QUANTITY = Shape("a quantity", "something like 512Mi or 1.5G", (str, int, float))
 FLAG = Shape("a bool", "true or false", (bool,), _flag_from_text, None, yaml_hint=_UNQUOTED)
 TEXTS = Shape("a list of strings", "lines such as `- one`", (list,), _texts_from_text, [], "a string")
 COUNTS = Shape("a list of ints", "lines such as `- 0`", (list,), _ints_from_text, [], "an int")
@@ -115,6 +146,13 @@ Seconds = Annotated[
 Text = Annotated[str, TEXT]
 Count = Annotated[int, COUNT]
 WindowSize = Annotated[int, BeforeValidator(_window), WINDOW]  # Nuclio takes 5, "5" and 5.0 here
+Quantity = Annotated[str, BeforeValidator(_quantity), QUANTITY]  # kept as it is written
+MemoryBytes = Annotated[
+    int,
+    BeforeValidator(_bytes),
+    WithJsonSchema({"type": ["string", "number"], "format": "kubernetes-quantity"}),
+    QUANTITY,
+]
 Flag = Annotated[bool, FLAG]
 Texts = Annotated[
     tuple[Annotated[str, StringConstraints(min_length=1)], ...],

@@ -18,6 +18,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from headrace.runtime.admin import Action, NotHaltedError
 from headrace.runtime.config import FunctionSpec
 from headrace.runtime.errors import HeadraceError
 
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _RESPAWN_SECONDS = 1.0
-_STOP_MARGIN_SECONDS = 10.0
+_STOP_MARGIN_SECONDS = 20.0
+_ASK_SECONDS = 2.0
+_ACT_SECONDS = 10.0
+_SILENCE = (503, b'{"problem": "does not answer"}')
 
 
 class Replica:
@@ -81,13 +85,23 @@ class Replica:
 
     async def get(self, path: str) -> bytes | None:
         """What its admin server says; None where it does not answer."""
+        answer = await self._ask("GET", path, _ASK_SECONDS)
+        return answer and answer[1]
+
+    async def post(self, path: str) -> tuple[int, bytes] | None:
+        """Have its admin server do something: the HTTP status and the body; None as above."""
+        return await self._ask("POST", path, _ACT_SECONDS)
+
+    async def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes] | None:
         connector = aiohttp.UnixConnector(str(self.socket_path))
+        timeout = aiohttp.ClientTimeout(seconds)
+        body: dict[str, str] | None = {} if method == "POST" else None
         try:
             async with (
-                aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(2)) as session,
-                session.get(f"http://{self.name}{path}") as response,
+                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+                session.request(method, f"http://{self.name}{path}", json=body) as response,
             ):
-                return await response.read()
+                return response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
 
@@ -160,6 +174,25 @@ class Supervisor:
         registry = CollectorRegistry()
         registry.register(_Merged(answer.decode() for _, answer in await self._ask_all("/metrics") if answer))
         return generate_latest(registry)
+
+    async def act(self, action: Action, topic: str, partition: int) -> list[str]:
+        """Of all replicas, each line with its name: two triggers may have the partition in two of them."""
+        path = f"/api/partitions/{topic}/{partition}/{action}"
+        answers = await asyncio.gather(*(replica.post(path) for replica in self._replicas))
+        done: list[str] = []
+        refused: dict[int, str] = {}
+        for replica, answer in zip(self._replicas, answers, strict=True):
+            status, body = answer or _SILENCE
+            said = json.loads(body)
+            done += [f"{replica.name}: {line}" for line in said.get("done", ())]
+            refused.setdefault(status, f"{replica.name}: {said.get('problem')}")
+        if done:
+            return done
+        if 409 in refused:
+            raise NotHaltedError(refused[409])
+        if elsewhere := [text for status, text in refused.items() if status != 404]:
+            raise HeadraceError("; ".join(elsewhere))
+        return []
 
 
 class FunctionCannotRunError(HeadraceError):

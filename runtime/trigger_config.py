@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.runtime.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.errors import Problem
 from headrace.runtime.setting_checks import NOT_BUILT
 from headrace.runtime.settings import Rule, Settings
 from headrace.runtime.settings_reader import Origin, Reading, Surroundings, read_settings
-from headrace.runtime.trigger_fields import TriggerFields
+from headrace.runtime.trigger_fields import BatchFields, TriggerFields
 from headrace.runtime.trigger_kinds import TriggerKind, find_kind, why_not_found
 from headrace.runtime.yaml_source import Path, YamlSource
 
@@ -22,6 +23,7 @@ class TriggerSpec:
 
     `origins` says, by dotted Python name, which settings are no defaults: "attribute",
     "annotation", or "trigger" (taken from the trigger's own fields, as brokers from url).
+    `batch` is None where a call of the handler gets one event.
     `disabled` is False for every trigger of a FunctionSpec: disabled ones are left out.
     """
 
@@ -31,10 +33,29 @@ class TriggerSpec:
     worker_termination_timeout_seconds: float
     explicit_ack_mode: str
     wait_explicit_ack_during_rebalance_timeout_seconds: float
+    batch: BatchPolicy | None
     disabled: bool
     url: str
     settings: Any  # the kind's own model, which only its trigger and the kind's users know
     origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    def delivery_policy(
+        self, event_timeout_seconds: float | None, memory_limit_bytes: int | None
+    ) -> DeliveryPolicy:
+        """What the trigger's dispatcher goes by. The arguments are the function's: FunctionSpec has them."""
+        ack_mode, own = AckMode(self.explicit_ack_mode), self.settings
+        late_acks = self.wait_explicit_ack_during_rebalance_timeout_seconds
+        return DeliveryPolicy(
+            ack_mode=ack_mode,
+            is_cumulative=own.explicit_ack_semantics == "cumulative",
+            ack_window_size=own.ack_window_size,
+            late_ack_seconds=late_acks if ack_mode.is_explicit else 0.0,
+            failure=own.on_failure.policy,
+            batch=self.batch,
+            event_timeout_seconds=event_timeout_seconds,
+            memory_limit_bytes=memory_limit_bytes,
+            max_record_bytes=own.fetch_max_bytes or None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +89,11 @@ class TriggerReader:
         self._keep(read)
         if read.values.disabled:
             self._notice((*path, "disabled"), "the trigger is disabled and left out")
-        elif read.values.name not in ("", name):
+            return read
+        if read.values.name not in ("", name):
             self._problem((*path, "name"), f"{read.values.name!r} must equal its key, {name!r}")
+        for rule in TriggerFields.rules:
+            self._check(rule, read, read)
         return read
 
     def _refuse_shared_workers(self, enabled: Mapping[str, Reading[TriggerFields]]) -> None:
@@ -101,7 +125,9 @@ class TriggerReader:
             self._problem(common.paths["kind"], message)
         return kind
 
-    def _check(self, rule: Rule, own: Reading[Settings], common: Reading[TriggerFields]) -> None:
+    def _check(
+        self, rule: Rule, own: Reading[TriggerFields] | Reading[Settings], common: Reading[TriggerFields]
+    ) -> None:
         broken = {*own.broken, *(f"trigger.{name}" for name in common.broken)}
         if not broken.isdisjoint(rule.reads):
             return
@@ -120,6 +146,10 @@ class TriggerReader:
         self.notices.append(self.source.problem(path, message))
 
 
+def _batch_policy(fields: BatchFields) -> BatchPolicy | None:
+    return BatchPolicy(fields.batch_size, fields.timeout_seconds) if fields.mode == "enable" else None
+
+
 def _spec(name: str, kind: str, fields: TriggerFields, own: Reading[Settings]) -> TriggerSpec:
     return TriggerSpec(
         name=name,
@@ -130,6 +160,7 @@ def _spec(name: str, kind: str, fields: TriggerFields, own: Reading[Settings]) -
         wait_explicit_ack_during_rebalance_timeout_seconds=(
             fields.wait_explicit_ack_during_rebalance_timeout_seconds
         ),
+        batch=_batch_policy(fields.batch),
         disabled=fields.disabled,
         url=fields.url,
         settings=own.values,

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from headrace.runtime.settings import Settings, section, setting
+from headrace.runtime.settings import Rule, Settings, section, setting
 from headrace.runtime.shapes import (
     CHOICE,
     Anything,
@@ -17,6 +17,7 @@ from headrace.runtime.shapes import (
 )
 
 MAX_WORKERS = 100_000
+MAX_BATCH_SIZE = 100_000
 _LEGACY = "a field of other trigger kinds or of older Nuclio versions"
 
 ExplicitAckMode = Annotated[
@@ -33,10 +34,9 @@ class BatchFields(Settings):
     mode: BatchMode = setting(
         "mode",
         "disable",
-        built_values=("disable",),
         effect="With enable the handler gets a list of events and must expect more than one.",
     )
-    batch_size: Annotated[Count, Gt(0)] = setting(
+    batch_size: Annotated[Count, Gt(0), Le(MAX_BATCH_SIZE)] = setting(
         "batchSize",
         10,
         effect="Too low gives up what batching saves; too high repeats more after a failure.",
@@ -47,6 +47,21 @@ class BatchFields(Settings):
         unit="seconds",
         effect="Too low sends batches half empty; too high makes the first event of one wait.",
     )
+
+
+def _batch_is_off(fields: "TriggerFields", _trigger: object) -> str:
+    batch = fields.batch
+    # Where the defaults are spelled out, mode: disable among them, nobody expects batches.
+    is_spelled_out = "mode" in batch.model_fields_set and batch == BatchFields()
+    unused = [key for name, key in _BATCH_KEYS.items() if name in batch.model_fields_set]
+    if batch.mode == "enable" or is_spelled_out or not unused:
+        return ""
+    have = "has" if len(unused) == 1 else "have"
+    return f"is disable, so {' and '.join(unused)} {have} no effect; write mode: enable for batches"
+
+
+_BATCH_KEYS = {"batch_size": "batchSize", "timeout_seconds": "timeout"}
+_BATCH_READS = ("batch.mode", "batch.batch_size", "batch.timeout_seconds")
 
 
 class TriggerFields(Settings):
@@ -77,7 +92,6 @@ class TriggerFields(Settings):
         "explicitAckMode",
         "disable",
         annotation="kafka-explicit-ack-mode",
-        built_values=("disable",),
         effect="With explicitOnly a handler that never acks makes its partition repeat everything.",
     )
     wait_explicit_ack_during_rebalance_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
@@ -100,6 +114,7 @@ class TriggerFields(Settings):
     password: Text = setting("password", "", secret=True, effect="The password of username.")
     secret: Text = setting("secret", "", secret=True, effect="A token, for kinds that take one.")
 
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("batch.mode", _BATCH_READS, _batch_is_off, is_error=False),)
     ignored: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("class", "paths", "annotations", "partitions", "total_tasks", "max_task_allocation"),
         _LEGACY,

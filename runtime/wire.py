@@ -7,7 +7,7 @@ is sent to a worker has a sequence number `seq`, counted per worker from 0; span
 import json
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -26,19 +26,23 @@ class Kind(IntEnum):
     FORGET = 6  # a partition is revoked, and nothing of it is here
     DRAIN = 7  # partitions are being taken away: call the drain callback
     TERMINATE = 8  # the replica stops: call the termination callback
-    READY = 16  # the handler is loaded
+    OWNED = 9  # JSON: the partitions of all triggers that may be acked here; replaces what was said before
+    TIME_OUT = 10  # record seq has run for eventTimeout: cancel it
+    READY = 16  # the handler is loaded; one byte: 1 if it is async
     INIT_FAILED = 17  # UTF-8: why the handler can't be loaded
     PROGRESS = 18  # all before seq succeeded, except those that were named
-    FAILED = 19  # one record failed: seq, then UTF-8 reason
+    FAILED = 19  # a record failed, or several of a batch: a span of seq, then UTF-8 reason
     RETURNED = 20  # spans of seq that were not started
     LOG = 21  # seq, then JSON: level, message, with
+    ACK = 22  # an explicit ack
+    UNACKED = 23  # one record returned, and asks not to be acked: seq
 
 
 class WireRecord(Protocol):
     """What a run is made of; aiokafka's ConsumerRecord is one. Times are ms since the epoch, -1 for none."""
 
     offset: int
-    timestamp: int
+    timestamp: int  # None in the oldest logs, whatever the client says
     timestamp_type: int | None
     key: bytes | None
     value: bytes | None
@@ -58,23 +62,40 @@ class SentRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunHeader:
-    """What a run says before its records. `attempt` counts deliveries of its first record, from 1."""
+    """What a run says before its records. `attempt` counts deliveries of each of them, from 1.
+
+    `has_more`: the next run belongs to the same batch.
+    """
 
     partition_id: int
     epoch: int
     first_seq: int
     attempt: int
     count: int
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """A handler's statement on one offset, or with `is_through` on all up to it."""
+
+    topic: str
+    partition: int
+    offset: int
+    is_through: bool
 
 
 _FRAME = struct.Struct("<IB")
-_RUN = struct.Struct("<IIQII")
+_RUN = struct.Struct("<IIQII?")
 _SEQ = struct.Struct("<Q")
+_OFFSET = struct.Struct("<q")
 _PROGRESS = struct.Struct("<QQI")
 _SPAN = struct.Struct("<QQ")
 _PARTITION = struct.Struct("<I")
+_ACK = struct.Struct("<iq?")
 _LENGTH = struct.Struct("<i")
 _NO_VALUE = -1
+_MAX_OFFSET = 2**63 - 1
 
 
 def frame(kind: Kind, *parts: Buffer) -> bytes:
@@ -118,19 +139,27 @@ def encode_run(header: RunHeader, records: Sequence[WireRecord]) -> bytes:
     columns = struct.pack(
         f"<{n}q{n}q{n}b{n}i{n}i{n}i",
         *[r.offset for r in records],
-        *[r.timestamp for r in records],
+        *[-1 if r.timestamp is None else r.timestamp for r in records],
         *[-1 if r.timestamp_type is None else r.timestamp_type for r in records],
         *[_NO_VALUE if key is None else len(key) for key in keys],
         *[_NO_VALUE if value is None else len(value) for value in values],
         *map(len, headers),
     )
-    head = _RUN.pack(header.partition_id, header.epoch, header.first_seq, header.attempt, n)
+    head = _RUN.pack(*astuple(header))
     return frame(Kind.RUN, head, columns, *filter(None, keys), *filter(None, values), *headers)
 
 
 def decode_run_header(body: bytes) -> RunHeader:
     """The first part of a RUN; cheap, so that the rest can wait until the run is its worker's next."""
     return RunHeader(*_RUN.unpack_from(body))
+
+
+def decode_run_span(body: bytes) -> tuple[int, int]:
+    """The first offset of a RUN, and the one after its last."""
+    count = _RUN.unpack_from(body)[4]
+    (first,) = _OFFSET.unpack_from(body, _RUN.size)
+    (last,) = _OFFSET.unpack_from(body, _RUN.size + (count - 1) * _OFFSET.size)
+    return first, last + 1
 
 
 def decode_records(body: bytes) -> list[SentRecord]:
@@ -205,13 +234,45 @@ def decode_progress(body: bytes) -> tuple[int, int, int]:
 
 
 def encode_about(kind: Kind, seq: int, text: str) -> bytes:
-    """FAILED or LOG: a text about one record."""
+    """LOG: a text about one record."""
     return frame(kind, _SEQ.pack(seq), text.encode(errors="backslashreplace"))
 
 
 def decode_about(body: bytes) -> tuple[int, str]:
     """`seq, text`."""
     return _SEQ.unpack_from(body)[0], body[_SEQ.size :].decode()
+
+
+def encode_failed(first: int, end: int, reason: str) -> bytes:
+    """FAILED."""
+    return frame(Kind.FAILED, _SPAN.pack(first, end), reason.encode(errors="backslashreplace"))
+
+
+def decode_failed(body: bytes) -> tuple[int, int, str]:
+    """`first, end, reason`."""
+    first, end = _SPAN.unpack_from(body)
+    return first, end, body[_SPAN.size :].decode()
+
+
+def encode_seq(kind: Kind, seq: int) -> bytes:
+    """UNACKED or TIME_OUT."""
+    return frame(kind, _SEQ.pack(seq))
+
+
+def decode_seq(body: bytes) -> int:
+    """Of an UNACKED or TIME_OUT."""
+    return int(_SEQ.unpack(body)[0])
+
+
+def encode_ack(ack: Ack) -> bytes:
+    """ACK. Offsets that Kafka can't have become the nearest that it can: they are refused all the same."""
+    offset = max(-1, min(ack.offset, _MAX_OFFSET))
+    return frame(Kind.ACK, _ACK.pack(ack.partition, offset, ack.is_through), ack.topic.encode())
+
+
+def decode_ack(body: bytes) -> Ack:
+    """The ack."""
+    return Ack(body[_ACK.size :].decode(), *_ACK.unpack_from(body))
 
 
 def encode_returned(spans: Sequence[tuple[int, int]]) -> bytes:

@@ -23,8 +23,10 @@ class Callbacks:
     One callback runs at a time; what it raises is logged, and changes nothing.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, is_loop_held: Callable[[], bool]) -> None:
+        """`is_loop_held`: it is known not to turn, so that there is nothing to wait for (any thread)."""
         self._loop = loop
+        self._is_loop_held = is_loop_held
         self._running: set[threading.Event] = set()
 
     def call(self, name: str, callback: Callback | None) -> None:
@@ -50,7 +52,8 @@ class Callbacks:
                 self._loop.create_task(_call(name, callback)).add_done_callback(lambda _: done.set())
 
         self._loop.call_soon_threadsafe(on_loop)
-        if not has_begun.wait(_LOOP_PATIENCE_SECONDS) and claim.acquire(blocking=False):
+        patience_seconds = 0.0 if self._is_loop_held() else _LOOP_PATIENCE_SECONDS
+        if not has_begun.wait(patience_seconds) and claim.acquire(blocking=False):
             asyncio.run(_call(name, callback))
             done.set()
         done.wait()

@@ -3,16 +3,19 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 from typing import Protocol
 
 from headrace.runtime import wire
 from headrace.runtime.errors import HandlerLoadError
-from headrace.runtime.in_flight import InFlight
+from headrace.runtime.in_flight import InFlight, Run
 from headrace.runtime.partition import AssignedPartition
 from headrace.runtime.progress_slot import Progress
-from headrace.runtime.wire import Kind, WireRecord
+from headrace.runtime.wire import Ack, Kind, WireRecord
 from headrace.runtime.worker_process import WorkerProcess, describe_exit
 
 logger = logging.getLogger(__name__)
@@ -33,20 +36,46 @@ class WorkerState(Enum):
     STOPPED = "stopped"
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why the runtime kills a worker, where that counts against what it runs as `seq`.
+
+    `is_certain`: against each record of a batch; else they are suspects.
+    """
+
+    seq: int
+    reason: str
+    is_certain: bool
+
+
 class WorkerListener(Protocol):
     """What a worker tells its dispatcher, synchronously, on the processor's event loop."""
 
-    def ready(self, worker: "WorkerHandle") -> None:
-        """It takes runs from now on."""
+    def started(self, worker: "WorkerHandle") -> None:
+        """It has a process, which can be sent frames."""
+
+    def loaded(self, worker: "WorkerHandle") -> None:
+        """It is about to be ready: the last moment to replace it for what the handler's import has done."""
 
     def measured(self, count: int, handler_ns: int) -> None:
         """It has run so many records in that time."""
 
-    def settled(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
-        """They succeeded."""
+    def handled(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+        """They follow each other, and succeeded."""
 
-    def failed(self, partition: AssignedPartition, record: WireRecord, reason: str) -> None:
-        """The handler failed on it, or its process died by itself while running it."""
+    def handled_unacked(self, partition: AssignedPartition, record: WireRecord) -> None:
+        """It succeeded, and its response asks not to ack it."""
+
+    def failed(
+        self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str, among: int
+    ) -> None:
+        """The handler failed on them, or its process died while running them, among `among` in one call."""
+
+    def suspected(self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str) -> None:
+        """The process died by itself in a batch that held these and others."""
+
+    def acked(self, ack: Ack) -> None:
+        """The handler acked a record, of whichever trigger."""
 
     def returned(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """They did not start, or the runtime killed the process in one of them."""
@@ -63,6 +92,8 @@ class WorkerHandle:
         self.state = WorkerState.STARTING
         self.restarts = 0
         self.in_flight = InFlight()
+        self.can_cancel = False
+        """Its handler is async: a record can be cancelled."""
         self.is_straggling = False
         """In one record for long: gets nothing more until that one is done."""
         self._spawn = spawn
@@ -70,9 +101,14 @@ class WorkerHandle:
         self._process: WorkerProcess | None = None
         self._announced: set[int] = set()
         self._is_kill_ours = False
+        self._verdict: Verdict | None = None
+        self._cancelled_seq: int | None = None
+        self._cancelled_at = 0.0
+        self._batch_size = 0
+        """How many records the last batch had; 0 where they are handled one by one."""
         self._init_failure = ""
         self._is_healthy = False
-        """Its process has settled a record, or died by our hand: its death is no reason to wait."""
+        """Its process has handled a record, died in one, or was killed for a rebalance: no reason to wait."""
         self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -112,19 +148,43 @@ class WorkerHandle:
 
     def send(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Hand out a run."""
-        assert self._process is not None
+        self.send_frame(self._frames(partition, records, has_more=False))
+
+    def send_batch(self, parts: Sequence[tuple[AssignedPartition, Sequence[WireRecord]]]) -> None:
+        """Hand out records of several partitions, for one call of the handler."""
+        self._batch_size = sum(len(records) for _, records in parts)
+        runs = [(p, list(run)) for p, records in parts for run in _by_attempt(p, records)]
+        last = len(runs) - 1
+        self.send_frame(b"".join(self._frames(*run, has_more=i < last) for i, run in enumerate(runs)))
+
+    def _frames(
+        self, partition: AssignedPartition, records: Sequence[WireRecord], *, has_more: bool
+    ) -> bytes:
+        announcement = b""
         if partition.id not in self._announced:
             self._announced.add(partition.id)
             about = {"partition_id": partition.id, "topic": partition.topic, "partition": partition.partition}
-            self._process.send(wire.json_frame(Kind.PARTITION, about))
+            announcement = wire.json_frame(Kind.PARTITION, about)
         partition.worker_index = self.index
-        self._process.send(wire.encode_run(self.in_flight.add(partition, records), records))
+        return announcement + wire.encode_run(self.in_flight.add(partition, records, has_more), records)
+
+    def send_frame(self, frame: bytes) -> None:
+        """To the process that it has now, if it has one."""
+        if self._process is not None:
+            self._process.send(frame)
 
     def recall(self, partition: AssignedPartition) -> None:
         """Ask for what hasn't started of it."""
         if self._process is not None:
             partition.is_recalled = True
             self._process.send(wire.encode_recall(partition.id))
+
+    def has_waiting(self, partition: AssignedPartition, first: int, end: int) -> bool:
+        """Whether a record of offsets `[first, end)` is there and has not started, as far as is known."""
+        if self._process is None or not self.in_flight.runs or self._batch_size:  # a batch starts as a whole
+            return False
+        progress = self._process.slot.read()
+        return self.in_flight.holds(partition, first, end, progress.seq + progress.is_running)
 
     def forget(self, partition: AssignedPartition) -> None:
         """It is revoked, and nothing of it is here."""
@@ -137,11 +197,30 @@ class WorkerHandle:
         if self._process is not None and self.is_ready:
             self._process.send(wire.frame(kind))
 
-    def kill(self) -> None:
-        """By the runtime's own will: what it runs counts as no failure."""
-        if self._process is not None and self._process.is_alive:
+    def cancel(self, seq: int) -> float:
+        """Cancel the handler in record `seq`, if it is still there. Idempotent; seconds since the first."""
+        if self._cancelled_seq != seq:
+            self._cancelled_seq, self._cancelled_at = seq, time.monotonic()
+            self.send_frame(wire.encode_seq(Kind.TIME_OUT, seq))
+        return time.monotonic() - self._cancelled_at
+
+    def kill(self, verdict: Verdict | None = None) -> None:
+        """By the runtime's own will: what it runs counts as no failure, but for what the verdict names.
+
+        The first call decides: a process may take its time to die.
+        """
+        if self._process is not None and self._process.is_alive and not self._is_kill_ours:
             self._is_kill_ours = True
+            self._verdict = verdict
             self._process.kill()
+
+    def replace(self, why: str) -> None:
+        """Kill the process, which runs nothing. If it hasn't handled anything either, the next one waits."""
+        if self._process is not None and self._process.is_alive and not self._is_kill_ours:
+            self._init_failure = why
+            if self._is_healthy:
+                logger.warning("worker %d is replaced: %s", self.index, why)
+            self.kill()
 
     def sync_progress(self) -> Progress | None:
         """Settle what the worker has finished but not reported; where it is now."""
@@ -174,11 +253,12 @@ class WorkerHandle:
             self._process = self._spawn(self.index, self._on_frame)
         except OSError as error:
             return f"its process can't be started ({error.strerror or error})"
+        self._listener.started(self)
         code = await asyncio.shield(self._process.exited)
         was_ready = self.is_ready
         if was_ready:
             self.state = WorkerState.STARTING  # first: nothing more may be handed to it
-        self._is_healthy |= self._is_kill_ours
+        self._is_healthy |= self._is_kill_ours and not self._init_failure
         self._clear_up(self._process, code, was_ready)
         self.restarts += 1
         why = "it died before it had handled a record" if was_ready else "it died while loading the handler"
@@ -189,32 +269,40 @@ class WorkerHandle:
         progress = process.read_progress()
         process.slot.close()
         self._announced.clear()
-        running = None
+        started: list[Run] = []
         if progress is not None:  # else all that was not reported comes back: better twice than never
             self._settle_before(progress.seq)
-            running = self.in_flight.take(progress.seq) if progress.is_running else None
-        if running is not None:
-            self._report_running(*running, code)
+            if progress.is_running:
+                started = self.in_flight.take_started(progress.seq, is_batch=bool(self._batch_size))
+        if started and progress is not None:
+            self._is_healthy = True  # its records' own waits keep this from going round and round
+            self._report_started(started, progress.seq, code)
+        elif was_ready and not self._is_kill_ours:
+            logger.warning("worker %d died while idle (%s); replaced", self.index, describe_exit(code))
         while self.in_flight.runs:
             run = self.in_flight.runs.popleft()
             self._listener.returned(run.partition, run.records)
         self.in_flight = InFlight()
         self.is_straggling = False
-        if was_ready and running is None and not self._is_kill_ours:
-            logger.warning("worker %d died while idle (%s); replaced", self.index, describe_exit(code))
-        self._is_kill_ours = False
+        self._is_kill_ours, self._verdict, self._cancelled_seq = False, None, None
         self._listener.changed()
 
-    def _report_running(self, partition: AssignedPartition, record: WireRecord, code: int) -> None:
-        if self._is_kill_ours:
-            logger.warning(
-                "worker %d was killed in %s offset %d, which stays uncommitted and is delivered again",
-                *(self.index, partition, record.offset),
-            )
-            self._listener.returned(partition, [record])
-        else:
-            reason = f"worker {self.index} died while running it ({describe_exit(code)})"
-            self._listener.failed(partition, record, reason)
+    def _report_started(self, started: Sequence[Run], seq: int, code: int) -> None:
+        """Whose fault was it that the process died in these?"""
+        verdict = self._verdict if self._verdict and self._verdict.seq == seq else None
+        count = sum(len(run.records) for run in started)
+        death = f"worker {self.index} died while running it ({describe_exit(code)})"
+        for run in started:
+            if self._is_kill_ours and verdict is None:
+                logger.warning(
+                    "worker %d was killed in %s offset %d, which stays uncommitted and is delivered again",
+                    *(self.index, run.partition, run.records[0].offset),
+                )
+                self._listener.returned(run.partition, run.records)
+            elif count == 1 or (verdict and verdict.is_certain):
+                self._listener.failed(run.partition, run.records, verdict.reason if verdict else death, count)
+            else:
+                self._listener.suspected(run.partition, run.records, verdict.reason if verdict else death)
 
     def _on_frame(self, kind: Kind, body: bytes) -> None:
         match kind:
@@ -223,14 +311,18 @@ class WorkerHandle:
                 self._settle_before(seq)
                 self._listener.measured(count, handler_ns)
             case Kind.FAILED:
-                self._on_failed(*wire.decode_about(body))
+                self._on_failed(*wire.decode_failed(body))
+            case Kind.UNACKED:
+                self._listener.handled_unacked(*self._take(wire.decode_seq(body)))
+            case Kind.ACK:
+                self._listener.acked(wire.decode_ack(body))
             case Kind.RETURNED:
                 for span in wire.decode_returned(body):
                     self._listener.returned(*self.in_flight.take_back(*span))
             case Kind.LOG:
                 self._on_log(*wire.decode_about(body))
             case Kind.READY:
-                self._on_ready()
+                self._on_ready(is_async=bool(body[0]))
             case Kind.INIT_FAILED:
                 self._init_failure = body.decode()
             case _:
@@ -241,19 +333,31 @@ class WorkerHandle:
         for partition, records in self.in_flight.settle_before(seq):
             self.is_straggling = False
             self._is_healthy = True
-            self._listener.settled(partition, records)
+            self._listener.handled(partition, records)
 
-    def _on_failed(self, seq: int, reason: str) -> None:
-        self._settle_before(seq)
-        failed = self.in_flight.take(seq)
-        assert failed is not None, "a worker fails only what it holds"
+    def _on_failed(self, first: int, end: int, reason: str) -> None:
+        self._settle_before(first)
+        failed = list(self.in_flight.settle_before(end))
+        assert failed, "a worker decides only on what it holds"
         self.is_straggling = False
-        self._listener.failed(*failed, reason)
+        for partition, records in failed:
+            self._listener.failed(partition, records, reason, self._batch_size or 1)
 
-    def _on_ready(self) -> None:
+    def _take(self, seq: int) -> tuple[AssignedPartition, WireRecord]:
+        """The record whose outcome has come, out of what is in flight."""
+        self._settle_before(seq)
+        taken = self.in_flight.take(seq)
+        assert taken is not None, "a worker decides only on what it holds"
+        self.is_straggling = False
+        return taken
+
+    def _on_ready(self, *, is_async: bool) -> None:
+        self.can_cancel = is_async
+        self._listener.loaded(self)
+        if self._is_kill_ours:
+            return
         if self.state is WorkerState.STARTING:
             self.state = WorkerState.READY
-            self._listener.ready(self)
         if not self._loaded.done():
             self._loaded.set_result(None)
 
@@ -264,3 +368,11 @@ class WorkerHandle:
             partition, record = found
             bound |= {"partition": str(partition), "offset": record.offset}
         logging.getLogger("handler").log(line["level"], "%s", line["message"], extra={"bound": bound})
+
+
+def _by_attempt(
+    partition: AssignedPartition, records: Sequence[WireRecord]
+) -> Iterator[Iterator[WireRecord]]:
+    """Runs of records that are at the same attempt."""
+    attempt = partition.troubles.attempt
+    return (run for _, run in groupby(records, key=lambda record: attempt(record.offset)))

@@ -5,11 +5,10 @@ from collections import deque
 from collections.abc import Callable
 
 from headrace.runtime.wire import (
-    Kind,
     SentRecord,
     decode_records,
     decode_run_header,
-    encode_about,
+    encode_failed,
     encode_returned,
 )
 
@@ -57,6 +56,7 @@ class Inbox:
         self._wake = wake
         self._lock = threading.Lock()
         self._waiting: deque[PendingRun] = deque()
+        self._incomplete: list[PendingRun] = []  # the beginning of a batch
         self._current: PendingRun | None = None
         self._closed_epochs: dict[int, int] = {}
         self._is_stopping = False
@@ -68,7 +68,10 @@ class Inbox:
             if self._closed_epochs.get(run.header.partition_id, -1) >= run.header.epoch:
                 self._give_back([run])
             else:
-                self._waiting.append(run)
+                self._incomplete.append(run)
+                if not run.header.has_more:
+                    self._waiting.extend(self._incomplete)
+                    self._incomplete.clear()
         self._wake()
 
     def recall(self, partition_id: int) -> None:
@@ -95,6 +98,15 @@ class Inbox:
                 self._current.open()
             return self._current
 
+    def next_batch(self) -> list[PendingRun]:
+        """All that waits, opened: there is one batch at a time. It can't be given back any more."""
+        with self._lock:
+            batch = list(self._waiting)
+            self._waiting.clear()
+            for run in batch:
+                run.open()
+            return batch
+
     @property
     def is_finished(self) -> bool:
         """Told to stop, and nothing waits (main thread)."""
@@ -103,14 +115,15 @@ class Inbox:
     def fail(self, run: PendingRun, seq: int, reason: str) -> None:
         """Record `seq` of `run` failed; whatever follows it in its partition goes back (main thread)."""
         with self._lock:
-            self._send(encode_about(Kind.FAILED, seq, reason))
+            self._send(encode_failed(seq, seq + 1, reason))
             self._closed_epochs[run.header.partition_id] = run.header.epoch
             self._give_back_partition(run.header.partition_id)
 
     def _give_back_partition(self, partition_id: int) -> None:
-        held = [self._current, *self._waiting] if self._current else [*self._waiting]
+        held = [*([self._current] if self._current else []), *self._waiting, *self._incomplete]
         runs = [run for run in held if run.header.partition_id == partition_id]
         self._waiting = deque(run for run in self._waiting if run not in runs)
+        self._incomplete = [run for run in self._incomplete if run not in runs]
         self._give_back(runs)
 
     def _give_back(self, runs: list[PendingRun]) -> None:

@@ -28,6 +28,11 @@ class WorkerStart:
     worker_id: int
     trigger_kind: str
     trigger_name: str
+    ack_mode: str = "disable"
+    is_cumulative: bool = False
+    takes_acks: bool = False
+    """Some trigger of the function does."""
+    is_batch: bool = False
 
 
 class WorkerProcess:
@@ -108,4 +113,9 @@ def _spawn(socket_fd: int, slot_fd: int, env: Mapping[str, str]) -> "subprocess.
 
 def describe_exit(code: int) -> str:
     """`exit code 1`, or `signal SIGKILL`."""
-    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal: most have no name
+        return f"signal {-code}"

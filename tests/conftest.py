@@ -1,9 +1,19 @@
 """Fixtures that every test may ask for."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 from broker import Broker, any_broker
+from hypothesis import settings
+
+from headrace.runtime import embedded_kafka
+from headrace.runtime.embedded_kafka import EmbeddedKafka
+from headrace.runtime.embedded_kafka_settings import broker_settings
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("headrace", deadline=None)
+settings.load_profile("headrace")
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +27,16 @@ def broker() -> Iterator[Broker]:
 def topic(broker: Broker) -> str:
     """A topic of this test's own, with 8 partitions."""
     return broker.create_topic(8)
+
+
+@pytest.fixture
+def narrow_broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+    """A broker of this test's own, whose groups have one member at most."""
+    narrow = {"group.max.size": "1"}
+    monkeypatch.setattr(embedded_kafka, "broker_settings", lambda *given: broker_settings(*given) | narrow)
+    kafka = EmbeddedKafka()
+    asyncio.run(kafka.start())
+    try:
+        yield Broker(kafka.bootstrap, "embedded")
+    finally:
+        asyncio.run(kafka.stop())

@@ -1,7 +1,10 @@
 """Records into a broker, what a group has committed, and what handlers wrote."""
 
 import asyncio
+import threading
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
@@ -21,6 +24,35 @@ async def _produce(bootstrap: str, topic: str, count: int, partitions: int, size
 def produce(broker: Broker, topic: str, count: int, partitions: int = 8, size: int = 8) -> None:
     """Records, evenly over the partitions."""
     asyncio.run(_produce(broker.bootstrap, topic, count, partitions, size))
+
+
+class Feed:
+    """Records that go on coming, evenly over 8 partitions, until the block ends."""
+
+    sent = 0
+    _is_over = False
+
+    async def _send(self, bootstrap: str, topic: str) -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            while not self._is_over:
+                for _ in range(8):
+                    await producer.send(topic, str(self.sent).encode(), partition=self.sent % 8)
+                    self.sent += 1
+                await asyncio.sleep(0.02)
+            await producer.flush()
+
+    @classmethod
+    @contextmanager
+    def into(cls, broker: Broker, topic: str) -> "Iterator[Feed]":
+        """About 400 records a second."""
+        feed = cls()
+        thread = threading.Thread(target=lambda: asyncio.run(feed._send(broker.bootstrap, topic)))
+        thread.start()
+        try:
+            yield feed
+        finally:
+            feed._is_over = True
+            thread.join()
 
 
 def group_offsets(broker: Broker, group: str) -> dict[tuple[str, int], int]:

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,24 @@ def write_function(
     return folder
 
 
+def set_trigger(folder: Path, **fields: object) -> Path:
+    """Change fields of the function's trigger that stand beside its attributes."""
+    path = folder / "function.yaml"
+    function = yaml.safe_load(path.read_text())
+    function["spec"]["triggers"]["records"] |= fields
+    path.write_text(yaml.safe_dump(function))
+    return folder
+
+
+def set_spec(folder: Path, **fields: object) -> Path:
+    """Change fields of the function's spec."""
+    path = folder / "function.yaml"
+    function = yaml.safe_load(path.read_text())
+    function["spec"] |= fields
+    path.write_text(yaml.safe_dump(function))
+    return folder
+
+
 class Replica:
     """Killed when the test ends, whatever happens in it."""
 
@@ -67,6 +86,18 @@ class Replica:
     @property
     def log(self) -> str:
         return self.log_path.read_text()
+
+    def log_times(self, text: str) -> list[float]:
+        """When each log line with `text` was written, seconds since the epoch, to the millisecond."""
+        clocks = re.findall(rf"^(\d\d:\d\d:\d\d\.\d+) .*{re.escape(text)}", self.log, re.MULTILINE)
+        today = datetime.now().date()  # noqa: DTZ005  # the log's own zone
+        times = [datetime.strptime(clock, "%H:%M:%S.%f").time() for clock in clocks]  # noqa: DTZ007
+        return [datetime.combine(today, time).timestamp() for time in times]
+
+    def logged(self, text: str, after: float = 0, seconds: float = 60) -> float:
+        """When the first log line with `text` was written, not before `after`. Waits for the line."""
+        wait_until(lambda: any(t >= after for t in self.log_times(text)), seconds, about=self)
+        return min(t for t in self.log_times(text) if t >= after)
 
     @property
     def url(self) -> str:

@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 from worker_bench import records
 
 from headrace.runtime.allocators import PoolAllocator, StaticAllocator, contiguous_ranges
+from headrace.runtime.commitment import Commitment
 from headrace.runtime.partition import AssignedPartition
 from headrace.runtime.partition_ranges import describe_partitions
 
 
 def filled(topic: str, number: int) -> AssignedPartition:
-    partition = AssignedPartition(topic, number, 0, 256)
+    partition = AssignedPartition(topic, number, Commitment(0), 256)
     partition.fetched(records(0, 3))
     return partition
 

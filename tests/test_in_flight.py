@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worker_bench import records
 
+from headrace.runtime.commitment import Commitment
 from headrace.runtime.in_flight import InFlight
 from headrace.runtime.partition import AssignedPartition
 
@@ -13,7 +14,7 @@ def filled(lengths: list[int]) -> tuple[InFlight, list[tuple[int, int]]]:
     in_flight = InFlight()
     book: list[tuple[int, int]] = []
     for number, length in enumerate(lengths):
-        partition = AssignedPartition("t", number, 100, 256)
+        partition = AssignedPartition("t", number, Commitment(100), 256)
         header = in_flight.add(partition, records(100, length))
         assert header.first_seq == len(book)
         book += [(number, offset) for offset in range(100, 100 + length)]

@@ -11,7 +11,6 @@ from function_files import FULL, KINDS, SPECS, load_changed, problems_of
 from headrace.runtime.config import load_function
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.settings import Declared, settings_of
-from headrace.runtime.trigger_fields import TriggerFields
 from headrace.triggers.kafka_security import unflatten_pem
 from headrace.triggers.kafka_settings import KafkaSettings
 
@@ -41,16 +40,16 @@ ROWS = [
     Row("workerAllocationMode", "kafka-worker-allocation-mode", "pool", "static", "pool", "static"),
     Row("fetchMin", "kafka-fetch-min", 1, 0, "7", 0),
     Row("fetchDefault", "kafka-fetch-default", 1048576, 5, "7", 5),
-    Row("fetchMax", "kafka-fetch-max", 0, 0, "0", 0),
+    Row("fetchMax", "kafka-fetch-max", 0, 1048576, "7", 1048576),
     Row("channelBufferSize", "kafka-channel-buffer-size", 256, 5, "7", 5),
     Row("maxProcessingTime", "kafka-max-processing-time", 300.0, "1h30m", "1s", 5400.0),
     Row("rebalanceTimeout", "kafka-rebalance-timeout", 60.0, "2m", "3m", 120.0),
-    Row("rebalanceRetryMax", "kafka-rebalance-retry-max", 4, 4, "4", 4),
-    Row("rebalanceRetryBackoff", "kafka-rebalance-retry-backoff", 2.0, "2s", "2s", 2.0),
+    Row("rebalanceRetryMax", "kafka-rebalance-retry-max", 4, 0, "7", 0),
+    Row("rebalanceRetryBackoff", "kafka-rebalance-retry-backoff", 2.0, "1s", "3s", 1.0),
     Row("maxWaitHandlerDuringRebalance", "kafka-max-wait-handler-during-rebalance", 5.0, "8s", "9s", 8.0),
     Row("retryBackoff", "kafka-retry-backoff", 2.0, "1s", "3s", 1.0),
     Row("maxWaitTime", "kafka-max-wait-time", 0.25, "1s", "3s", 1.0),
-    Row("ackWindowSize", "kafka-window-size", 0, "0", "0", 0),
+    Row("ackWindowSize", "kafka-window-size", 0, "3", "7", 3),
     Row("version", "kafka-version", "", "2.8.0", "1.0.0", "2.8.0"),
     Row("logLevel", "kafka-log-level", 0, 5, "6", 5),
     Row("caCert", "kafka-ca-cert", "", PEM, KEY, PEM),
@@ -68,6 +67,12 @@ ROWS = [
     Row("initialOffset", "", "earliest", "Latest", "", "latest"),
     Row("maxBufferedBytes", "", 64 * 1024 * 1024, 1, "", 1),
     Row("isolationLevel", "", "read_uncommitted", "read_committed", "", "read_committed"),
+    Row("onFailure.maxAttempts", "", 4, 0, "", 0),
+    Row("onFailure.backoff", "", 1.0, "0s", "", 0.0),
+    Row("onFailure.maxBackoff", "", 30.0, "1m", "", 60.0),
+    Row("onFailure.then", "", "halt", "skip", "", "skip"),
+    Row("onFailure.deadLetterTopic", "", "", "a.dlq", "", "a.dlq"),
+    Row("explicitAckSemantics", "", "individual", "cumulative", "", "cumulative"),
     Row("ordering", "", "partition", "partition", "", "partition"),
     Row("maxConcurrency", "", 1, 1, "", 1),
     Row("delivery", "", "events", "events", "", "events"),
@@ -77,8 +82,6 @@ NOT_BUILT = {
     "topicPattern": "a.*",
     "topicRefresh": "1m",
     "pollInterval": "10s",
-    "onFailure": {"then": "halt"},
-    "explicitAckSemantics": "individual",
     "maxInFlight": 10,
     "groupInstanceId": "a",
     "sasl.oauth.clientID": "a",
@@ -224,12 +227,8 @@ def test_an_annotation_that_is_not_built_is_refused(tmp_path: Path) -> None:
     ("attribute", "value"),
     [
         ("balanceStrategy", "cooperative"),
-        ("ackWindowSize", 3),
         ("ordering", "key"),
         ("maxConcurrency", 2),
-        ("fetchMax", 1048576),
-        ("rebalanceRetryMax", 7),
-        ("rebalanceRetryBackoff", "1s"),
         ("delivery", "ranges"),
         ("sasl.mechanism", "OAUTHBEARER"),
     ],
@@ -240,8 +239,8 @@ def test_a_value_that_is_not_built_is_refused(tmp_path: Path, attribute: str, va
 
 
 def test_the_old_annotation_of_the_ack_window_is_read_too(tmp_path: Path) -> None:
-    text = _problems(tmp_path, annotations={"custom.nuclio.io/kafka-window-size": "10"})
-    assert "10 is known, but not built" in text
+    own = _load(tmp_path, annotations={"custom.nuclio.io/kafka-window-size": "10"})
+    assert own.ack_window_size == 10
 
 
 @pytest.mark.parametrize(
@@ -271,6 +270,11 @@ def test_the_old_annotation_of_the_ack_window_is_read_too(tmp_path: Path) -> Non
         ({"tls": {"enable": "true"}}, "'true' is not a bool; expected true or false, without quotes"),
         ({"tls": {"enabled": True}}, "tls.enabled: unknown key; the nearest known key is enable"),
         ({"ackWindowSize": "x"}, "'x' is not an int"),
+        ({"ackWindowSize": -1}, "ackWindowSize: -1 is out of range; expected at least 0"),
+        ({"fetchMax": -1}, "fetchMax: -1 is out of range; expected at least 0"),
+        ({"rebalanceRetryMax": -1}, "rebalanceRetryMax: -1 is out of range; expected at least 0"),
+        ({"rebalanceRetryBackoff": "-1s"}, "'-1s' is out of range; expected at least 0s"),
+        ({"explicitAckSemantics": "all"}, "'all' is not known here; expected 'individual' or 'cumulative'"),
         ({"Topics": ["b"]}, "Topics: is the same setting as topics; keep one"),
         ({"sesionTimeout": "1s"}, "unknown key; the nearest known key is sessionTimeout"),
         ({"sasl": None}, "sasl: nothing is written"),
@@ -294,13 +298,25 @@ def test_a_rule_keeps_quiet_about_values_that_have_a_problem_already(tmp_path: P
 
 
 @pytest.mark.parametrize("mode", ["enable", "explicitOnly"])
-def test_explicit_acks_need_static_allocation(mode: Any) -> None:
-    (rule,) = (rule for rule in KafkaSettings.rules if "trigger.explicit_ack_mode" in rule.reads)
-    trigger = TriggerFields(kind="kafka", explicit_ack_mode=mode)
-    pool = KafkaSettings(topics=("a",), consumer_group="g")
-    static = pool.model_copy(update={"worker_allocation_mode": "static"})
-    assert rule.check(pool, trigger) == f"must be static with explicitAckMode {mode}"
-    assert rule.check(static, trigger) == ""
+def test_explicit_acks_need_static_allocation(tmp_path: Path, mode: str) -> None:
+    says = f"attributes.workerAllocationMode: must be static with explicitAckMode {mode}"
+    for attributes in ({}, {"workerAllocationMode": "pool"}):
+        assert says in _problems(tmp_path, attributes, explicitAckMode=mode)
+    assert _notices(tmp_path, {"workerAllocationMode": "static"}, explicitAckMode=mode) == ""
+
+
+def test_ack_semantics_without_explicit_acks_are_noticed(tmp_path: Path) -> None:
+    says = "attributes.explicitAckSemantics: has no effect while explicitAckMode is disable"
+    for semantics in ("individual", "cumulative"):
+        assert says in _notices(tmp_path, {"explicitAckSemantics": semantics})
+    assert says in _notices(tmp_path, {"explicitAckSemantics": "cumulative"}, explicitAckMode="disable")
+    assert _notices(tmp_path) == ""
+
+
+def test_ack_semantics_are_no_news_where_they_count_or_defaults_are_spelled_out(tmp_path: Path) -> None:
+    attributes = {"explicitAckSemantics": "cumulative", "workerAllocationMode": "static"}
+    assert _notices(tmp_path, attributes, explicitAckMode="enable") == ""
+    assert _notices(tmp_path, {"explicitAckSemantics": "individual"}, explicitAckMode="disable") == ""
 
 
 def test_narrow_but_legal_times_are_noticed(tmp_path: Path) -> None:
@@ -411,7 +427,7 @@ def test_the_schema_tells_what_a_file_may_hold() -> None:
     timeout = schema["properties"]["sessionTimeout"]
     assert (timeout["type"], timeout["default"], timeout["unit"]) == ("string", "10s", "seconds")
     assert schema["properties"]["caCert"]["writeOnly"]
-    assert schema["properties"]["onFailure"]["notBuilt"]
+    assert schema["properties"]["maxInFlight"]["notBuilt"]
     assert schema["required"] == ["topics", "consumerGroup"]
 
 

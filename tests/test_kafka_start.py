@@ -4,12 +4,11 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
-from hypothesis import given
-from hypothesis import strategies as st
 
+from headrace.runtime.commitment import Commitment, Plan
 from headrace.triggers import kafka_start
 from headrace.triggers.kafka_internals import Commit, fetch_commits
-from headrace.triggers.kafka_metadata import CommitMetadata, decode_metadata
+from headrace.triggers.kafka_metadata import CommitMetadata
 
 TOPIC = "t"
 
@@ -31,19 +30,30 @@ class Broker:
         return dict.fromkeys(tps, 100)
 
 
-async def starts(
-    monkeypatch: pytest.MonkeyPatch, broker: Broker, assigned: list[int], initial_offset: str = "latest"
-) -> tuple[dict[int, int], int]:
-    """First offsets by partition number, and the partition count that commits carry on."""
+def commit(commitment: Commitment, first_partition_count: int = 4) -> Commit:
+    """As this program writes it."""
+    metadata = CommitMetadata(first_partition_count, commitment)
+    return Commit(commitment.offset, metadata.encode(4096).text)
 
+
+async def read(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker, assigned: list[int], initial_offset: str
+) -> kafka_start.Starts:
     async def commits(*_: object) -> dict[TopicPartition, Commit]:
         return broker.commits
 
     monkeypatch.setattr(kafka_start, "fetch_commits", commits)
     tps = [TopicPartition(TOPIC, number) for number in assigned]
-    found = await kafka_start.read_starts(broker, broker, "g", tps, initial_offset)
-    offsets = {tp.partition: offset for tp, offset in found.offsets.items()}
-    return offsets, found.metadata[TOPIC].first_partition_count
+    return await kafka_start.read_starts(broker, broker, "g", tps, initial_offset)
+
+
+async def starts(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker, assigned: list[int], initial_offset: str = "latest"
+) -> tuple[dict[int, int], int]:
+    """First offsets by partition number, and the partition count that commits carry on."""
+    found = await read(monkeypatch, broker, assigned, initial_offset)
+    offsets = {tp.partition: commitment.offset for tp, commitment in found.commitments.items()}
+    return offsets, found.first_partition_counts[TOPIC]
 
 
 async def test_a_group_without_commits_starts_at_its_initial_offset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,14 +62,14 @@ async def test_a_group_without_commits_starts_at_its_initial_offset(monkeypatch:
 
 
 async def test_replicas_that_start_together_agree_on_latest(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = {0: Commit(100, CommitMetadata(4).encode()), 1: Commit(100, CommitMetadata(4).encode())}
+    others = dict.fromkeys([0, 1], commit(Commitment(100)))
     assert await starts(monkeypatch, Broker(4, others), [2, 3]) == ({2: 100, 3: 100}, 4)
 
 
 async def test_a_partition_that_appears_later_is_read_from_its_beginning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    others = {n: Commit(50, CommitMetadata(4).encode()) for n in range(4)}
+    others = dict.fromkeys(range(4), commit(Commitment(50)))
     assert await starts(monkeypatch, Broker(6, others), [3, 4, 5]) == ({3: 50, 4: 0, 5: 0}, 4)
 
 
@@ -68,15 +78,19 @@ async def test_after_commits_of_another_tool_nothing_is_skipped(monkeypatch: pyt
     assert await starts(monkeypatch, Broker(4, others), [0, 1]) == ({0: 50, 1: 0}, 0)
 
 
-@given(st.integers(0, 10**6))
-def test_metadata_comes_back_as_it_was_written(count: int) -> None:
-    assert decode_metadata(CommitMetadata(count).encode()) == CommitMetadata(count)
-    assert len(CommitMetadata(count).encode()) < 40
+async def test_acks_attempts_and_plan_come_back_with_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Commitment(50, attempts=((50, 2),), plan=Plan(50, 53), acked=((55, 60),))
+    found = await read(monkeypatch, Broker(4, {0: commit(told)}), [0, 1], "earliest")
+    zero, one = (TopicPartition(TOPIC, number) for number in (0, 1))
+    assert found.commitments == {zero: told, one: Commitment(0)}
+    assert found.committed == {zero: told}
 
 
-@pytest.mark.parametrize("text", [None, "", "{}", "headrace/2 n=4", "something else"])
-def test_metadata_of_others_is_left_alone(text: str | None) -> None:
-    assert decode_metadata(text) is None
+async def test_an_offset_that_a_tool_has_reset_clears_what_was_acked(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = commit(Commitment(50, acked=((55, 60),)))
+    broker = Broker(4, {0: Commit(10, ""), 1: Commit(10, told.metadata)})
+    found = await read(monkeypatch, broker, [0, 1], "earliest")
+    assert set(found.committed.values()) == {Commitment(10)}
 
 
 class Answer:

@@ -56,7 +56,7 @@ def test_after_a_failure_runs_of_that_epoch_come_back_and_later_ones_are_taken()
     inbox.fail(current, 0, "no")
     inbox.put(run(1, 3, 2))  # was on its way
     inbox.put(run(1, 5, 2, epoch=1))
-    assert sent.frames[0] == (wire.Kind.FAILED, wire.encode_about(wire.Kind.FAILED, 0, "no")[5:])
+    assert sent.frames[0] == (wire.Kind.FAILED, wire.encode_failed(0, 1, "no")[5:])
     assert sent.returned == [1, 2, 3, 4]
     taken = inbox.next()
     assert taken is not None

@@ -8,15 +8,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.runtime.ack_router import AckRouter
 from headrace.runtime.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.commitment import Commitment
+from headrace.runtime.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch import Dispatcher
+from headrace.runtime.failure_policy import FailurePolicy
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partition import AssignedPartition
-from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.wire import Headers
 from headrace.runtime.worker_process import WorkerProcess, WorkerStart
 
-QUICK_RETRIES = RetryPolicy(max_attempts=3, backoff_seconds=0.01, max_backoff_seconds=0.02)
+QUICK_RETRIES = FailurePolicy(max_attempts=3, backoff_seconds=0.01, max_backoff_seconds=0.02)
+QUICK = DeliveryPolicy(failure=QUICK_RETRIES)
 
 
 @dataclass
@@ -40,7 +44,7 @@ class Bench:
     metrics: Metrics
 
     def assign(self, *names: tuple[str, int], start: int = 0) -> list[AssignedPartition]:
-        partitions = [AssignedPartition(topic, number, start, 256) for topic, number in names]
+        partitions = [AssignedPartition(topic, number, Commitment(start), 256) for topic, number in names]
         self.dispatcher.assign(partitions)
         return partitions
 
@@ -90,7 +94,8 @@ async def bench(
     *,
     workers: int = 1,
     static: bool = False,
-    retry: RetryPolicy = QUICK_RETRIES,
+    policy: DeliveryPolicy = QUICK,
+    router: AckRouter | None = None,
 ) -> AsyncIterator[Bench]:
     """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
@@ -98,12 +103,17 @@ async def bench(
     allocator: Allocator = StaticAllocator(workers) if static else PoolAllocator()
 
     def spawn(index: int, on_frame: object) -> WorkerProcess:
-        start = WorkerStart(str(folder), "function_code", "handler", index, "kafka-cluster", "t")
+        start = WorkerStart(
+            *(str(folder), "function_code", "handler", index, "kafka-cluster", "t"),
+            ack_mode=policy.ack_mode.value,
+            is_cumulative=policy.is_cumulative,
+            takes_acks=router.takes_acks if router else policy.ack_mode.is_explicit,
+            is_batch=policy.batch is not None,
+        )
         return WorkerProcess(start, os.environ, on_frame)  # type: ignore[arg-type]
 
-    dispatcher = Dispatcher(
-        workers, spawn, allocator, retry, TriggerMetrics(metrics, "", "f", "kafka-cluster", "t")
-    )
+    trigger_metrics = TriggerMetrics(metrics, "", "f", "kafka-cluster", "t")
+    dispatcher = Dispatcher(workers, spawn, allocator, policy, trigger_metrics, router)
     try:
         await dispatcher.start()
         yield Bench(dispatcher, folder, metrics)

@@ -11,18 +11,23 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 
+from headrace.runtime.commitment import Commitment
 from headrace.runtime.config import TriggerSpec
 from headrace.runtime.dispatch import Dispatcher
+from headrace.runtime.dispatch_reports import Worries, log_assignment
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partition import AssignedPartition
 from headrace.runtime.partition_ranges import describe_partitions
+from headrace.runtime.wire import WireRecord
 from headrace.triggers import kafka_internals as internals
 from headrace.triggers.kafka_committer import Committer
 from headrace.triggers.kafka_connect import connect, wait_for_topics
+from headrace.triggers.kafka_dead_letters import DeadLetters
 from headrace.triggers.kafka_errors import explain
+from headrace.triggers.kafka_joins import Joins
 from headrace.triggers.kafka_settings import KafkaSettings
-from headrace.triggers.kafka_start import read_starts
+from headrace.triggers.kafka_start import read_ends, read_starts
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +39,7 @@ _RETRY_SECONDS = 1.0
 
 
 class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Keeps triggers.base.Trigger. aiokafka calls the two listener methods.
+    """Keeps triggers.base.Trigger and runtime's RecordSource. aiokafka calls the two listener methods.
 
     Owns the assignment: `_assigned` holds what is delivered now, and is empty from a revoke until the next
     assignment's start offsets are known.
@@ -52,8 +57,19 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._client_id = client_id
+        self._worries = Worries(dispatcher, metrics, self._settings.max_processing_time_seconds)
+        self._joins = Joins(
+            self._settings.consumer_group,
+            self._settings.rebalance_retry_max,
+            self._settings.rebalance_retry_backoff_seconds,
+            metrics.failed_joins.inc,
+        )
+        dead_letter_topic = self._settings.on_failure.dead_letter_topic
+        self._dead_letters = DeadLetters(self._settings, dead_letter_topic, metrics.function, client_id)
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
+        self._ends: Mapping[TopicPartition, int] = {}
         self._wanted = internals.Wanted()
+        self._tight: dict[TopicPartition, AssignedPartition] = {}  # wanted, with room for few
         self._problem = "connecting"
         self._is_stopping = False
         self._releasing = asyncio.Lock()
@@ -63,7 +79,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._consumer: AIOKafkaConsumer | None = None
         self._admin: AIOKafkaAdminClient
         self._committer: Committer
-        dispatcher.on_room = self._on_room
+        dispatcher.source = self
 
     # ---- start, run, stop
 
@@ -82,19 +98,23 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             await asyncio.wait([self._loops])
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
+            if self._releasing.locked():
+                self._dispatcher.hurry(wait_seconds)  # a rebalance may give handlers longer
             try:
-                await self._release(wait_seconds)
+                await self._release(wait_seconds, self._dispatcher.policy.late_ack_seconds)
             finally:
                 await self._leave(consumer)
+                await self._dead_letters.close()
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
         """Leave the group. A broker that is frozen, or in a rebalance, must not hold up the stop."""
         try:
             async with asyncio.timeout(_LEAVE_TIMEOUT_SECONDS):
-                await consumer.stop()
+                await internals.stop(consumer, self._admin)
                 await self._admin.close()
         except (TimeoutError, KafkaError) as error:
-            logger.warning("leaving the group failed (%r): it notices by sessionTimeout", error)
+            why = str(error) or f"no answer within {_LEAVE_TIMEOUT_SECONDS:g} s"
+            logger.warning("leaving the group failed (%s): it notices by sessionTimeout", why)
 
     async def _run(self) -> None:
         try:
@@ -102,6 +122,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             self._consumer = consumer
             self._committer = Committer(consumer, self._metrics)
             internals.tune(consumer, retry_seconds=self._settings.retry_backoff_seconds)
+            backoff_seconds = self._settings.rebalance_retry_backoff_seconds
+            internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
             self._problem = f"waiting for topics {', '.join(self._settings.topics)}"
             await wait_for_topics(self._admin, self._settings)
             self._problem = f"joining group {self._settings.consumer_group}"
@@ -118,8 +140,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
     # ---- fetch and commit
 
     async def _fetch_forever(self, consumer: AIOKafkaConsumer) -> None:
-        max_records = max(1, self._settings.channel_buffer_size // 2)
         while True:
+            max_records = self._max_records()
             try:
                 fetched = await internals.fetch(consumer, self._wanted, _FETCH_WAIT_SECONDS, max_records)
             except Exception as error:  # codecs raise what they like
@@ -131,34 +153,58 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
                 self._dispatcher.dispatch()
                 await asyncio.sleep(0)  # a fetch that finds records never waits; others must get a turn
 
+    def _max_records(self) -> int:
+        """Of one fetch, which may bring as much of one partition as of all."""
+        for tp, partition in list(self._tight.items()):
+            self._note_room(tp, partition)
+        return min(
+            (partition.room for partition in self._tight.values()), default=max(1, self._capacity // 2)
+        )
+
     def _add(self, tp: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
         partition = self._assigned[tp]
         self._dispatcher.add(partition, records)
         record_bytes = max(1, sum(record.serialized_value_size for record in records) // len(records))
         share = self._settings.max_buffered_bytes // len(self._assigned)
-        partition.capacity = max(1, min(self._settings.channel_buffer_size, share // record_bytes))
-        if not partition.has_room:
-            self._wanted.discard(tp)
+        partition.capacity = max(1, min(self._capacity, share // record_bytes))
+        self._note_room(tp, partition)
 
-    def _on_room(self, partition: AssignedPartition) -> None:
-        tp = TopicPartition(partition.topic, partition.partition)
-        if tp not in self._wanted and partition.has_room and self._assigned.get(tp) is partition:
+    def _note_room(self, tp: TopicPartition, partition: AssignedPartition) -> None:
+        """Fetch it, or not, and how much at most."""
+        room = partition.room
+        if not room:
+            self._wanted.discard(tp)
+        elif tp not in self._wanted:
             self._wanted.add(tp)
             internals.wake(self._consumer)
+        if 0 < room < self._capacity // 2:
+            self._tight[tp] = partition
+        else:
+            self._tight.pop(tp, None)
+
+    @property
+    def _capacity(self) -> int:
+        """Records of a partition that are held: enough for a batch to fill while another one is handled."""
+        batch = self._dispatcher.policy.batch
+        return max(self._settings.channel_buffer_size, 2 * batch.size if batch else 0)
 
     async def _commit_forever(self, consumer: AIOKafkaConsumer) -> None:
         while True:
             await asyncio.sleep(_COMMIT_INTERVAL_SECONDS)
             self._dispatcher.sync_progress()
-            self._dispatcher.report_long_records(self._settings.max_processing_time_seconds)
+            self._worries.look()
             await self._skip_gaps(consumer)
             await self._committer.commit(self._assigned.values(), _COMMIT_TIMEOUT_SECONDS)
 
     async def _skip_gaps(self, consumer: AIOKafkaConsumer) -> None:
-        """Offsets without a record at the end of a partition (control records, compaction) leave no lag."""
+        """Offsets without a record at the end of a partition (control records, compaction) leave no lag.
+
+        And at the end of a plan they must not be waited for.
+        """
         for tp, partition in list(self._assigned.items()):
-            if not partition.unsettled:
+            if partition.is_idle or partition.is_plan_incomplete:
                 partition.ledger.advance(await consumer.position(tp))
+        self._dispatcher.dispatch()
 
     async def _mend(self, consumer: AIOKafkaConsumer, error: Exception) -> None:
         """After a failed fetch: undo what it may have skipped, then deal with the cause, or raise it."""
@@ -186,14 +232,19 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             while partition.ledger.position < offset and self._assigned.get(tp) is partition:
                 fetched = await internals.fetch(consumer, alone, _FETCH_WAIT_SECONDS, 1)
                 for records in fetched.values():
-                    self._dispatcher.add(partition, records)
+                    # A fetch may outlast an assignment, and bring records of the next one.
+                    if (now := self._assigned.get(tp)) is not None:
+                        self._dispatcher.add(now, records)
         if self._assigned.get(tp) is partition:
             self._dispatcher.cut_off(partition, f"the record can't be decoded ({error})")
+        if (now := self._assigned.get(tp)) is not None:
+            self._note_room(tp, now)
 
     async def _restart_out_of_range(
         self, consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]
     ) -> None:
         """A log was truncated, or a topic created anew: go on with the earliest record, and say so."""
+        before: dict[TopicPartition, AssignedPartition] = dict(self._assigned)
         try:
             beginnings = await consumer.beginning_offsets(list(positions))
         except KafkaError as error:
@@ -201,16 +252,19 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             await asyncio.sleep(_RETRY_SECONDS)
             return
         for tp, start in beginnings.items():
-            partition = self._assigned.get(tp)
-            if partition is None:
+            partition = before.get(tp)
+            if partition is None or self._assigned.get(tp) is not partition:
                 continue
             self._metrics.offset_resets.inc()
             logger.error("%s: offset %d is out of range, going on with %d", partition, positions[tp], start)
             self._wanted.discard(tp)
+            self._tight.pop(tp, None)
             wait_seconds = self._settings.max_wait_handler_during_rebalance_seconds
             await self._dispatcher.revoke([partition], wait_seconds)
+            await self._committer.forget(partition)
             if self._assigned.get(tp) is partition:
-                self._assigned[tp] = replacement = self._deliver_from(consumer, tp, start)
+                replacement = self._deliver_from(consumer, tp, Commitment(start))
+                self._assigned[tp] = replacement
                 self._dispatcher.join(replacement)
 
     # ---- rebalance
@@ -225,8 +279,9 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         if is_lost and self._assigned:
             logger.error("the membership in the group is lost: its records are dropped here, uncommitted")
         wait_seconds = 0 if is_lost else self._settings.max_wait_handler_during_rebalance_seconds
+        late_ack_seconds = 0 if is_lost else self._dispatcher.policy.late_ack_seconds
         try:
-            await self._release(wait_seconds)
+            await self._release(wait_seconds, late_ack_seconds)
         except Exception as error:
             # aiokafka would swallow it and join again, with handlers of this assignment still running.
             self._tasks.create_task(_raise(error), name="revoke")
@@ -248,26 +303,31 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         others = [tp for tp in assigned if settings.partitions and tp.partition not in settings.partitions]
         consumer.pause(*others)
         mine = sorted(set(assigned) - set(others))
+        self._dispatcher.own((tp.topic, tp.partition) for tp in mine)
         starts = await read_starts(
             consumer, self._admin, settings.consumer_group, mine, settings.initial_offset
         )
-        self._assigned = {tp: self._deliver_from(consumer, tp, starts.offsets[tp]) for tp in mine}
+        self._ends = await read_ends(consumer, mine) if self._dispatcher.takes_acks else {}
+        self._assigned = {tp: self._deliver_from(consumer, tp, starts.commitments[tp]) for tp in mine}
         self._dispatcher.assign(list(self._assigned.values()))
         self._committer.open(starts, generation)
         self._problem = ""
         internals.wake(consumer)
         if others:
             logger.info("%d assigned partitions are left alone: not in `partitions`", len(others))
-        self._dispatcher.log_assignment()
+        log_assignment(self._dispatcher)
         # Start positions count as commits from now on: initialOffset must not be asked twice.
         await self._committer.commit(self._assigned.values(), _COMMIT_TIMEOUT_SECONDS)
 
-    def _deliver_from(self, consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int) -> AssignedPartition:
-        consumer.seek(tp, offset)
+    def _deliver_from(
+        self, consumer: AIOKafkaConsumer, tp: TopicPartition, start: Commitment
+    ) -> AssignedPartition:
+        consumer.seek(tp, start.offset)
         self._wanted.add(tp)
-        return AssignedPartition(tp.topic, tp.partition, offset, self._settings.channel_buffer_size)
+        window = self._dispatcher.policy.ack_window_size
+        return AssignedPartition(tp.topic, tp.partition, start, self._capacity, window)
 
-    async def _release(self, wait_seconds: float) -> None:
+    async def _release(self, wait_seconds: float, late_ack_seconds: float) -> None:
         """Nothing of this assignment is in flight, and what it settled is committed, when this returns."""
         async with self._releasing:  # a stop and a rebalance may meet
             if self._starting is not None:
@@ -278,11 +338,55 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
                 logger.info("revoked: %s", describe_partitions(p.key for p in partitions))
             self._assigned = {}
             self._wanted.clear()
+            self._tight.clear()
             try:
-                await self._dispatcher.revoke(partitions, wait_seconds)
+                await self._dispatcher.revoke(partitions, wait_seconds, late_ack_seconds)
+                self._dispatcher.disown()
                 await self._committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
             finally:
                 self._committer.close()
+
+    # ---- RecordSource
+
+    def on_room(self, partition: AssignedPartition) -> None:
+        """Fetch more of it."""
+        tp = TopicPartition(partition.topic, partition.partition)
+        if self._assigned.get(tp) is partition:
+            self._note_room(tp, partition)
+
+    def end_of(self, partition: AssignedPartition) -> int:
+        """The high watermark of the last fetch; before the first one, where it ended when it was assigned."""
+        tp = TopicPartition(partition.topic, partition.partition)
+        consumer = self._consumer
+        fetched = consumer.highwater(tp) if consumer is not None and tp in consumer.assignment() else None
+        return max(self._ends.get(tp, 0), fetched or 0)
+
+    async def persist(self, partitions: Collection[AssignedPartition]) -> bool:
+        """One commit."""
+        return await self._committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
+
+    async def bury(
+        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
+    ) -> None:
+        """To the dead-letter topic."""
+        await self._dead_letters.write(record, *partition.key, reason, attempts)
+
+    def retry_unreadable(self, partition: AssignedPartition) -> None:
+        """Every fetch that fails seeks back to it."""
+        partition.is_cut_off = False
+        self.on_room(partition)
+
+    def skip_unreadable(self, partition: AssignedPartition) -> None:
+        """Go on one offset further."""
+        tp = TopicPartition(partition.topic, partition.partition)
+        if self._consumer is None or self._assigned.get(tp) is not partition:
+            return
+        offset = partition.ledger.position
+        logger.warning("%s offset %d, which can't be read, is skipped by hand", partition, offset)
+        partition.ledger.advance(offset + 1)
+        partition.is_cut_off = False
+        self._consumer.seek(tp, offset + 1)
+        self._note_room(tp, partition)
 
     # ---- what others see
 
@@ -291,8 +395,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         """Why no records flow, or why some don't."""
         stuck = [p for p in self._assigned.values() if p.is_stuck]
         return [
-            *([self._problem] if self._problem else []),
-            *(f"{partition} is halted at offset {partition.ledger.committable}" for partition in stuck),
+            *([problem] if (problem := self._joins.problem or self._problem) else []),
+            *(partition.problem for partition in stuck),
         ]
 
     def status(self) -> dict[str, Any]:

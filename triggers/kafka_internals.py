@@ -3,16 +3,46 @@
 Each function says what happens without it.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer.fetcher import FetchResult
-from aiokafka.errors import KafkaError, UnknownError, for_code
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    NotCoordinatorForGroupError,
+    RebalanceInProgressError,
+    UnknownError,
+    UnknownMemberIdError,
+    for_code,
+)
 from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.group import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from aiokafka.structs import ConsumerRecord
+
+# Trying again doesn't mend these: the next fetch raises them, with or without `watch_joins`.
+_REFUSED_JOINS = (
+    *(GroupAuthorizationFailedError, InconsistentGroupProtocolError),
+    *(InvalidGroupIdError, InvalidSessionTimeoutError),
+)
+# The group has gone on without this member, and waits for it: try again at once.
+_OVERTAKEN = (RebalanceInProgressError, IllegalGenerationError, UnknownMemberIdError)
+# As it is with the first groups of a new broker: these pass, mostly within milliseconds.
+_PASSING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
+
+
+Records: TypeAlias = Mapping[TopicPartition, Sequence[ConsumerRecord]]
 
 
 class Wanted(set[TopicPartition]):
@@ -33,8 +63,11 @@ class Commit:
 
 async def fetch(
     consumer: AIOKafkaConsumer, wanted: Wanted, timeout_seconds: float, max_records: int
-) -> Mapping[TopicPartition, Sequence[ConsumerRecord]]:
-    """`getmany`, with a live set: partitions may be added while it waits, and `wake` makes it look again.
+) -> Records:
+    """`getmany`, with a live set: partitions may be added while it waits.
+
+    Empty after `timeout_seconds`, and after anything came or `wake` was called while it waited: what to ask
+    for may be different then.
 
     The public one copies its partitions to a tuple, and searches that for each partition that has data. It
     doesn't notice that the fetcher's task has died, and after one error idle members are no longer watched.
@@ -49,11 +82,22 @@ async def fetch(
     busy = consumer._subscription.fetch_context()  # noqa: SLF001
     busy.__enter__()
     try:
-        records: Mapping[TopicPartition, Sequence[ConsumerRecord]]
-        records = await fetcher.fetched_records(wanted, timeout_seconds, max_records=max_records)
+        records: Records = await fetcher.fetched_records(wanted, 0, max_records=max_records)
+        if not records:
+            await _news(fetcher._create_fetch_waiter(), timeout_seconds)  # noqa: SLF001
         return records
     finally:
         busy.__exit__(None, None, None)
+
+
+async def _news(waiter: asyncio.Future[None], timeout_seconds: float) -> None:
+    """Raises what the fetcher was refused."""
+    try:
+        await asyncio.wait([waiter], timeout=timeout_seconds)
+        if waiter.done():
+            waiter.result()
+    finally:
+        waiter.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +152,7 @@ def _raise_for(error_code: int) -> None:
 
 
 def wake(consumer: AIOKafkaConsumer | None) -> None:
-    """Let a waiting `fetch` look at its partitions again. Without it they wait for the timeout."""
+    """Let a waiting `fetch` return, to be asked anew. Without it partitions wait for the timeout."""
     if consumer is not None:
         fetcher: Any = consumer._fetcher  # noqa: SLF001
         for waiter in tuple(fetcher._fetch_waiters):  # noqa: SLF001
@@ -116,15 +160,26 @@ def wake(consumer: AIOKafkaConsumer | None) -> None:
 
 
 def tune(consumer: AIOKafkaConsumer, retry_seconds: float) -> None:
-    """Two settings of the fetcher that the consumer doesn't offer.
+    """Two settings of the fetcher that the consumer doesn't offer, and silence.
 
     A partition whose data lies unread must not keep the others of its node from being fetched: by default
     the node is held back for 0.1 s, and pausing instead would throw the data away.
     After a failed fetch `retry_seconds` pass; by default what the coordinator waits, 0.1 s.
+    A commit goes on when nobody waits for it any more; by default its failure is a traceback in the log.
     """
     fetcher: Any = consumer._fetcher  # noqa: SLF001
     fetcher._prefetch_backoff = 0.0  # noqa: SLF001
     fetcher._retry_backoff = retry_seconds  # noqa: SLF001
+    coordinator: Any = consumer._coordinator  # noqa: SLF001
+    commit = coordinator._do_commit_offsets  # noqa: SLF001
+
+    async def commit_quietly(*arguments: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await commit(*arguments)
+
+    coordinator._do_commit_offsets = commit_quietly  # noqa: SLF001
 
 
 def generation(consumer: AIOKafkaConsumer) -> int:
@@ -133,3 +188,118 @@ def generation(consumer: AIOKafkaConsumer) -> int:
     A lost membership has no callback of its own: it comes as a revoke like any other.
     """
     return int(consumer._coordinator.generation)  # noqa: SLF001
+
+
+async def stop(consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient) -> None:
+    """`consumer.stop()`, also amid a join, which only another connection can end. To be bounded by a timeout.
+
+    By itself it would wait until the whole group has joined; a newcomer would then be given partitions, and
+    keep them until its session ends.
+    """
+    coordinator: Any = consumer._coordinator  # noqa: SLF001
+    is_joining = coordinator._performed_join_prepare  # noqa: SLF001
+    stopping = asyncio.create_task(consumer.stop())
+    try:
+        if is_joining and coordinator.member_id:
+            with contextlib.suppress(KafkaError):
+                node = await admin.find_coordinator(coordinator.group_id)
+                await admin._send_request(  # noqa: SLF001
+                    LeaveGroupRequest(coordinator.group_id, coordinator.member_id), node
+                )
+        await stopping
+    finally:
+        stopping.cancel()
+
+
+def watch_joins(
+    consumer: AIOKafkaConsumer,
+    backoff_seconds: float,
+    on_failures: Callable[[int, KafkaError], None],
+    on_joined: Callable[[], None],
+) -> None:
+    """Tell of each failed join (how many in a row, the last error), and try again after `backoff_seconds`.
+
+    To be called before `subscribe`. By default joins fail silently and are tried again after 0.1 s, and an
+    answer that aiokafka doesn't expect (the group is full) ends the consumer instead.
+    """
+    coordinator: Any = consumer._coordinator  # noqa: SLF001
+    watch = _JoinWatch(coordinator, backoff_seconds, on_failures, on_joined)
+    coordinator._send_req = watch.send  # noqa: SLF001
+    coordinator._do_rejoin_group = watch.join  # noqa: SLF001
+
+
+class _JoinWatch:
+    """Stands around two methods of a group coordinator: one join, and the requests that it is made of."""
+
+    def __init__(
+        self,
+        coordinator: Any,
+        backoff_seconds: float,
+        on_failures: Callable[[int, KafkaError], None],
+        on_joined: Callable[[], None],
+    ) -> None:
+        self._closing: asyncio.Future[None] = coordinator._closing  # noqa: SLF001
+        self._send = coordinator._send_req  # noqa: SLF001
+        self._join = coordinator._do_rejoin_group  # noqa: SLF001
+        self._backoff_seconds = backoff_seconds
+        self._on_failures = on_failures
+        self._on_joined = on_joined
+        self._failures = 0
+        self._errors: list[KafkaError] = []  # of the join under way
+        self._failed_at = 0.0
+        self._passing_since: float | None = None
+
+    async def send(self, request: object) -> Any:
+        """Any request to the coordinator; notes how joins and syncs went, which `join` doesn't hear."""
+        if not isinstance(request, JoinGroupRequest | SyncGroupRequest):
+            return await self._send(request)
+        if self._closing.done():
+            raise KafkaError("the consumer is closing")
+        try:
+            response = await self._send(request)
+        except KafkaError as error:
+            self._note(error)
+            raise
+        if code := response.error_code:
+            kind = for_code(code)
+            self._note(UnknownError(f"code {code}") if kind is UnknownError else kind())
+        return response
+
+    def _note(self, error: KafkaError) -> None:
+        self._errors.append(error)
+        self._failed_at = asyncio.get_running_loop().time()
+
+    async def join(self, subscription: Any) -> bool:
+        """One try. A join that is overtaken by another rebalance counts as failed, and is repeated at once.
+
+        A member id to join with (MemberIdRequired) is no failure: aiokafka asks again by itself. Nor is a
+        coordinator that moves or loads, for as long as one wait would take.
+        """
+        self._errors.clear()
+        try:
+            is_joined = bool(await self._join(subscription))
+        except _REFUSED_JOINS:
+            raise
+        except KafkaError as error:
+            is_joined = False
+            if not self._errors:
+                self._note(error)
+        if is_joined:
+            self._failures = 0
+            self._passing_since = None
+            self._on_joined()
+        elif self._errors and subscription.active and not self._closing.done():
+            await self._failed(subscription, self._errors[-1])
+        return is_joined
+
+    async def _failed(self, subscription: Any, error: KafkaError) -> None:
+        """Tell, and wait where that may help. aiokafka has waited a little already."""
+        if isinstance(error, _PASSING):
+            self._passing_since = self._passing_since or self._failed_at
+            if self._failed_at < self._passing_since + self._backoff_seconds:
+                return
+        self._failures += 1
+        self._on_failures(self._failures, error)
+        if not isinstance(error, _OVERTAKEN):
+            seconds = self._failed_at + self._backoff_seconds - asyncio.get_running_loop().time()
+            await asyncio.wait([self._closing, subscription.unsubscribe_future], timeout=max(0, seconds))

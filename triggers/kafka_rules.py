@@ -98,6 +98,16 @@ def _explicit_ack_needs_static(settings: "KafkaSettings", trigger: TriggerFields
     return f"must be static with explicitAckMode {trigger.explicit_ack_mode}" if is_pool else ""
 
 
+def _ack_semantics_are_unused(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    if trigger.explicit_ack_mode != "disable" or "explicit_ack_semantics" not in settings.model_fields_set:
+        return ""
+    # Where both defaults are spelled out, nobody expects anything.
+    is_spelled_out = "explicit_ack_mode" in trigger.model_fields_set
+    if is_spelled_out and settings.explicit_ack_semantics == "individual":
+        return ""
+    return "has no effect while explicitAckMode is disable"
+
+
 def _trigger_sign_in(settings: "KafkaSettings", trigger: TriggerFields) -> str:  # noqa: ARG001
     if not (trigger.username or trigger.password or trigger.secret):
         return ""
@@ -132,6 +142,12 @@ RULES = (
         "worker_allocation_mode",
         ("worker_allocation_mode", "trigger.explicit_ack_mode"),
         _explicit_ack_needs_static,
+    ),
+    Rule(
+        "explicit_ack_semantics",
+        ("explicit_ack_semantics", "trigger.explicit_ack_mode"),
+        _ack_semantics_are_unused,
+        is_error=False,
     ),
     Rule("sasl.user", (), _trigger_sign_in, is_error=False),
 )

@@ -13,7 +13,6 @@ from headrace.runtime.addresses import checked_address
 from headrace.runtime.settings import Rule, Settings, section, setting
 from headrace.runtime.shapes import (
     CHOICE,
-    Anything,
     Count,
     Counts,
     Seconds,
@@ -22,6 +21,7 @@ from headrace.runtime.shapes import (
     WindowSize,
     spelled,
 )
+from headrace.triggers.kafka_failure_settings import FAILURE_RULES, FailureSettings
 from headrace.triggers.kafka_rules import RULES
 from headrace.triggers.kafka_security import Pem, SaslSettings, TlsSettings
 
@@ -130,7 +130,6 @@ class KafkaSettings(Settings):
         0,
         annotation="kafka-fetch-max",
         unit="bytes",
-        built_values=(0,),
         effect="A larger record counts as failed; 0 sets no limit and trusts every producer.",
     )
     channel_buffer_size: BufferSize = setting(
@@ -165,7 +164,6 @@ class KafkaSettings(Settings):
         "rebalanceRetryMax",
         4,
         annotation="kafka-rebalance-retry-max",
-        built_values=(4,),
         effect="Too low reports a busy group as broken, too high hides that joining fails.",
     )
     rebalance_retry_backoff_seconds: Annotated[Seconds, Ge(0)] = setting(
@@ -173,7 +171,6 @@ class KafkaSettings(Settings):
         2.0,
         annotation="kafka-rebalance-retry-backoff",
         unit="seconds",
-        built_values=(2.0,),
         effect="Too low floods the coordinator with joins, too high leaves partitions idle.",
     )
     max_wait_handler_during_rebalance_seconds: Annotated[Seconds, Ge(0)] = setting(
@@ -203,7 +200,6 @@ class KafkaSettings(Settings):
         annotation="kafka-window-size",
         old_annotation="custom.nuclio.io/kafka-window-size",
         unit="records",
-        built_values=(0,),
         effect="That many records per partition run again after every rebalance and restart.",
     )
     isolation_level: IsolationLevel = setting(
@@ -256,16 +252,10 @@ class KafkaSettings(Settings):
         built=False,
         effect="Too low loads the broker, too high finds new records late.",
     )
-    on_failure: Anything = setting(
-        "onFailure",
-        {},
-        built=False,
-        effect="skip loses failed records, halt stops their partition until somebody looks.",
-    )
+    on_failure: FailureSettings = section("onFailure", FailureSettings, effect="Records that failed.")
     explicit_ack_semantics: AckSemantics = setting(
         "explicitAckSemantics",
         "individual",
-        built=False,
         effect="cumulative settles every lower record too, finished or not.",
     )
     ordering: Ordering = setting(
@@ -300,7 +290,7 @@ class KafkaSettings(Settings):
         effect="Two replicas with the same id throw each other out of the group.",
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = RULES
+    rules: ClassVar[tuple[Rule, ...]] = (*RULES, *FAILURE_RULES)
 
     @classmethod
     def fallbacks(cls, trigger: Any) -> Mapping[str, object]:

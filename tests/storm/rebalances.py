@@ -1,43 +1,56 @@
 """`make storm`: a second replica joins, again and again, and how long each step took.
 
-wait  a handler outsleeps maxWaitHandlerDuringRebalance: from the revoke to the kill of its worker
-join  an idle group: from the newcomer's connection to its first handled record
+wait    a handler outsleeps maxWaitHandlerDuringRebalance: the kill is on time, and its record goes on
+finish  a handler of 30 s has 40 s: the group waits for it, and nothing is handled twice
+join    an idle group: from the newcomer's connection to its first handled record
+drain   a handler computes: its drain callback runs at once, and what the callback acks is committed
 
-usage: rebalances.py [wait|join] [--count N]
+usage: rebalances.py [wait|finish|join|drain] [--count N]
 """
 
 import asyncio
-import re
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 
 from broker import Broker
-from kafka_records import handled, produce
-from replica import Replica, lines, replica, wait_until, write_function
+from kafka_records import group_offsets, handled, produce
+from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 from scenario import Report, main
 
 WAIT_SECONDS = 2.0
-SLEEPS = """
+HANDLER_SECONDS = 30
+# Says when it began, and in which processor; and when it has ended.
+SLEEPS = f"""
     def handler(context, event):
-        write(f"{event.topic} {event.shard_id} {event.offset} {time.time()}")
+        record = f"{{event.topic}} {{event.shard_id}} {{event.offset}}"
+        write(f"{{record}} {{time.time()}} {{os.getppid()}}")
         if not exists("go"):
-            time.sleep(30)
+            time.sleep({HANDLER_SECONDS})
+            write(f"{{record}} {{time.time()}}", "ended")
 """
 WRITES = """
     def handler(context, event):
         write(f"{event.topic} {event.shard_id} {event.offset} {time.time()} {os.getppid()}")
 """
+COMPUTES = """
+    import nuclio_sdk
+    current = []
 
+    def handler(context, event):
+        write(f"{event.topic} {event.shard_id} {event.offset} {time.time()} {os.getppid()}")
+        current[:] = [nuclio_sdk.QualifiedOffset.from_event(event)]
+        end = time.monotonic() + (0 if exists("go") else 10)
+        while time.monotonic() < end:
+            sum(range(1000))
 
-def logged(running: Replica, text: str) -> float:
-    """When a log line with `text` was written; seconds since the epoch. Waits for the line."""
-    wait_until(lambda: text in running.log, about=running)
-    line = re.search(rf"^(\S+) .*{re.escape(text)}", running.log, re.MULTILINE)
-    assert line
-    clock = datetime.strptime(line[1], "%H:%M:%S.%f").time()  # noqa: DTZ007
-    return datetime.combine(datetime.now(), clock).timestamp()  # noqa: DTZ005  # the log's own zone
+    def init_context(context):
+        async def on_drain():
+            write(time.time(), "drained")
+            for offset in current:
+                await context.platform.explicit_ack(offset)
+        context.platform.set_drain_callback(on_drain)
+"""
 
 
 def wait(broker: Broker, folder: Path, number: int, report: Report) -> None:
@@ -51,16 +64,43 @@ def wait(broker: Broker, folder: Path, number: int, report: Report) -> None:
     with replica(function, name="-a") as first:
         wait_until(lambda: len(lines(function)) == 2, about=first)
         with replica(function, name="-b") as second:
-            began = logged(first, "revoked:")
-            killed = logged(first, "was killed in")
+            began = first.logged("revoked:")
             (function / "go").touch()
-            wait_until(
-                lambda: sum(len(set(found)) for found in handled(function).values()) == 8, about=second
-            )
-            assigned = min(logged(running, "assigned:") for running in (second,))
-            resumed = min(float(line.split()[3]) for line in lines(function)[2:])
+            killed = first.logged("was killed in")
+            wait_until(lambda: len(lines(function)) >= 10, about=second)
             report.add("revoke to kill, s", killed - began, WAIT_SECONDS - 0.1, WAIT_SECONDS + 0.1, number)
-            report.add("assignment to the first record, s", resumed - assigned, -1, 1, number)
+            owned = {
+                str(running.process.pid): running.logged("assigned:", began) for running in (first, second)
+            }
+            repeated = deliveries(function)
+            for topic_, partition, offset, when, owner in repeated[2:]:
+                if any([topic_, partition, offset] == before[:3] for before in repeated[:2]):
+                    report.add("kill to the record's next start, s", float(when) - killed, 0, 1, number)
+                    report.add("assignment to that, s", float(when) - owned[owner], -0.01, 1, number)
+    report.add("records handled", len(lines(function)), 10, 10, number)
+
+
+def finish(broker: Broker, folder: Path, number: int, report: Report) -> None:
+    """The newcomer gets its partitions when the handlers have ended, and not before."""
+    topic = broker.create_topic(8)
+    function = write_function(
+        *(folder / "f", SLEEPS, broker.bootstrap, [topic]),
+        maxWaitHandlerDuringRebalance="40s",
+    )
+    produce(broker, topic, 8)
+    with replica(function, name="-a") as first:
+        wait_until(lambda: len(lines(function)) == 2, about=first)
+        with replica(function, name="-b") as second:
+            began = first.logged("revoked:")
+            (function / "go").touch()
+            assigned = second.logged("assigned:")
+            ended = [float(line.split()[3]) for line in lines(function, "ended")]
+            report.add("handlers that finished", len(ended), 2, 2, number)
+            report.add("the group waited, s", assigned - began, 20, HANDLER_SECONDS, number)
+            report.add("end of the last handler to the assignment, s", assigned - max(ended), 0, 1, number)
+            wait_until(lambda: len(lines(function)) >= 8, about=second)
+            assert (second.stop(), first.stop()) == (0, 0)
+    report.add("records handled twice", len(lines(function)) - 8, 0, 0, number)
 
 
 def join(broker: Broker, folder: Path, number: int, report: Report) -> None:
@@ -71,8 +111,8 @@ def join(broker: Broker, folder: Path, number: int, report: Report) -> None:
     with replica(function, name="-a") as first:
         first.wait_ready()
         with replica(function, name="-b") as second:
-            joined = logged(second, "connected to")
-            while not (found := handled_by(function, second.process.pid)):
+            joined = second.logged("connected to")
+            while not (found := handled_by(function, second)):
                 produce(broker, topic, 8)
                 sent += 1
             report.add("connection to the first handled record, s", min(found) - joined, 0, 1, number)
@@ -83,14 +123,46 @@ def join(broker: Broker, folder: Path, number: int, report: Report) -> None:
     report.add("records handled twice", repeated, 0, 0, number)
 
 
-def handled_by(function: Path, pid: int) -> list[float]:
+def drain(broker: Broker, folder: Path, number: int, report: Report) -> None:
+    """A handler that never gives up the interpreter by itself; nothing but its callback acks its record."""
+    topic = broker.create_topic(8)
+    function = write_function(
+        *(folder / "f", COMPUTES, broker.bootstrap, [topic]),
+        workerAllocationMode="static",
+        maxWaitHandlerDuringRebalance="1s",
+    )
+    set_trigger(function, explicitAckMode="explicitOnly")
+    produce(broker, topic, 16)
+    with replica(function, name="-a") as first:
+        wait_until(lambda: len(lines(function)) == 2, about=first)
+        with replica(function, name="-b") as second:
+            began = first.logged("revoked:")
+            (function / "go").touch()
+            second.logged("assigned:")
+            offsets = group_offsets(broker, f"group-{topic}")
+            interrupted = [line.split() for line in lines(function)[:2]]
+            wait_until(lambda: len(lines(function)) >= 16, about=second)
+            for called in lines(function, "drained")[:2]:
+                report.add("revoke to the callback, s", float(called) - began, 0, 0.2, number)
+    for name, partition, _, *_ in interrupted:
+        report.add("commit of a record that its callback acked", offsets[name, int(partition)], 1, 1, number)
+    repeated = len(lines(function)) - sum(len(set(offsets)) for offsets in handled(function).values())
+    report.add("records handled twice", repeated, 0, 0, number)
+
+
+def deliveries(function: Path) -> list[list[str]]:
+    """Topic, partition, offset, time and processor of each start of a handler."""
+    return [line.split() for line in lines(function)]
+
+
+def handled_by(function: Path, running: Replica) -> list[float]:
     """When the workers of a processor handled records."""
-    rows = [line.split() for line in lines(function)]
-    return [float(row[3]) for row in rows if row[4] == str(pid)]
+    return [float(row[3]) for row in deliveries(function) if row[4] == str(running.process.pid)]
 
 
 if __name__ == "__main__":
     started = time.monotonic()
-    code = asyncio.run(main({"wait": wait, "join": join}, __doc__ or ""))
+    scenarios = {"wait": wait, "finish": finish, "join": join, "drain": drain}
+    code = asyncio.run(main(scenarios, __doc__ or ""))
     print(f"{time.monotonic() - started:.0f} s in all")
     sys.exit(code)

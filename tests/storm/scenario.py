@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import random
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
@@ -62,7 +63,9 @@ async def main(scenarios: Mapping[str, Scenario], description: str) -> int:
     )
     parser.add_argument("scenario", nargs="?", choices=scenarios)
     parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="of the random moments")
     options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
     chosen = [options.scenario] if options.scenario else list(scenarios)
     held = []
     async with EmbeddedKafka() as kafka:
@@ -70,6 +73,7 @@ async def main(scenarios: Mapping[str, Scenario], description: str) -> int:
         for name in chosen:
             report = Report()
             for number in range(options.count):
+                random.seed(f"{options.seed} {name} {number}")
                 with tempfile.TemporaryDirectory() as folder:
                     await asyncio.to_thread(scenarios[name], broker, Path(folder), number, report)
             held.append(report.show(name))

@@ -1,0 +1,39 @@
+"""`ackWindowSize`: what a partition settled last stays uncommitted, so that a new owner repeats it."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+
+class AckWindow:
+    """Holds back what was settled last. With size 0 it holds back nothing, at no cost."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self, size: int) -> None:
+        self._last: deque[int] = deque(maxlen=size)
+
+    @property
+    def size(self) -> int:
+        """How many records it holds back at most; at 0 it need not be told."""
+        return self._last.maxlen or 0
+
+    def settled(self, offsets: Iterable[int]) -> None:
+        """These were open, and now are not; the last of them is the newest."""
+        self._last.extend(offsets)
+
+    def hold_back(
+        self, committable: int, acked: Sequence[tuple[int, int]]
+    ) -> tuple[int, list[tuple[int, int]]]:
+        """The offset and the acked runs that a commit may say, without what is held back."""
+        if not self._last:
+            return committable, list(acked)
+        held = deque(sorted(self._last))
+        offset = min(committable, held[0])
+        runs = []
+        for first, end in ((offset, committable), *acked):
+            at = first
+            while held and held[0] < end:
+                runs.append((at, held[0]))
+                at = held.popleft() + 1
+            runs.append((at, end))
+        return offset, [(first, end) for first, end in runs if first < end]

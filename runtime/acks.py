@@ -1,0 +1,75 @@
+"""Explicit acks of one trigger's partitions: accepted, kept until they can be, or refused."""
+
+import logging
+from collections.abc import Collection, Iterable
+
+from headrace.runtime.delivery_policy import DeliveryPolicy
+from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partition import AssignedPartition
+from headrace.runtime.record_source import RecordSource
+from headrace.runtime.wire import Ack
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+
+
+class Acks:
+    """Knows what this replica owns, and which of it is being delivered.
+
+    Between the two lies the time in which a new owner reads what the last one committed: acks wait for that.
+    """
+
+    def __init__(self, policy: DeliveryPolicy, metrics: TriggerMetrics) -> None:
+        self.owned: set[Key] = set()
+        self.source: RecordSource
+        self._policy = policy
+        self._metrics = metrics
+        self._delivered: dict[Key, AssignedPartition] = {}
+        self._early: list[Ack] = []
+
+    def own(self, keys: Iterable[Key]) -> None:
+        """The group has given these partitions; where they start isn't known yet."""
+        self.owned = set(keys)
+
+    def disown(self) -> None:
+        """The group takes all back."""
+        for ack in self._early:
+            _refuse(ack, "the partition left before its start was known")
+        self.owned = set()
+        self._early.clear()
+
+    def begin(self, partitions: Collection[AssignedPartition]) -> list[AssignedPartition]:
+        """Their start is known. Those that were acked meanwhile are returned."""
+        self._delivered |= {partition.key: partition for partition in partitions}
+        self.owned |= self._delivered.keys()
+        early, self._early = self._early, []
+        return [partition for ack in early if (partition := self.take(ack)) is not None]
+
+    def end(self, partition: AssignedPartition) -> None:
+        """It is delivered no more."""
+        if self._delivered.get(partition.key) is partition:
+            del self._delivered[partition.key]
+
+    def has(self, ack: Ack) -> bool:
+        """Whether the ack's partition is ours."""
+        return (ack.topic, ack.partition) in self.owned
+
+    def take(self, ack: Ack) -> AssignedPartition | None:
+        """Settle what it names, of a partition that is ours; the partition, where something came of it."""
+        partition = self._delivered.get((ack.topic, ack.partition))
+        if partition is None:
+            self._early.append(ack)
+            return None
+        end = max(partition.ledger.position, self.source.end_of(partition))
+        if not 0 <= ack.offset < end:
+            _refuse(ack, f"the partition ends at {end}")
+            return None
+        is_through = ack.is_through or self._policy.is_cumulative
+        partition.acked(0 if is_through else ack.offset, ack.offset + 1)
+        self._metrics.acks.inc()
+        return partition
+
+
+def _refuse(ack: Ack, why: str) -> None:
+    logger.warning("an ack of %s/%d offset %d is refused: %s", ack.topic, ack.partition, ack.offset, why)

@@ -1,0 +1,89 @@
+"""Which records make the next batch for a worker. Chooses only; the dispatcher acts. DESIGN.md, "Batches"."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.runtime.commitment import Plan
+from headrace.runtime.delivery_policy import BatchPolicy
+from headrace.runtime.partition import AssignedPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The first `count` waiting records of a partition. `is_fixed`: these, and no others with them."""
+
+    partition: AssignedPartition
+    count: int
+    is_fixed: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        """The offsets that it spans."""
+        return self.partition.span_of_first(self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to hand out now; if nothing, in how many seconds to look again (None: once records come)."""
+
+    parts: Sequence[Part] = ()
+    look_again_seconds: float | None = None
+
+
+class Batcher:
+    """Full batches at once, others when the first of their records has waited for the policy's time."""
+
+    def __init__(self, policy: BatchPolicy) -> None:
+        self._policy = policy
+
+    def choose(self, ready: Iterable[AssignedPartition], now: float) -> Choice:
+        """From partitions with waiting records, those first that have waited longest for a worker.
+
+        Fixed parts go before their time, and alone: those that have been a batch before and must be the same
+        one again, and records in trouble, which may go in small batches only.
+        """
+        parts: list[Part] = []
+        missing, wait = self._policy.size, self._policy.timeout_seconds
+        for partition in ready:
+            part = next_part(partition, missing)
+            if part is None:
+                continue
+            if part.is_fixed:
+                return Choice([part])
+            parts.append(part)
+            missing -= part.count
+            if not missing:
+                return Choice(parts)
+            waited = now - partition.waiting_since
+            wait = min(wait, self._policy.timeout_seconds - waited if partition.has_room else 0)
+        if not parts:
+            return Choice()
+        return Choice(parts) if wait <= 0 else Choice(look_again_seconds=wait)
+
+
+def next_part(partition: AssignedPartition, size: int) -> Part | None:
+    """As much of a partition as may go together now; None where its plan isn't fetched as a whole."""
+    plan, head = partition.plan, partition.head
+    assert head is not None, "it has waiting records"
+    if plan is not None and plan.first <= head.offset < plan.end:
+        if partition.is_plan_incomplete:
+            return None
+        return Part(partition, partition.waiting_below(plan.end), is_fixed=True)
+    if plan is not None and head.offset < plan.first:
+        size = min(size, partition.waiting_below(plan.first))
+    if not partition.troubles:
+        return Part(partition, min(size, partition.waiting))
+    return _careful_part(partition, size)
+
+
+def _careful_part(partition: AssignedPartition, size: int) -> Part:
+    """Records in trouble go apart from the others, and no more of them together than each allows."""
+    limits = [partition.troubles.batch_limit(offset) for offset in partition.waiting_offsets(size)]
+    is_limited = limits[0] is not None
+    count, most = 0, size
+    for limit in limits:
+        most = min(most, size if limit is None else limit)
+        if (limit is not None) != is_limited or count >= most:
+            break
+        count += 1
+    return Part(partition, count, is_fixed=is_limited)

@@ -1,0 +1,77 @@
+"""Where a dead letter comes from: the headers that a failed record gets on its way to a dead-letter topic."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Headers = list[tuple[str, bytes | None]]
+"""A record's headers in order, as aiokafka has them. Names may come twice."""
+
+TOPIC, PARTITION, OFFSET, TIMESTAMP = (
+    f"headrace-source-{name}" for name in ("topic", "partition", "offset", "timestamp")
+)
+ERROR, ATTEMPTS, FUNCTION = (f"headrace-{name}" for name in ("error", "attempts", "function"))
+NAMES = (TOPIC, PARTITION, OFFSET, TIMESTAMP, ERROR, ATTEMPTS, FUNCTION)
+
+_NO_TIMESTAMP = -1  # Kafka's own way to say it
+_MAX_ERROR_BYTES = 2048
+_CUT = b"\n...\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The source record (timestamp in ms since the epoch, None where it has none), and why it is here."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None
+    error: str
+    attempts: int
+    function: str
+
+    def headers(self) -> Headers:
+        """To be appended to the record's own. A long error keeps its first lines and its last ones."""
+        timestamp = _NO_TIMESTAMP if self.timestamp is None else self.timestamp
+        texts = (self.topic, self.partition, self.offset, timestamp, self.error, self.attempts, self.function)
+        pairs = zip(NAMES, (_encoded(str(text)) for text in texts), strict=True)
+        return [(name, _cut(value) if name == ERROR else value) for name, value in pairs]
+
+
+def split_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers, Provenance | None]:
+    """The record's own headers as they were, and what was appended; None where a record is no dead letter.
+
+    Of each name the last one counts: a dead letter that failed again has a set of each time, and loses one.
+    """
+    last = {name: at for at, (name, _) in enumerate(headers) if name in NAMES}
+    texts = {name: (headers[at][1] or b"").decode(errors="replace") for name, at in last.items()}
+    try:
+        provenance = _read(texts)
+    except (KeyError, ValueError):
+        return list(headers), None
+    return [pair for at, pair in enumerate(headers) if at not in last.values()], provenance
+
+
+def _read(texts: dict[str, str]) -> Provenance:
+    timestamp = int(texts[TIMESTAMP])
+    return Provenance(
+        topic=texts[TOPIC],
+        partition=int(texts[PARTITION]),
+        offset=int(texts[OFFSET]),
+        timestamp=None if timestamp < 0 else timestamp,
+        error=texts[ERROR],
+        attempts=int(texts[ATTEMPTS]),
+        function=texts[FUNCTION],
+    )
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
+
+
+def _cut(error: bytes) -> bytes:
+    """At most so many bytes. The end of a traceback says what happened, its beginning where."""
+    if len(error) <= _MAX_ERROR_BYTES:
+        return error
+    half = (_MAX_ERROR_BYTES - len(_CUT)) // 2
+    first, last = (part.decode(errors="ignore").encode() for part in (error[:half], error[-half:]))
+    return first + _CUT + last

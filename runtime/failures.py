@@ -1,0 +1,179 @@
+"""What becomes of a partition whose record failed: wait and try again, or what `onFailure.then` says."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from headrace.runtime.background import start_task
+from headrace.runtime.failure_policy import FailurePolicy
+from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partition import AssignedPartition, Hold
+from headrace.runtime.record_source import RecordSource
+from headrace.runtime.troubles import Trouble
+from headrace.runtime.wire import WireRecord
+
+logger = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 1.0
+
+
+class Failures:
+    """One task per partition that waits for something; `resume` is called when it may be handed out again.
+
+    A task owns its partition's hold until that is changed from outside: then it ends without a trace.
+    """
+
+    def __init__(
+        self,
+        policy: FailurePolicy,
+        source: Callable[[], RecordSource],
+        metrics: TriggerMetrics,
+        resume: Callable[[AssignedPartition], None],
+    ) -> None:
+        self._policy = policy
+        self._source = source
+        self._metrics = metrics
+        self._resume = resume
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def begin(self, partition: AssignedPartition) -> None:
+        """Its assignment does. What has had all its attempts goes alone: one more, and it ends."""
+        for trouble in partition.troubles.values():
+            if self._policy.is_spent(trouble.failures):
+                trouble.batch_limit = 1
+
+    def decide(self, partition: AssignedPartition) -> None:
+        """What failed is back, and nothing is in flight."""
+        failed = [(o, t) for o in partition.failed_now if (t := partition.troubles.get(o)) is not None]
+        last = None
+        for offset, trouble in failed:
+            if self._policy.is_spent(trouble.failures):
+                trouble.batch_limit = max(trouble.among // 2, 1)
+                if trouble.among == 1:
+                    last = (offset, trouble)
+        if last is not None:
+            self._end(partition, *last)
+        elif not failed:  # all of it was acked meanwhile
+            self._go_on(partition)
+        else:
+            partition.hold = Hold.BACKOFF
+            self._start(partition, self._back_off(partition, [trouble for _, trouble in failed]))
+
+    def refuse(self, partition: AssignedPartition) -> None:
+        """The next record to hand out must not be delivered."""
+        head = partition.head
+        assert head is not None
+        partition.failed_now = [head.offset]
+        self._end(partition, head.offset, partition.troubles[head.offset])
+
+    def retry(self, partition: AssignedPartition) -> None:
+        """One more delivery, now."""
+        self._stop(partition)
+        self._go_on(partition)
+
+    def skip(self, partition: AssignedPartition) -> None:
+        """Settle the record at which it is stuck."""
+        self._stop(partition)
+        head = partition.head
+        assert head is not None, "the failed record is back"
+        logger.warning("%s offset %d is skipped by hand", partition, head.offset)
+        self._metrics.skipped.inc()
+        self._give_up(partition, head.offset)
+
+    def forget(self, partition: AssignedPartition) -> None:
+        """It is revoked."""
+        self._stop(partition)
+
+    async def stop(self) -> None:
+        """Idempotent."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- inside
+
+    async def _back_off(self, partition: AssignedPartition, failed: list[Trouble]) -> None:
+        waits = [
+            self._policy.wait_seconds(t.failures) for t in failed if not self._policy.is_spent(t.failures)
+        ]
+        wait = max(waits, default=0.0)
+        logger.info("%s is delivered again in %.1f s", partition, wait)
+        # Before the record runs again: what kills its replica must not begin at attempt 1 for ever.
+        await asyncio.gather(self._persist(partition), asyncio.sleep(wait))
+        self._go_on(partition)
+
+    async def _persist(self, partition: AssignedPartition) -> None:
+        while not await self._source().persist([partition]):  # noqa: ASYNC110  # no event tells
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    def _end(self, partition: AssignedPartition, offset: int, trouble: Trouble) -> None:
+        match self._policy.then:
+            case "skip":
+                logger.error("%s offset %d is skipped: %s", partition, offset, trouble.reason)
+                self._metrics.skipped.inc()
+                self._give_up(partition, offset)
+            case "deadLetter":
+                partition.hold = Hold.BURYING
+                self._start(partition, self._bury(partition, offset, trouble))
+            case "halt":
+                partition.hold = Hold.HALTED
+                attempts = f" after {trouble.failures} attempts" if trouble.failures else ""
+                partition.why_stuck = f"{attempts}: {trouble.reason_in_one_line}"
+                logger.error(
+                    "%s; nothing of it is lost or committed past that record, the other partitions go on; "
+                    "`headrace partition retry|skip %s` moves it",
+                    *(partition.problem, partition),
+                )
+                self._source().on_room(partition)  # there is none
+                self._start(partition, self._persist(partition))
+
+    async def _bury(self, partition: AssignedPartition, offset: int, trouble: Trouble) -> None:
+        record = partition.head
+        assert record is not None, "the failed record is back"
+        tries = 0
+        while not await self._is_buried(partition, record, trouble):
+            tries += 1
+            await asyncio.sleep(self._policy.wait_seconds(tries) or _RETRY_SECONDS)
+        self._metrics.moved.inc()
+        self._give_up(partition, offset)
+
+    async def _is_buried(self, partition: AssignedPartition, record: WireRecord, trouble: Trouble) -> bool:
+        topic = self._policy.dead_letter_topic
+        try:
+            await self._source().bury(partition, record, trouble.reason, trouble.failures)
+        except Exception as error:  # whatever it is, the record stays where it is
+            why = str(error) or type(error).__name__
+            partition.why_stuck = f": {why}"
+            logger.error(  # noqa: TRY400  # the client's traceback helps nobody
+                "%s offset %d can't be written to dead-letter topic %s (%s); it stays uncommitted",
+                *(partition, record.offset, topic, why),
+            )
+            return False
+        logger.error("%s offset %d is now a dead letter in %s", partition, record.offset, topic)
+        return True
+
+    def _give_up(self, partition: AssignedPartition, offset: int) -> None:
+        partition.give_up(offset)
+        self._go_on(partition)
+
+    def _go_on(self, partition: AssignedPartition) -> None:
+        partition.why_stuck = ""
+        if partition.hold is not Hold.REVOKED:
+            partition.hold = Hold.NONE
+            self._resume(partition)
+
+    def _start(self, partition: AssignedPartition, work: Coroutine[Any, Any, None]) -> None:
+        self._stop(partition)
+        task = start_task(work, f"what is to happen after a failure in {partition}")
+        self._tasks[partition.id] = task
+        task.add_done_callback(lambda task: self._ended(partition, task))
+
+    def _ended(self, partition: AssignedPartition, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(partition.id) is task:
+            del self._tasks[partition.id]
+
+    def _stop(self, partition: AssignedPartition) -> None:
+        if (task := self._tasks.pop(partition.id, None)) is not None:
+            task.cancel()

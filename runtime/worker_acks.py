@@ -1,0 +1,53 @@
+"""Explicit acks, in a worker process: from any thread and any event loop."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import nuclio_sdk
+
+from headrace.runtime import wire
+from headrace.runtime.event import Source
+from headrace.runtime.wire import Ack
+
+
+class WorkerAcks:
+    """Sends acks, and remembers those of records that wait in this worker: they are not to be handled."""
+
+    def __init__(
+        self, send: Callable[[bytes], None], mode: str, *, takes_acks: bool, is_cumulative: bool
+    ) -> None:
+        self._send = send
+        self._mode = mode
+        self._takes_acks = takes_acks
+        self._is_cumulative = is_cumulative
+        self._owned: Mapping[str, frozenset[int]] = {}
+        self._sources: dict[tuple[str, int], Source] = {}
+
+    def own(self, by_topic: Mapping[str, Sequence[int]]) -> None:
+        """The partitions that this replica has now (link thread)."""
+        self._owned = {topic: frozenset(partitions) for topic, partitions in by_topic.items()}
+
+    def add_source(self, source: Source) -> None:
+        """Records of it may come to this worker (link thread)."""
+        self._sources[source.topic, source.partition] = source
+
+    def ack(self, qualified_offset: nuclio_sdk.QualifiedOffset, *, is_through: bool) -> bool:
+        """Whether it is on its way: False where this replica is known not to own the partition.
+
+        Raises RuntimeError where the record's trigger acks by returning only.
+        """
+        topic, partition = qualified_offset.topic, int(qualified_offset.partition)
+        offset = int(qualified_offset.offset)
+        is_owned = partition in self._owned.get(topic, ())
+        is_ours = (topic, partition) in self._sources
+        if not self._takes_acks or (self._mode == "disable" and is_ours and not is_owned):
+            raise RuntimeError(
+                f"explicit_ack({topic}/{partition}/{offset}): explicitAckMode is {self._mode}, so records are"
+                " acked when the handler returns; set it to enable or explicitOnly"
+            )
+        if not is_owned:
+            return False
+        self._send(wire.encode_ack(Ack(topic, partition, offset, is_through)))
+        # Only now: a kill between the two must not leave a record that is skipped here and open there.
+        if (source := self._sources.get((topic, partition))) is not None:
+            source.acked(offset, is_through=is_through or self._is_cumulative)
+        return True

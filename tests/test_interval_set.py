@@ -1,0 +1,89 @@
+"""The interval set against a plain set of numbers."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from headrace.runtime.interval_set import IntervalSet
+
+NUMBERS = st.integers(0, 40)
+
+
+def _runs_of(numbers: set[int]) -> list[tuple[int, int]]:
+    firsts = sorted(n for n in numbers if n - 1 not in numbers)
+    ends = sorted(n + 1 for n in numbers if n + 1 not in numbers)
+    return list(zip(firsts, ends, strict=True))
+
+
+class IntervalSetModel(RuleBasedStateMachine):
+    """Each method does to the runs what it does to a set that holds every number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = IntervalSet()
+        self.numbers: set[int] = set()
+
+    @rule(first=NUMBERS, end=NUMBERS)
+    def insert(self, first: int, end: int) -> None:
+        span = set(range(first, end))
+        assert self.runs.insert(first, end) == len(span - self.numbers)
+        self.numbers |= span
+
+    @rule(bound=NUMBERS)
+    def take_below(self, bound: int) -> None:
+        taken = {n for n in self.numbers if n < bound}
+        assert self.runs.take_below(bound) == _runs_of(taken)
+        self.numbers -= taken
+
+    @rule(bound=NUMBERS)
+    def take_through(self, bound: int) -> None:
+        end = bound
+        # A run that ends at the bound and one that starts there would be one run.
+        while end in self.numbers:
+            end += 1
+        assert self.runs.take_through(bound) == end
+        self.numbers = {n for n in self.numbers if n >= end}
+
+    @invariant()
+    def it_says_what_the_model_says(self) -> None:
+        assert self.runs.to_list() == _runs_of(self.numbers)
+        assert self.runs.count == len(self.numbers)
+        assert bool(self.runs) == bool(self.numbers)
+        assert [n for n in range(-1, 42) if n in self.runs] == sorted(self.numbers)
+
+
+TestIntervalSetAgainstModel = IntervalSetModel.TestCase
+TestIntervalSetAgainstModel.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+
+
+def test_a_span_that_fills_the_hole_between_two_runs_makes_them_one() -> None:
+    runs = IntervalSet()
+    runs.insert(0, 3)
+    runs.insert(5, 8)
+    assert runs.insert(3, 5) == 2
+    assert runs.to_list() == [(0, 8)]
+
+
+def test_a_run_across_the_bound_is_cut_there() -> None:
+    runs = IntervalSet()
+    runs.insert(2, 9)
+    assert runs.take_below(4) == [(2, 4)]
+    assert (runs.to_list(), runs.count) == ([(4, 9)], 5)
+
+
+def test_taking_through_a_bound_says_where_the_run_that_it_reaches_ends() -> None:
+    runs = IntervalSet()
+    runs.insert(2, 3)
+    runs.insert(5, 8)
+    runs.insert(10, 11)
+    assert runs.take_through(5) == 8
+    assert runs.to_list() == [(10, 11)]
+
+
+@pytest.mark.parametrize(("first", "end"), [(4, 4), (5, 4)])
+def test_an_empty_span_changes_nothing(first: int, end: int) -> None:
+    runs = IntervalSet()
+    runs.insert(0, 9)
+    assert runs.insert(first, end) == 0
+    assert runs.to_list() == [(0, 9)]

@@ -1,0 +1,102 @@
+"""How the trigger feeds its partitions: rooms, pauses, and fetches that outlast an assignment. No broker."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from worker_bench import Bench, bench, records, until
+
+from headrace.runtime.commitment import Commitment
+from headrace.runtime.delivery_policy import AckMode, DeliveryPolicy
+from headrace.runtime.dispatch_reports import Worries
+from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partition import AssignedPartition, Hold
+from headrace.triggers import kafka_internals as internals
+from headrace.triggers.kafka import KafkaTrigger
+
+TP = TopicPartition("t", 0)
+WRITES = """
+    def handler(context, event):
+        write(event.offset)
+"""
+
+
+def fed_by_hand(b: Bench) -> Any:
+    """A trigger that was never connected, with the dispatcher of a bench."""
+    trigger: Any = object.__new__(KafkaTrigger)
+    trigger._dispatcher, trigger._wanted, trigger._tight = b.dispatcher, internals.Wanted(), {}
+    trigger._consumer, trigger._assigned = None, {}
+    trigger._settings = SimpleNamespace(channel_buffer_size=16)
+    b.dispatcher.source = trigger
+    return trigger
+
+
+def assign(b: Bench, trigger: Any, capacity: int = 16) -> AssignedPartition:
+    partition = AssignedPartition("t", 0, Commitment(0), capacity)
+    trigger._assigned = {TP: partition}
+    trigger._wanted.add(TP)
+    b.dispatcher.assign([partition])
+    return partition
+
+
+async def test_a_fetch_before_an_unreadable_record_may_outlast_the_assignment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_come = asyncio.Event()
+
+    async def fetch(*_: object) -> dict[TopicPartition, Any]:
+        await has_come.wait()
+        return {TP: records(0, 1)}
+
+    monkeypatch.setattr(internals, "fetch", fetch)
+    async with bench(tmp_path, WRITES) as b:
+        trigger = fed_by_hand(b)
+        old = assign(b, trigger)
+        halting = asyncio.create_task(trigger._halt_at(None, TP, 5, ValueError("unreadable")))
+        await asyncio.sleep(0)
+        trigger._assigned = {}
+        await b.dispatcher.revoke([old], 0)
+        new = assign(b, trigger)
+        has_come.set()
+        await halting
+        b.feed(new, records(1, 3))
+        await b.settled(new, 4)
+        assert b.lines() == ["0", "1", "2", "3"]
+
+
+async def test_a_partition_that_is_halted_or_full_is_fetched_no_more(tmp_path: Path) -> None:
+    policy = DeliveryPolicy(ack_mode=AckMode.EXPLICIT_ONLY)
+    async with bench(tmp_path, WRITES, policy=policy, static=True) as b:
+        trigger = fed_by_hand(b)
+        partition = assign(b, trigger)
+        b.feed(partition, records(0, 12))
+        await until(lambda: len(partition.unacked) == 12)
+        assert trigger._max_records() == 4  # what fits, as all else waits for acks
+        assert TP in trigger._wanted
+        partition.hold = Hold.HALTED
+        assert trigger._max_records() == 8
+        assert TP not in trigger._wanted
+
+
+async def test_a_record_that_runs_for_long_pauses_the_fetch_of_its_partition_until_it_ends(
+    tmp_path: Path,
+) -> None:
+    handler = """
+        def handler(context, event):
+            write(event.offset)
+            wait_for("go")
+    """
+    async with bench(tmp_path, handler) as b:
+        trigger = fed_by_hand(b)
+        partition = assign(b, trigger)
+        metrics = TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t")
+        b.feed(partition, records(0, 1))
+        await until(lambda: b.lines() == ["0"])
+        Worries(b.dispatcher, metrics, 0).look()
+        assert TP not in trigger._wanted
+        (tmp_path / "go").touch()
+        await b.settled(partition, 1)
+        assert TP in trigger._wanted
