@@ -100,3 +100,43 @@ async def test_a_record_that_runs_for_long_pauses_the_fetch_of_its_partition_unt
         (tmp_path / "go").touch()
         await b.settled(partition, 1)
         assert TP in trigger._wanted
+
+
+async def test_a_rebalance_that_meets_a_stop_waits_for_its_last_commit(tmp_path: Path) -> None:
+    """Else the group goes on, the commit's generation is over, and what was settled comes again."""
+    order: list[str] = []
+    may_commit = asyncio.Event()
+
+    class Committer:
+        async def commit(self, partitions: object, timeout_seconds: float) -> bool:
+            await may_commit.wait()
+            order.append("committed")
+            return True
+
+        def close(self) -> None:
+            order.append("closed")
+
+    async with bench(tmp_path, WRITES) as b:
+        trigger = fed_by_hand(b)
+        assign(b, trigger)
+        trigger._consumer = consumer = SimpleNamespace(_coordinator=SimpleNamespace(generation=3))
+        trigger._committer, trigger._releasing = Committer(), asyncio.Lock()
+        trigger._loops = trigger._starting = None
+        trigger._settings.consumer_group = "g"
+        trigger._settings.max_wait_handler_during_rebalance_seconds = 5
+
+        async def leave(leaving: object) -> None:
+            order.append("left" if leaving is consumer else "?")
+
+        async def close() -> None:
+            return
+
+        trigger._leave, trigger._dead_letters = leave, SimpleNamespace(close=close)
+        stop = asyncio.create_task(trigger.stop(1))
+        await asyncio.sleep(0)
+        revoke = asyncio.create_task(trigger.on_partitions_revoked([TP]))
+        revoke.add_done_callback(lambda _: order.append("rejoins"))
+        await asyncio.wait([revoke], timeout=0.1)
+        may_commit.set()
+        await asyncio.gather(stop, revoke)
+        assert order.index("committed") < order.index("rejoins")

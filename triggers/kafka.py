@@ -96,15 +96,18 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         if self._loops is not None:
             self._loops.cancel()
             await asyncio.wait([self._loops])
-        if self._consumer is not None:
-            consumer, self._consumer = self._consumer, None
-            if self._releasing.locked():
-                self._dispatcher.hurry(wait_seconds)  # a rebalance may give handlers longer
-            try:
-                await self._release(wait_seconds, self._dispatcher.policy.late_ack_seconds)
-            finally:
-                await self._leave(consumer)
-                await self._dead_letters.close()
+        consumer = self._consumer
+        if consumer is None:
+            return
+        if self._releasing.locked():
+            self._dispatcher.hurry(wait_seconds)  # a rebalance may give handlers longer
+        try:
+            await self._release(wait_seconds, self._dispatcher.policy.late_ack_seconds)
+        finally:
+            # Not before: a rebalance that comes now has to wait for the last commit.
+            self._consumer = None
+            await self._leave(consumer)
+            await self._dead_letters.close()
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
         """Leave the group. A broker that is frozen, or in a rebalance, must not hold up the stop."""
