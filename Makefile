@@ -17,7 +17,7 @@ setup: $(READY) ## build .venv from the locked dependencies
 $(READY): requirements.lock requirements-java.lock setup.cfg
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "Headrace needs Python 3.11 or newer; make PYTHON=/path/to/python3.11 names one"; exit 2; }
-	@echo "setting up $(VENV) (the first time downloads about 450 MB, mostly Spark; 1 to 2 minutes)"
+	@echo "setting up $(VENV) (the first time downloads about 550 MB, mostly Spark; 1 to 2 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements.lock

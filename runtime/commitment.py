@@ -7,11 +7,13 @@ from dataclasses import dataclass
 class Plan:
     """Offsets `[first, end)` of one partition were handed out as one batch, or were about to be.
 
-    Whoever delivers them again does so with the same boundaries.
+    Whoever delivers them again does so with the same boundaries, and ends `session` first: the Spark session
+    (a UUID) in which they may still be running; empty where the function has none.
     """
 
     first: int
     end: int
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from headrace.runtime.function_fields import BuildFields, DocumentFields, SpecFi
 from headrace.runtime.setting_checks import nearest
 from headrace.runtime.settings import Settings, annotation_keys
 from headrace.runtime.settings_reader import ANNOTATIONS, Reading, Surroundings, read_settings
+from headrace.runtime.spark_settings import SparkSpec, read_spark
 from headrace.runtime.trigger_config import TriggerReader, TriggerSpec
 from headrace.runtime.trigger_fields import TriggerFields
 from headrace.runtime.trigger_kinds import TriggerKind, installed_kinds
@@ -30,7 +31,8 @@ class FunctionSpec:
 
     `name` is metadata.name, or the folder's name where the file has no metadata. `disabled` is
     what spec.disable says. `event_timeout_seconds` bounds one call of the handler, `memory_limit_bytes`
-    one worker; None sets no bound. `notices` are lines to show, none of them a problem.
+    one worker; None sets no bound. `spark` is None where the file asks for none. `notices` are lines
+    to show, none of them a problem.
     """
 
     path: pathlib.Path
@@ -45,6 +47,7 @@ class FunctionSpec:
     disabled: bool
     event_timeout_seconds: float | None
     memory_limit_bytes: int | None
+    spark: SparkSpec | None
     notices: tuple[str, ...]
 
 
@@ -102,10 +105,12 @@ class _Load:
             self.source, folder, annotations, self.kinds, self.problems, self.notices
         ).read_all(spec.triggers)
         env = read_environment(spec.env, self.source, self.problems, self.notices)
+        has_spark = "spark" in spec.model_fields_set
+        spark = read_spark(spec.spark, self.source, self.problems) if has_spark else None
         self._unused_parts(spec)
         if self.problems:
             return None
-        return self._built(document.values, folder, env, triggers)
+        return self._built(document.values, folder, env, triggers, spark)
 
     def _built(
         self,
@@ -113,6 +118,7 @@ class _Load:
         folder: pathlib.Path,
         env: Mapping[str, str],
         triggers: tuple[TriggerSpec, ...],
+        spark: SparkSpec | None,
     ) -> FunctionSpec:
         module, _, function = document.spec.handler.partition(":")
         return FunctionSpec(
@@ -128,6 +134,7 @@ class _Load:
             disabled=document.spec.disable,
             event_timeout_seconds=document.spec.event_timeout_seconds or None,
             memory_limit_bytes=document.spec.resources.limits.memory_bytes or None,
+            spark=spark,
             notices=tuple(dict.fromkeys(map(str, self.notices))),
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import nuclio_sdk
 
+from headrace.runtime.spark_session import WorkerSpark
 from headrace.runtime.worker_acks import WorkerAcks
 
 HANDLER_LOGGER = "headrace.handler"
@@ -53,9 +54,28 @@ class Platform(nuclio_sdk.Platform):  # type: ignore[misc]  # the SDK is untyped
         return callback
 
 
-def create_context(worker_id: int, trigger: nuclio_sdk.TriggerInfo, acks: WorkerAcks) -> nuclio_sdk.Context:
+class Context(nuclio_sdk.Context):  # type: ignore[misc]  # the SDK is untyped
+    """Nuclio's context, and a Spark session."""
+
+    def __init__(self, spark: WorkerSpark, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._spark = spark
+
+    @property
+    def spark(self) -> Any:
+        """The worker's SparkSession, over Spark Connect. Ask for it in each call: it replaces a lost one.
+
+        The first access takes about a second. AttributeError where function.yaml has no spec.spark.
+        """
+        return self._spark.session
+
+
+def create_context(
+    worker_id: int, trigger: nuclio_sdk.TriggerInfo, acks: WorkerAcks, spark: WorkerSpark
+) -> Context:
     """The one context of a worker process. `worker_id` is a string in handlers, as in Nuclio."""
-    return nuclio_sdk.Context(
+    return Context(
+        spark,
         logger=nuclio_sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
         platform=Platform(acks),
         worker_id=str(worker_id),

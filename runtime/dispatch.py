@@ -16,7 +16,7 @@ from headrace.runtime.allocators import Allocator
 from headrace.runtime.delivery_policy import AckMode, DeliveryPolicy
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.failures import Failures
-from headrace.runtime.handout import Batches, HandOut, Runs
+from headrace.runtime.handout import Batches, EndSession, HandOut, Runs, no_session
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.pace import Pace
 from headrace.runtime.partition import AssignedPartition, Hold, record_bytes
@@ -40,6 +40,7 @@ class Dispatcher:
         policy: DeliveryPolicy,
         metrics: TriggerMetrics,
         router: AckRouter | None = None,
+        end_session: EndSession = no_session,
     ) -> None:
         self.workers = [WorkerHandle(index, spawn, self) for index in range(worker_count)]
         self.allocator = allocator
@@ -52,7 +53,7 @@ class Dispatcher:
         self._router.add(self)
         self.source = NoSource()  # its trigger sets another
         self._failures = Failures(policy.failure, lambda: self._source, metrics, self._resume)
-        self._hand_out = self._choose_hand_out()
+        self._hand_out = self._choose_hand_out(end_session)
         # Nothing waits behind a batch.
         self._stragglers = Stragglers([] if policy.batch else self.workers, allocator)
         self._watchdog = Watchdog(self.workers, policy)
@@ -60,11 +61,13 @@ class Dispatcher:
         self._is_stopping = False
         self._is_dispatching = False
 
-    def _choose_hand_out(self) -> HandOut:
+    def _choose_hand_out(self, end_session: EndSession) -> HandOut:
         refuse = self._failures.refuse
         if self.policy.batch is None:
             return Runs(self.allocator, self.pace, refuse)
-        return Batches(self.policy.batch, self.allocator, lambda: self._source, refuse, self.dispatch)
+        return Batches(
+            self.policy.batch, self.allocator, lambda: self._source, refuse, self.dispatch, end_session
+        )
 
     @property
     def source(self) -> RecordSource:

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from headrace.runtime.embedded_kafka_folder import BrokerFolder
 from headrace.runtime.embedded_kafka_format import certificate, format_records
 from headrace.runtime.embedded_kafka_java import BrokerJava, find_broker_java
 from headrace.runtime.embedded_kafka_process import BrokerProcess, last_lines
@@ -15,6 +14,7 @@ from headrace.runtime.embedded_kafka_settings import broker_settings, write_prop
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka_topics import create_topics
 from headrace.runtime.loopback_ports import HOST, choose_ports
+from headrace.runtime.owned_folder import OwnedFolder
 
 
 class EmbeddedKafka:
@@ -38,7 +38,7 @@ class EmbeddedKafka:
         sasl_users: Mapping[str, str] | None = None,
         tls: bool = False,
     ) -> None:
-        self._folder = BrokerFolder(data_dir.expanduser().absolute() if data_dir else None)
+        self._folder = OwnedFolder(data_dir.expanduser().absolute() if data_dir else None, "headrace-kafka-")
         self._port = port
         self._heap_mib = heap_mib
         self._users = dict(sasl_users or {})

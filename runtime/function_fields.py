@@ -145,7 +145,7 @@ class SpecFields(Settings):
         unit="seconds",
         effect="Too low kills handlers that are only slow; without it a hung one holds its worker.",
     )
-    spark: Anything = setting("spark", {}, built=False, effect="Gives the handler context.spark.")
+    spark: Anything = setting("spark", {}, effect="Gives the handler context.spark.")
     build: Anything = setting("build", {}, effect="How Nuclio builds an image.")
 
     ignored: ClassVar[Mapping[str, str]] = {

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 from headrace.runtime.allocators import Allocator
@@ -20,6 +20,13 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.5
 
 Refuse = Callable[[AssignedPartition], None]
+EndSession = Callable[[str], Awaitable[bool]]
+"""End what runs in a Spark session; whether nothing of it runs any more."""
+
+
+async def no_session(_: str) -> bool:
+    """Where there is no Spark, nothing runs on it."""
+    return True
 
 
 class HandOut(Protocol):
@@ -67,19 +74,21 @@ class Runs:
 class Batches:
     """One batch at a time per worker, each committed as a plan before the worker gets it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # what it asks others to do
         self,
         policy: BatchPolicy,
         allocator: Allocator,
         source: Callable[[], RecordSource],
         refuse: Refuse,
         dispatch: Callable[[], None],
+        end_session: EndSession,
     ) -> None:
         self._batcher = Batcher(policy)
         self._allocator = allocator
         self._source = source
         self._refuse = refuse
         self._dispatch = dispatch
+        self._end_session = end_session
         self._planning: dict[int, asyncio.Task[None]] = {}  # by worker
         self._timer: asyncio.TimerHandle | None = None
 
@@ -116,7 +125,11 @@ class Batches:
         self, worker: WorkerHandle, parts: Sequence[tuple[AssignedPartition, int]]
     ) -> None:
         """The plan must be safe before a record of it starts: else nobody could repeat the same batch."""
+        session = worker.spark_session_id
         try:
+            await self._end_old_sessions(parts, session)
+            for partition, _ in parts:
+                partition.plan_in(session)
             while (planned := _still_planned(parts)) and not await self._source().persist(planned):  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(_RETRY_SECONDS)
         finally:
@@ -126,13 +139,21 @@ class Batches:
             if partition.hold is not Hold.PLANNING:
                 continue  # revoked meanwhile
             partition.hold = Hold.NONE
-            if worker.is_ready and (records := partition.take_below(end)):
+            is_there = worker.is_ready and worker.spark_session_id == session
+            if is_there and (records := partition.take_below(end)):
                 batch.append((partition, records))
             else:  # the worker has died, or all of them were acked meanwhile
                 self._allocator.offer(partition)
         if batch:
             worker.send_batch(batch)
         self._dispatch()
+
+    async def _end_old_sessions(self, parts: Sequence[tuple[AssignedPartition, int]], new: str) -> None:
+        """Before a batch comes again: what its last delivery runs on Spark must not end after this one."""
+        plans = [partition.plan_to_repeat for partition in _still_planned(parts)]
+        for session in {plan.session for plan in plans if plan is not None} - {"", new}:
+            while not await self._end_session(session):  # noqa: ASYNC110  # no event tells
+                await asyncio.sleep(_RETRY_SECONDS)
 
     def _look_again(self, seconds: float) -> None:
         """Timers only move forward: a look too early costs nothing."""

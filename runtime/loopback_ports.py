@@ -1,7 +1,8 @@
-"""Free ports on loopback for the listeners of an embedded broker."""
+"""Free ports on loopback for the listeners of embedded servers."""
 
 import random
 import socket
+from collections.abc import Iterator
 
 from headrace.runtime.errors import UsageError
 
@@ -20,10 +21,19 @@ def choose_ports(port: int, *, sasl: bool, tls: bool) -> dict[str, int]:
             f"embedded Kafka cannot listen on {HOST}:{port}: {error.strerror}; "
             "stop what uses that port or choose another"
         )
-    candidates = random.SystemRandom().sample(_PORTS, len(_PORTS))
-    free = (it for it in candidates if it != port and _refusal(it) is None)
+    free = _free_ports(port)
     others = ["CONTROLLER", *["SASL"] * sasl, *["TLS"] * tls]
     return {"PLAINTEXT": port or next(free), **{name: next(free) for name in others}}
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    return next(_free_ports())
+
+
+def _free_ports(but: int = 0) -> Iterator[int]:
+    candidates = random.SystemRandom().sample(_PORTS, len(_PORTS))
+    return (it for it in candidates if it != but and _refusal(it) is None)
 
 
 def _refusal(port: int) -> OSError | None:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
 from itertools import count, filterfalse, islice, takewhile
 from typing import Any
@@ -242,6 +243,19 @@ class AssignedPartition:
         # A plan that lies further on is still to be kept.
         if self.plan is None or part.first >= self.plan.end:
             self.plan = part
+
+    @property
+    def plan_to_repeat(self) -> Plan | None:
+        """The plan that the next record to hand out belongs to."""
+        plan, head = self.plan, self.head
+        return (
+            plan if plan is not None and head is not None and plan.first <= head.offset < plan.end else None
+        )
+
+    def plan_in(self, session: str) -> None:
+        """What is planned will run in this Spark session."""
+        if (plan := self.plan_to_repeat) is not None:
+            self.plan = replace(plan, session=session)
 
     def take_below(self, end: int) -> list[WireRecord]:
         """The records before offset `end`: this partition's part of a batch."""

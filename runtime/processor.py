@@ -4,10 +4,12 @@ import asyncio
 import logging
 import os
 import time
+import uuid
 from typing import TYPE_CHECKING, Any, cast
 
 from prometheus_client import generate_latest
 
+from headrace.runtime import spark_sessions
 from headrace.runtime.ack_router import AckRouter
 from headrace.runtime.admin import Action, NotHaltedError
 from headrace.runtime.allocators import Allocator, PoolAllocator, StaticAllocator
@@ -16,7 +18,10 @@ from headrace.runtime.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch import Dispatcher
 from headrace.runtime.dispatch_reports import worker_statuses
 from headrace.runtime.errors import HandlerLoadError, HeadraceError
+from headrace.runtime.handout import EndSession, no_session
 from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.spark_link import SparkLink
+from headrace.runtime.spark_sessions import SparkSessionError
 from headrace.runtime.trigger_kinds import installed_kinds
 from headrace.runtime.wire import Kind
 from headrace.runtime.worker_process import WorkerProcess, WorkerStart
@@ -32,16 +37,25 @@ logger = logging.getLogger(__name__)
 class RunningTrigger:
     """A trigger with what it feeds."""
 
-    def __init__(
-        self, function: FunctionSpec, spec: TriggerSpec, metrics: Metrics, replica: str, router: AckRouter
+    def __init__(  # noqa: PLR0913, PLR0917  # what a trigger is made of
+        self,
+        function: FunctionSpec,
+        spec: TriggerSpec,
+        metrics: Metrics,
+        replica: str,
+        router: AckRouter,
+        spark: SparkLink | None,
     ) -> None:
         self.spec = spec
         self.metrics = TriggerMetrics(metrics, replica, function.name, spec.kind, spec.name)
         mode = spec.settings.worker_allocation_mode
         allocator: Allocator = StaticAllocator(spec.num_workers) if mode == "static" else PoolAllocator()
         policy = spec.delivery_policy(function.event_timeout_seconds, function.memory_limit_bytes)
-        spawn = _spawner(function, spec, policy, router)
-        self.dispatcher = Dispatcher(spec.num_workers, spawn, allocator, policy, self.metrics, router)
+        spawn = _spawner(function, spec, policy, router, spark)
+        end_session = _session_ender(spark) if spark else no_session
+        self.dispatcher = Dispatcher(
+            spec.num_workers, spawn, allocator, policy, self.metrics, router, end_session
+        )
         client_id = f"headrace-{function.name}-{spec.name}-{replica or os.getpid()}"
         self.trigger = _trigger_class(spec.kind)(spec, self.dispatcher, self.metrics, client_id)
 
@@ -79,7 +93,11 @@ def _trigger_class(kind: str) -> "type[Trigger]":
 
 
 def _spawner(
-    function: FunctionSpec, spec: TriggerSpec, policy: DeliveryPolicy, router: AckRouter
+    function: FunctionSpec,
+    spec: TriggerSpec,
+    policy: DeliveryPolicy,
+    router: AckRouter,
+    spark: SparkLink | None,
 ) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
     env = {**os.environ, **function.env}
 
@@ -95,23 +113,40 @@ def _spawner(
             is_cumulative=policy.is_cumulative,
             takes_acks=router.takes_acks,
             is_batch=policy.batch is not None,
+            spark_url=spark.session_url if spark else "",
+            spark_session_id=str(uuid.uuid4()) if spark else "",
+            spark_conf=spark.conf if spark else {},
         )
-        return WorkerProcess(start, env, on_frame)
+        return WorkerProcess(start, env, on_frame, _session_ender(spark) if spark else None)
 
     return spawn
+
+
+def _session_ender(spark: SparkLink) -> EndSession:
+    async def end_session(session_id: str) -> bool:
+        try:
+            await spark_sessions.interrupt(spark.session_url, session_id)
+        except SparkSessionError as error:
+            # Where the server itself is gone, so is what ran on it.
+            logger.warning("%s; what it runs may go on while its records are delivered again", error)
+            return False
+        return True
+
+    return end_session
 
 
 class Processor:
     """Start, run, stop. Keeps admin.Reported."""
 
-    def __init__(self, function: FunctionSpec, replica: str) -> None:
+    def __init__(self, function: FunctionSpec, replica: str, spark: SparkLink | None = None) -> None:
         self._function = function
         self._replica = replica
         self._metrics = Metrics()
         self._started = time.time()
         router = AckRouter()
         self._triggers = [
-            RunningTrigger(function, spec, self._metrics, replica, router) for spec in function.triggers
+            RunningTrigger(function, spec, self._metrics, replica, router, spark)
+            for spec in function.triggers
         ]
 
     async def run(self, stop: asyncio.Event) -> None:

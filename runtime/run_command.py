@@ -15,6 +15,9 @@ from headrace.runtime.config import FunctionSpec
 from headrace.runtime.embedded_kafka import EmbeddedKafka
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor import Processor
+from headrace.runtime.spark_installed import check_spark_installed
+from headrace.runtime.spark_link import SparkLink
+from headrace.runtime.spark_server import SparkServer
 from headrace.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -46,11 +49,11 @@ async def run_function(function: FunctionSpec, options: RunOptions) -> None:
     if options.parent_fd is not None:
         _stop_with_parent(stop, options.parent_fd)
     logger.info("function %s: %s from %s", function.name, function.handler, function.path)
-    async with _brokers(function, options) as brokers:
+    async with _brokers(function, options) as brokers, _spark(function) as spark:
         if options.replicas > 1:
-            served: Supervisor | Processor = Supervisor(function, replace(options, brokers=brokers))
+            served: Supervisor | Processor = Supervisor(function, replace(options, brokers=brokers), spark)
         else:
-            served = Processor(with_brokers(function, brokers), options.replica_name)
+            served = Processor(with_brokers(function, brokers), options.replica_name, spark)
         async with admin_server(served, options.admin) as url:
             if isinstance(options.admin, TcpAddress):
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
@@ -76,6 +79,24 @@ def _topics(function: FunctionSpec) -> Iterator[str]:
         yield from spec.settings.topics
         if spec.settings.on_failure.dead_letter_topic:
             yield spec.settings.on_failure.dead_letter_topic
+
+
+@asynccontextmanager
+async def _spark(function: FunctionSpec) -> AsyncIterator[SparkLink | None]:
+    """The function's Spark Connect server: the supervisor's, one elsewhere, or one of this process's own."""
+    spec, given = function.spark, SparkLink.from_environment()
+    if spec is None:
+        yield None
+    elif spec.remote:
+        await asyncio.to_thread(check_spark_installed)
+        variable = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+        token = spec.token or function.env.get(variable) or os.environ.get(variable, "")
+        yield SparkLink(spec.remote, token, spec.conf)
+    elif given is not None:
+        yield given
+    else:
+        async with SparkServer(function) as server:
+            yield server.link
 
 
 def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSpec:

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from headrace.runtime.admin import Action, NotHaltedError
 from headrace.runtime.config import FunctionSpec
 from headrace.runtime.errors import HeadraceError
+from headrace.runtime.spark_link import SparkLink
 
 if TYPE_CHECKING:
     from headrace.runtime.run_command import RunOptions
@@ -37,10 +38,13 @@ _SILENCE = (503, b'{"problem": "does not answer"}')
 class Replica:
     """One processor in a process of its own, with an admin server on a Unix socket."""
 
-    def __init__(self, name: str, options: "RunOptions", folder: Path) -> None:
+    def __init__(
+        self, name: str, options: "RunOptions", folder: Path, spark: SparkLink | None = None
+    ) -> None:
         self.name = name
         self.socket_path = folder / f"{name}.sock"
         self._options = options
+        self._env = {**os.environ, **(spark.environment() if spark else {})}
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline: int | None = None
         """Our end of a pipe: it closes when this process dies, whatever way, and the replica stops."""
@@ -50,7 +54,11 @@ class Replica:
         theirs, self._lifeline = os.pipe()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command(theirs), pass_fds=(theirs,), process_group=0, stdin=subprocess.DEVNULL
+                *self._command(theirs),
+                pass_fds=(theirs,),
+                process_group=0,
+                stdin=subprocess.DEVNULL,
+                env=self._env,
             )
         except OSError as error:
             # The system's refusal says it all.
@@ -109,8 +117,9 @@ class Replica:
 class Supervisor:
     """Keeps N replicas running; a replica that dies is replaced. Keeps admin.Reported: one merged view."""
 
-    def __init__(self, function: FunctionSpec, options: "RunOptions") -> None:
+    def __init__(self, function: FunctionSpec, options: "RunOptions", spark: SparkLink | None = None) -> None:
         self._function = function
+        self._spark = spark
         self._options = options
         self._replicas: list[Replica] = []
         self._stop_seconds = _STOP_MARGIN_SECONDS + max(
@@ -122,7 +131,7 @@ class Supervisor:
         async with AsyncExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-")))
             names = [f"replica-{number}" for number in range(self._options.replicas)]
-            self._replicas = [Replica(name, self._options, folder) for name in names]
+            self._replicas = [Replica(name, self._options, folder, self._spark) for name in names]
             keepers = [asyncio.create_task(self._keep(replica, stop)) for replica in self._replicas]
             stopping = asyncio.create_task(stop.wait())
             done, _ = await asyncio.wait([*keepers, stopping], return_when=asyncio.FIRST_COMPLETED)

@@ -36,6 +36,7 @@ class Kind(IntEnum):
     LOG = 21  # seq, then JSON: level, message, with
     ACK = 22  # an explicit ack
     UNACKED = 23  # one record returned, and asks not to be acked: seq
+    SPARK_SESSION = 24  # the id of the Spark session that it uses from now on
 
 
 class WireRecord(Protocol):

@@ -118,6 +118,11 @@ class WorkerHandle:
         return self._process.pid if self._process else None
 
     @property
+    def spark_session_id(self) -> str:
+        """Of the process that it has now; empty where the function has no Spark."""
+        return self._process.spark_session_id if self._process else ""
+
+    @property
     def is_ready(self) -> bool:
         """Whether it takes runs."""
         return self.state is WorkerState.READY
@@ -136,7 +141,7 @@ class WorkerHandle:
         is_loading = self.state is WorkerState.STARTING
         self.state = WorkerState.STOPPED
         process = self._process
-        if process is not None and process.is_alive:
+        if process is not None and not process.exited.done():
             process.send(wire.frame(Kind.STOP))
             await asyncio.wait([process.exited], timeout=0 if is_loading else wait_seconds)
             self.kill()

@@ -16,6 +16,7 @@ from headrace.runtime.event import Source, StreamEvent
 from headrace.runtime.handler import Handler, HandlerNotLoadedError, describe_failure, load_handler
 from headrace.runtime.handler_results import HandlerReturnedError, Outcome
 from headrace.runtime.progress_slot import ProgressSlot
+from headrace.runtime.spark_session import WorkerSpark
 from headrace.runtime.wire import Kind
 from headrace.runtime.worker_acks import WorkerAcks
 from headrace.runtime.worker_callbacks import Callbacks
@@ -40,7 +41,11 @@ class WorkerLoop:
         self._may_ask_no_ack = mode == "enable"
         self._is_batch = start["is_batch"]
         self._trigger = nuclio_sdk.TriggerInfo(start["trigger_kind"], start["trigger_name"])
-        self._context = create_context(start["worker_id"], self._trigger, self.acks)
+        spark = WorkerSpark(
+            *(start["spark_url"], start["spark_session_id"], start["spark_conf"], start["module"]),
+            on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
+        )
+        self._context = create_context(start["worker_id"], self._trigger, self.acks, spark)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._sources: dict[int, Source] = {}
         self._handler: Handler

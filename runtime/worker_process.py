@@ -7,8 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
 
 from headrace.runtime import wire
 from headrace.runtime.channel import Channel, OnFrame
@@ -33,17 +33,35 @@ class WorkerStart:
     takes_acks: bool = False
     """Some trigger of the function does."""
     is_batch: bool = False
+    spark_url: str = field(default="", repr=False)
+    """Of the function's Spark Connect server, token included; empty where the function has none."""
+    spark_session_id: str = ""
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+EndSession = Callable[[str], Awaitable[object]]
 
 
 class WorkerProcess:
     """A process that leads its own group, so that a kill takes what the handler started.
 
-    `exited` is done once the process is reaped and everything that it said has been passed to `on_frame`.
+    `exited` is done once the process is reaped, everything that it said has been passed to `on_frame`, and
+    what it ran on Spark has been ended: records that it held may then go elsewhere.
     Raises OSError where the machine has no room for another process.
     """
 
-    def __init__(self, start: WorkerStart, env: Mapping[str, str], on_frame: OnFrame) -> None:
+    def __init__(
+        self,
+        start: WorkerStart,
+        env: Mapping[str, str],
+        on_frame: OnFrame,
+        end_session: EndSession | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
+        self.spark_session_id = start.spark_session_id
+        self._end_session = end_session
+        self._is_reaped = False
+        self._farewell: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
         with contextlib.ExitStack() as on_failure:
             self.slot = ProgressSlot.create()
@@ -57,7 +75,8 @@ class WorkerProcess:
             self._pidfd = os.pidfd_open(self._popen.pid)
             on_failure.pop_all()
         loop.add_reader(self._pidfd, self._reap)
-        self._channel = Channel(ours, on_frame, on_end=self.kill)
+        self._on_frame = on_frame
+        self._channel = Channel(ours, self._listen if start.spark_url else on_frame, on_end=self.kill)
         self.send(wire.json_frame(Kind.START, asdict(start)))
 
     @property
@@ -68,7 +87,7 @@ class WorkerProcess:
     @property
     def is_alive(self) -> bool:
         """Not reaped yet."""
-        return not self.exited.done()
+        return not self._is_reaped
 
     def send(self, data: bytes) -> None:
         """One or more frames. Never blocks."""
@@ -89,14 +108,30 @@ class WorkerProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
+    def _listen(self, kind: Kind, body: bytes) -> None:
+        if kind is Kind.SPARK_SESSION:
+            self.spark_session_id = body.decode()
+        else:
+            self._on_frame(kind, body)
+
     def _reap(self) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         self.kill()  # before the wait: until then the group's number is surely still its own
         code = self._popen.wait()
+        self._is_reaped = True
         self._channel.drain_and_close()
-        self.exited.set_result(code)
+        if self._end_session is None:
+            self.exited.set_result(code)
+        else:
+            self._farewell = loop.create_task(self._say_farewell(self._end_session, code))
+
+    async def _say_farewell(self, end_session: EndSession, code: int) -> None:
+        try:
+            await end_session(self.spark_session_id)
+        finally:
+            self.exited.set_result(code)
 
 
 def _spawn(socket_fd: int, slot_fd: int, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":

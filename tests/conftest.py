@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from broker import Broker, any_broker
 from hypothesis import settings
+from spark import TestSpark, running_spark
 
 from headrace.runtime import embedded_kafka
 from headrace.runtime.embedded_kafka import EmbeddedKafka
@@ -40,3 +41,10 @@ def narrow_broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
         yield Broker(kafka.bootstrap, "embedded")
     finally:
         asyncio.run(kafka.stop())
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[TestSpark]:
+    """One Spark for the whole run."""
+    with running_spark() as found:
+        yield found

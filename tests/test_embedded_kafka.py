@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaConnectionError
 
 from headrace.runtime.embedded_kafka import EmbeddedKafka
 from headrace.runtime.errors import BrokerError, UsageError
-from headrace.runtime.kafka_jars import cache_dir
+from headrace.runtime.ivy import cache_dir
 
 OWNER = """
 import asyncio
@@ -204,9 +204,9 @@ async def test_a_busy_port_is_one_clear_line() -> None:
 
 
 async def test_a_folder_in_use_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.embedded_kafka_folder._LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("headrace.runtime.owned_folder._LOCK_SECONDS", 0.1)
     async with EmbeddedKafka(tmp_path) as kafka:
-        with pytest.raises(UsageError, match="in use by another broker"):
+        with pytest.raises(UsageError, match="in use by another server"):
             await EmbeddedKafka(tmp_path).start()
         assert await partition_counts(kafka.bootstrap) == {}
 

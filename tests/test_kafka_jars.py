@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from headrace.runtime.errors import UsageError
+from headrace.runtime.ivy import cache_dir
 from headrace.runtime.java import Java, find_java
-from headrace.runtime.kafka_jars import cache_dir, class_path, kafka_jars
+from headrace.runtime.kafka_jars import class_path, kafka_jars
 
 # Stands for `java -jar ivy.jar ... -retrieve PATTERN`: says what Ivy says, writes what it writes.
 FAKE_IVY = """#!/bin/sh
@@ -56,7 +57,7 @@ def test_jars_are_fetched_once_and_the_progress_is_visible(
     said = capfd.readouterr().err.splitlines()
     assert said[0] == "fetching Apache Kafka 4.1.1 (46 jars, 43 MB, once per user)"
     assert said[1:] == ["resolving: 10 of 46 jars", "downloading: 10 of 46 jars"]
-    assert sorted(path.name for path in cache.iterdir()) == ["kafka-4.1.1", "kafka.lock"]
+    assert sorted(path.name for path in cache.iterdir()) == ["kafka-4.1.1", "kafka-4.1.1.lock"]
 
 
 async def test_two_processes_at_once_fetch_once_and_both_end_well(tmp_path: Path, cache: Path) -> None:
@@ -101,7 +102,7 @@ def test_without_pyspark_the_extra_is_named(cache: Path, monkeypatch: pytest.Mon
 def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(UsageError, match=r"cannot write Kafka's jars to .*XDG_CACHE_HOME"):
+    with pytest.raises(UsageError, match=r"cannot write the jars of Apache Kafka .*XDG_CACHE_HOME"):
         kafka_jars(find_java())
 
 

@@ -21,7 +21,8 @@ def commitments(draw: st.DrawFn) -> Commitment:
     plan = None
     if draw(st.booleans()):
         first = draw(st.integers(max(0, offset - 1000), offset + 1000))
-        plan = Plan(first, draw(st.integers(max(first, offset) + 1, max(first, offset) + 1000)))
+        end = draw(st.integers(max(first, offset) + 1, max(first, offset) + 1000))
+        plan = Plan(first, end, draw(st.uuids().map(str) | st.just("")))
     return Commitment(offset, tuple(sorted(attempts.items())), plan, tuple(acked))
 
 

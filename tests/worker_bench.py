@@ -14,6 +14,7 @@ from headrace.runtime.commitment import Commitment
 from headrace.runtime.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch import Dispatcher
 from headrace.runtime.failure_policy import FailurePolicy
+from headrace.runtime.handout import EndSession, no_session
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partition import AssignedPartition
 from headrace.runtime.wire import Headers
@@ -96,6 +97,8 @@ async def bench(
     static: bool = False,
     policy: DeliveryPolicy = QUICK,
     router: AckRouter | None = None,
+    spark_session_id: str = "",
+    end_session: EndSession = no_session,
 ) -> AsyncIterator[Bench]:
     """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
@@ -109,11 +112,12 @@ async def bench(
             is_cumulative=policy.is_cumulative,
             takes_acks=router.takes_acks if router else policy.ack_mode.is_explicit,
             is_batch=policy.batch is not None,
+            spark_session_id=spark_session_id,
         )
         return WorkerProcess(start, os.environ, on_frame)  # type: ignore[arg-type]
 
     trigger_metrics = TriggerMetrics(metrics, "", "f", "kafka-cluster", "t")
-    dispatcher = Dispatcher(workers, spawn, allocator, policy, trigger_metrics, router)
+    dispatcher = Dispatcher(workers, spawn, allocator, policy, trigger_metrics, router, end_session)
     try:
         await dispatcher.start()
         yield Bench(dispatcher, folder, metrics)

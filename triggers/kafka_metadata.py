@@ -4,14 +4,16 @@
 
 The word `s=` stands only where there is something to say; unknown words are skipped. Its numbers are base 36:
 a span is `GAP+MORE`, GAP offsets after the end of the span before it (the first one: after the commit), of
-MORE + 1 offsets (`GAP` alone: one); attempts are `SPAN*COUNT`; commas stand between. The checksum covers the
-commit's offset too: metadata that a tool carries to another offset says nothing about that one.
+MORE + 1 offsets (`GAP` alone: one); attempts are `SPAN*COUNT`; the plan is `SPAN` or `SPAN@SESSION`, with a
+UUID as a number; commas stand between. The checksum covers the commit's offset too: metadata that a tool
+carries to another offset says nothing about that one.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from uuid import UUID
 from zlib import crc32
 
 from headrace.runtime.commitment import Commitment, Plan
@@ -19,7 +21,9 @@ from headrace.runtime.commitment import Commitment, Plan
 MAX_METADATA_CHARS = 32767  # what the protocol's length field can say; ours is ASCII, so bytes and characters
 
 _FORMAT = re.compile(r"headrace/1 n=([0-9]{1,9})(?: (.*))?", re.DOTALL)
-_STATE = re.compile(r"s=([0-9a-z]{7})/(([0-9a-z+*,]*)/(-?)([0-9a-z+]*)/([0-9a-z+,]*)\.)")
+_STATE = re.compile(
+    r"s=([0-9a-z]{7})/(([0-9a-z+*,]*)/(-?)([0-9a-z+]*)(?:@([0-9a-z]{1,25}))?/([0-9a-z+,]*)\.)"
+)
 _STATE_CHARS = len(" s=0000000/" + "//.")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _END_OF_OFFSETS = 2**63
@@ -131,7 +135,8 @@ def _plan_item(commitment: Commitment) -> str:
     if plan is None or plan.end <= plan.first:
         return ""
     gap = plan.first - commitment.offset
-    return ("-" if gap < 0 else "") + _span(abs(gap), plan.end - plan.first)
+    session = f"@{_base36(UUID(plan.session).int)}" if plan.session else ""
+    return ("-" if gap < 0 else "") + _span(abs(gap), plan.end - plan.first) + session
 
 
 def _run_items(commitment: Commitment) -> Iterator[str]:
@@ -175,14 +180,14 @@ def _read_state(offset: int, state: re.Match[str]) -> Commitment:
         attempts.extend((failed, int(count, 36)) for failed in range(first, at))
     runs: list[tuple[int, int]] = []
     at = offset
-    for item in filter(None, state[6].split(",")):
+    for item in filter(None, state[7].split(",")):
         first, at = _read_span(at, item)
         if first > offset:  # a run at the commit would have moved it
             runs.append((first, at))
-    return Commitment(offset, tuple(attempts), _read_plan(offset, state[4], state[5]), tuple(runs))
+    return Commitment(offset, tuple(attempts), _read_plan(offset, *state.group(4, 5, 6)), tuple(runs))
 
 
-def _read_plan(offset: int, sign: str, span: str) -> Plan | None:
+def _read_plan(offset: int, sign: str, span: str, session: str | None) -> Plan | None:
     if not span:
         return None
     gap, gap_end = _read_span(0, span)
@@ -190,7 +195,7 @@ def _read_plan(offset: int, sign: str, span: str) -> Plan | None:
     end = first + gap_end - gap
     if first < 0 or end > _END_OF_OFFSETS:
         raise ValueError("out of range")
-    return Plan(first, end)
+    return Plan(first, end, str(UUID(int=int(session, 36))) if session else "")
 
 
 def _read_span(at: int, span: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The embedded broker's folder: one owner at a time, and swept up where an owner was killed."""
+"""The folder of an embedded server: one owner at a time, and swept up where an owner was killed."""
 
 import asyncio
 import fcntl
@@ -14,35 +14,35 @@ from headrace.runtime.errors import UsageError
 _LOCK_SECONDS = 3.0
 _POLL_SECONDS = 0.01
 _STALE_SECONDS = 60.0
-_TEMPORARY = "headrace-kafka-"
 
 
-class BrokerFolder:
+class OwnedFolder:
     """A folder and its lock, owned from `take` to `release`; a temporary one unless `kept` is given.
 
-    The broker inherits the lock: who gets it knows that no broker runs.
+    The server inherits the lock: who gets it knows that no server runs. `prefix` begins temporary names.
     """
 
-    def __init__(self, kept: Path | None) -> None:
+    def __init__(self, kept: Path | None, prefix: str) -> None:
         self.kept = kept
+        self._prefix = prefix
         self.path: Path | None = None
         self._lock: IO[str] | None = None
 
     @property
     def lock_fd(self) -> int:
-        """For the broker to inherit; only between `take` and `release`."""
+        """For the server to inherit; only between `take` and `release`."""
         assert self._lock is not None
         return self._lock.fileno()
 
     async def take(self) -> Path:
-        """Own the folder. UsageError when another broker does; `release` also after a failure."""
-        self.path = self.kept or _new_temporary_folder()
+        """Own the folder. UsageError when another server does; `release` also after a failure."""
+        self.path = self.kept or _new_temporary_folder(self._prefix)
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = (self.path / "lock").open("w")
-        deadline = time.monotonic() + _LOCK_SECONDS  # a killed owner's broker is about to end
+        deadline = time.monotonic() + _LOCK_SECONDS  # a killed owner's server is about to end
         while not _try_lock(self._lock):
             if time.monotonic() > deadline:
-                raise UsageError(f"{self.path} is in use by another broker: stop it or choose another folder")
+                raise UsageError(f"{self.path} is in use by another server: stop it or choose another folder")
             await asyncio.sleep(_POLL_SECONDS)
         return self.path
 
@@ -57,14 +57,14 @@ class BrokerFolder:
         self.path = None
 
 
-def _new_temporary_folder() -> Path:
-    """Also deletes what owners that were killed left: their brokers are gone, so are the locks."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_TEMPORARY}*"):
+def _new_temporary_folder(prefix: str) -> Path:
+    """Also deletes what owners that were killed left: their servers are gone, so are the locks."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError), (folder / "lock").open() as lock:
             is_old = time.time() - folder.stat().st_mtime > _STALE_SECONDS
             if is_old and _try_lock(lock):  # a new one may not have taken its lock yet
                 shutil.rmtree(folder, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=_TEMPORARY))
+    return Path(tempfile.mkdtemp(prefix=prefix))
 
 
 def _try_lock(file: IO[str]) -> bool:
