@@ -1,0 +1,133 @@
+"""Batches in a Parquet folder, a file for each partition and range of offsets that a batch has."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from headrace.functions.events import Event, Span, spans_of
+from headrace.functions.spark.temporary_folder import sweep, temporary_folder
+
+_NEEDED = ("topic", "partition", "offset")
+_FILE = re.compile(r"(\d+)-(\d+)\.parquet")
+
+
+def write_parquet(df: DataFrame, folder: str | Path, events: Sequence[Event]) -> list[Path]:
+    """Write the rows that `df` made of `events`, all events of the batch; return the files.
+
+    `df` has the columns topic, partition and offset, a row that stands for several records the lowest of
+    their offsets. The files are FOLDER/topic=T/partition=P/FIRST-END.parquet; any reader of Parquet folders
+    gives topic and partition back as columns.
+
+    A file is there whole or not at all. A batch that comes again replaces its files; where only some of its
+    records come again (once its attempts are spent), they are there already, and nothing is written.
+
+    Spark's executors write, this process renames: both must see `folder` under the same path, on a local or
+    shared file system whose rename is atomic. Object stores need another committer. Raises ValueError.
+    """
+    root = _checked_folder(folder)
+    if missing := [name for name in _NEEDED if name not in df.columns]:
+        raise ValueError(f"the rows have no column {', '.join(missing)}, by which write_parquet names files")
+    entries = [_entry(root, span) for span in spans_of(events)]
+    if not entries:
+        sweep(root)
+        return []
+    if not all(entry.is_whole for entry in entries):
+        df = df.where(sql.expr(" OR ".join(entry.condition for entry in entries)))
+    with temporary_folder(root) as temporary:
+        written = temporary / "rows"
+        by_entry = df.repartition("topic", "partition").sortWithinPartitions(*_NEEDED)
+        files = by_entry.write.option("maxRecordsPerFile", 0).partitionBy("topic", "partition")
+        files.parquet(str(written))
+        _check_all_expected(written, entries)
+        return [entry.file for entry in entries if entry.publish(written)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What is to be written of `span`, and the files that this replaces."""
+
+    root: Path
+    span: Span
+    is_whole: bool
+    replaced: Sequence[Path]
+
+    @property
+    def folder(self) -> Path:
+        return Path(f"topic={self.span.topic}") / f"partition={self.span.partition}"
+
+    @property
+    def file(self) -> Path:
+        return self.root / self.folder / f"{self.span.first:020}-{self.span.end:020}.parquet"
+
+    @property
+    def condition(self) -> str:
+        span = self.span
+        place = f"topic = '{span.topic}' AND partition = {span.partition}"
+        return f"({place} AND offset >= {span.first} AND offset < {span.end})"
+
+    def publish(self, written: Path) -> bool:
+        """Whether there is a file now. Old ones go first: for a moment rows may be missing, never twice."""
+        if self.span.first >= self.span.end:
+            return False
+        for path in self.replaced:
+            path.unlink(missing_ok=True)
+        parts = list((written / self.folder).glob("*.parquet"))
+        if not parts:
+            self.file.unlink(missing_ok=True)
+            return False
+        (part,) = parts
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        _sync(part)
+        part.replace(self.file)
+        _sync(self.file.parent)
+        return True
+
+
+def _entry(root: Path, span: Span) -> _Entry:
+    """Of what is there, files inside the span are replaced; others keep the offsets that they share."""
+    whole, replaced = _Entry(root, span, is_whole=True, replaced=()), []
+    first, end = span.first, span.end
+    for path, old_first, old_end in _existing(whole.file.parent):
+        if old_end <= span.first or old_first >= span.end:
+            continue
+        if span.first <= old_first and old_end <= span.end:
+            replaced.append(path)
+        elif old_first <= span.first:
+            first = max(first, old_end)
+        else:
+            end = min(end, old_first)
+    rest = Span(span.topic, span.partition, first, end)
+    return _Entry(root, rest, rest == span, [path for path in replaced if path != whole.file])
+
+
+def _existing(folder: Path) -> list[tuple[Path, int, int]]:
+    if not folder.is_dir():
+        return []
+    names = ((path, _FILE.fullmatch(path.name)) for path in folder.iterdir())
+    return [(path, int(match[1]), int(match[2])) for path, match in names if match]
+
+
+def _checked_folder(folder: str | Path) -> Path:
+    if "://" in str(folder):
+        raise ValueError(f"{folder} is no folder; write_parquet renames files, which takes a file system")
+    return Path(folder).absolute()
+
+
+def _check_all_expected(written: Path, entries: Sequence[_Entry]) -> None:
+    found = {path.parent.relative_to(written) for path in written.glob("topic=*/partition=*/*.parquet")}
+    if strangers := found - {entry.folder for entry in entries}:
+        raise ValueError(f"the rows are of {min(map(str, strangers))}, which the batch has no event of")
+
+
+def _sync(path: Path) -> None:
+    """The ack that follows outlives a power cut; so must the rows."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,84 @@
+"""What a pipeline is told by `spec.env`: names, defaults, and what is wrong with them, all at once."""
+
+import difflib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PREFIX = "PIPELINE_"
+_ALL_ROWS = "SELECT topic, partition, offset, timestamp, record.*, bad_record FROM records"
+
+
+class PipelineError(Exception):
+    """Mistakes in a pipeline's settings, one line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """As in README.md. `query` is PIPELINE_SQL, or what stands in PIPELINE_SQL_FILE."""
+
+    schema: str
+    query: str
+    parquet: str
+    database: str = field(repr=False)  # may hold a password
+    table: str
+    window: str
+    window_time: str
+    window_by: tuple[str, ...]
+    window_values: str
+
+
+_DEFAULTS = {
+    "PIPELINE_SCHEMA": "",
+    "PIPELINE_SQL": "",
+    "PIPELINE_SQL_FILE": "",
+    "PIPELINE_PARQUET": "pipeline.parquet",
+    "PIPELINE_DATABASE": "sqlite:///pipeline.sqlite",
+    "PIPELINE_TABLE": "totals",
+    "PIPELINE_WINDOW": "1 minute",
+    "PIPELINE_WINDOW_TIME": "timestamp",
+    "PIPELINE_WINDOW_BY": "",
+    "PIPELINE_WINDOW_VALUES": "count(*) AS records",
+}
+
+
+def read_settings(env: Mapping[str, str]) -> Settings:
+    """Raises PipelineError with every mistake that can be seen without Spark and the database."""
+    problems = [_unknown(name) for name in env if name.startswith(_PREFIX) and name not in _DEFAULTS]
+    given = {name: env.get(name, "").strip() or default for name, default in _DEFAULTS.items()}
+    if not given["PIPELINE_SCHEMA"]:
+        problems.append("PIPELINE_SCHEMA is not set; write a record's fields, like id STRING, amount DOUBLE")
+    query = given["PIPELINE_SQL"] or _ALL_ROWS
+    if name := given["PIPELINE_SQL_FILE"]:
+        if given["PIPELINE_SQL"]:
+            problems.append("PIPELINE_SQL and PIPELINE_SQL_FILE are both set; keep one")
+        query = _read(name, problems)
+    if problems:
+        raise PipelineError("\n".join(problems))
+    return Settings(
+        schema=given["PIPELINE_SCHEMA"],
+        query=query.strip().rstrip(";"),
+        parquet=given["PIPELINE_PARQUET"],
+        database=given["PIPELINE_DATABASE"],
+        table=given["PIPELINE_TABLE"],
+        window=given["PIPELINE_WINDOW"],
+        window_time=given["PIPELINE_WINDOW_TIME"],
+        window_by=tuple(filter(None, map(str.strip, given["PIPELINE_WINDOW_BY"].split(",")))),
+        window_values=given["PIPELINE_WINDOW_VALUES"],
+    )
+
+
+def _unknown(name: str) -> str:
+    (nearest,) = difflib.get_close_matches(name, _DEFAULTS, n=1, cutoff=0)
+    return f"{name} is no setting of the pipeline; the nearest is {nearest}"
+
+
+def _read(name: str, problems: list[str]) -> str:
+    """A relative name is looked for where modules are: first in the function's folder."""
+    path = next((path for folder in sys.path if (path := Path(folder, name)).is_file()), Path(name))
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"PIPELINE_SQL_FILE: {name} cannot be read: {error}; put it beside function.yaml")
+        return ""
