@@ -65,7 +65,7 @@ def next_part(partition: AssignedPartition, size: int) -> Part | None:
     """As much of a partition as may go together now; None where its plan isn't fetched as a whole."""
     plan, head = partition.plan, partition.head
     assert head is not None, "it has waiting records"
-    if plan is not None and plan.first <= head.offset < plan.end:
+    if plan is not None and head.offset in plan:
         if partition.is_plan_incomplete:
             return None
         return Part(partition, partition.waiting_below(plan.end), is_fixed=True)

@@ -15,6 +15,10 @@ class Plan:
     end: int
     session: str = ""
 
+    def __contains__(self, offset: int) -> bool:
+        """Whether the record at `offset` belongs to it."""
+        return self.first <= offset < self.end
+
 
 @dataclass(frozen=True, slots=True)
 class Commitment:

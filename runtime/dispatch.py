@@ -150,8 +150,7 @@ class Dispatcher:
                 takers = [worker for worker in takers if self._hand_out.give(worker)]
         finally:
             self._is_dispatching = False
-        if self.policy.batch is None:  # behind a batch nothing waits
-            self._stragglers.watch()
+        self._stragglers.watch()
 
     async def revoke(
         self, partitions: Collection[AssignedPartition], wait_seconds: float, late_ack_seconds: float = 0

@@ -1,18 +1,16 @@
 """The embedded broker's process: spawned, awaited until it serves, ended."""
 
 import asyncio
-import os
 import signal
 import socket
 import struct
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 from headrace.runtime.embedded_kafka_java import BrokerJava, telling_lines
 from headrace.runtime.errors import BrokerError
-from headrace.runtime.java import dying_with_parent
 from headrace.runtime.loopback_ports import HOST
+from headrace.runtime.server_process import start_server, until_ended
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 15.0  # a broker stops in 0.2 s; in 2 s where it writes the class data archive
@@ -25,16 +23,8 @@ class BrokerProcess:
 
     def __init__(self, java: BrokerJava, *, heap_mib: int, lock_fd: int) -> None:
         self._java = java
-        with (java.folder / _LOG_FILE).open("wb") as log:
-            self._process = subprocess.Popen(
-                dying_with_parent(java.broker_command(heap_mib)),
-                cwd=java.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C in the terminal is for the owner, who stops it
-                pass_fds=(lock_fd,),
-            )
+        command, log = java.broker_command(heap_mib), java.folder / _LOG_FILE
+        self._process = start_server(command, log, lock_fd, cwd=java.folder)
 
     @property
     def pid(self) -> int:
@@ -54,16 +44,7 @@ class BrokerProcess:
 
     async def until_ended(self) -> None:
         """Wait for the end of the process as an event, on whatever loop runs."""
-        if self._process.poll() is not None:
-            return
-        handle, ended = os.pidfd_open(self._process.pid), asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(handle, ended.set)
-        try:
-            await ended.wait()
-        finally:
-            loop.remove_reader(handle)
-            os.close(handle)
+        await until_ended(self._process)
 
     async def end(self, how: signal.Signals) -> None:
         """End the process: `how`, a bounded wait, SIGKILL; whatever happens to us meanwhile."""

@@ -248,9 +248,7 @@ class AssignedPartition:
     def plan_to_repeat(self) -> Plan | None:
         """The plan that the next record to hand out belongs to."""
         plan, head = self.plan, self.head
-        return (
-            plan if plan is not None and head is not None and plan.first <= head.offset < plan.end else None
-        )
+        return plan if plan is not None and head is not None and head.offset in plan else None
 
     def plan_in(self, session: str) -> None:
         """What is planned will run in this Spark session."""
@@ -325,7 +323,7 @@ class AssignedPartition:
 
     def refused(self, record: WireRecord, reason: str) -> None:
         """It was fetched and must not be delivered."""
-        if self.plan is not None and self.plan.first <= record.offset < self.plan.end:
+        if self.plan is not None and record.offset in self.plan:
             self.plan = None
         if self.ledger.is_open(record.offset):  # else it is settled already
             self.troubles[record.offset] = Trouble(reason=reason, batch_limit=1, is_refused=True)

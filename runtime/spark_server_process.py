@@ -3,13 +3,12 @@
 import asyncio
 import os
 import signal
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.java import dying_with_parent
 from headrace.runtime.loopback_ports import HOST
+from headrace.runtime.server_process import start_server, until_ended
 from headrace.runtime.spark_server_command import ServerFiles
 
 _START_SECONDS = 180.0  # a cluster may take its time to give executors
@@ -29,16 +28,8 @@ class SparkServerProcess:
 
     def __init__(self, files: ServerFiles, token: str, lock_fd: int) -> None:
         self._folder = files.folder
-        with (files.folder / _OUTPUT).open("wb") as output:
-            self._process = subprocess.Popen(
-                dying_with_parent(files.command()),
-                env=files.environment(token),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C in the terminal is for the owner, who stops it
-                pass_fds=(lock_fd,),
-            )
+        command, output = files.command(), files.folder / _OUTPUT
+        self._process = start_server(command, output, lock_fd, env=files.environment(token))
 
     @property
     def pid(self) -> int:
@@ -61,15 +52,7 @@ class SparkServerProcess:
 
     async def until_ended(self) -> int:
         """Wait for the end of the process as an event; its exit code."""
-        if self._process.poll() is None:
-            handle, ended = os.pidfd_open(self._process.pid), asyncio.Event()
-            loop = asyncio.get_running_loop()
-            loop.add_reader(handle, ended.set)
-            try:
-                await ended.wait()
-            finally:
-                loop.remove_reader(handle)
-                os.close(handle)
+        await until_ended(self._process)
         self._kill()
         return self._process.wait()
 

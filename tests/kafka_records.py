@@ -1,6 +1,8 @@
 """Records into a broker, what a group has committed, and what handlers wrote."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
-from replica import lines
+from replica import environment, lines
 
 
 async def _produce(bootstrap: str, topic: str, count: int, partitions: int, size: int) -> None:
@@ -77,3 +79,24 @@ def handled(folder: Path) -> dict[tuple[str, int], list[int]]:
         topic, partition, offset, *_ = line.split()
         found[topic, int(partition)].append(int(offset))
     return found
+
+
+def send_undecodable(broker: Broker, topic: str) -> None:
+    """One record to partition 3, with a header whose name is no UTF-8."""
+    script = """
+import asyncio, sys
+from aiokafka import AIOKafkaProducer
+class Latin(str):
+    def encode(self, *_):
+        return b"caf\\xe9"
+async def main(bootstrap, topic):
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        await producer.send_and_wait(topic, b"x", partition=3, headers=[(Latin("cafe"), b"")])
+asyncio.run(main(*sys.argv[1:]))
+"""
+    # Only the client's Python encoder asks the name how to encode itself.
+    subprocess.run(
+        [sys.executable, "-c", script, broker.bootstrap, topic],
+        env=environment(AIOKAFKA_NO_EXTENSIONS="1"),
+        check=True,
+    )

@@ -3,16 +3,14 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
-from kafka_records import group_offsets, handled, produce
-from replica import Replica, environment, is_running, lines, replica, wait_until, write_function
+from kafka_records import group_offsets, handled, produce, send_undecodable
+from replica import Replica, is_running, lines, replica, wait_until, write_function
 
 WRITES = """
     def handler(context, event):
@@ -264,23 +262,7 @@ def test_a_record_that_cannot_be_decoded_halts_its_partition_and_no_other(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     produce(broker, topic, 80)
-    script = """
-import asyncio, sys
-from aiokafka import AIOKafkaProducer
-class Latin(str):
-    def encode(self, *_):
-        return b"caf\\xe9"
-async def main(bootstrap, topic):
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
-        await producer.send_and_wait(topic, b"x", partition=3, headers=[(Latin("cafe"), b"")])
-asyncio.run(main(*sys.argv[1:]))
-"""
-    # Only the client's Python encoder asks the name how to encode itself.
-    subprocess.run(
-        [sys.executable, "-c", script, broker.bootstrap, topic],
-        env=environment(AIOKAFKA_NO_EXTENSIONS="1"),
-        check=True,
-    )
+    send_undecodable(broker, topic)
     produce(broker, topic, 80)
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
     with replica(folder) as running:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NoReturn
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -185,7 +186,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         else:
             self._tight.pop(tp, None)
 
-    @property
+    @cached_property
     def _capacity(self) -> int:
         """Records of a partition that are held: enough for a batch to fill while another one is handled."""
         batch = self._dispatcher.policy.batch
