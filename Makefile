@@ -7,10 +7,10 @@ UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format storm bench wheel clean
+.PHONY: help setup demo test test-slow check format storm bench bench-ranges wheel clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(READY) ## build .venv from the locked dependencies
 
@@ -31,7 +31,7 @@ demo: $(READY) ## a real function on a real Kafka: 100,000 records, a second rep
 	@$(BIN)/python -P examples/hello_kafka/demo.py
 
 test: $(READY) ## the tests, on a real broker (under 10 minutes)
-	@$(BIN)/pytest -m "not slow"
+	@$(BIN)/pytest -m "not slow" -n 3 --dist loadfile
 
 test-slow: $(READY) ## the tests that take minutes each
 	@$(BIN)/pytest -m slow
@@ -57,6 +57,9 @@ storm: $(READY) ## kills, rebalances, stops, acks and poison, again and again, a
 
 bench: $(READY) ## the speed beside a bare aiokafka loop, in one run
 	@$(BIN)/python benchmarks/throughput.py
+
+bench-ranges: $(READY) ## delivery: ranges beside plain Spark jobs over the same ranges, in one run
+	@$(BIN)/python benchmarks/spark_ranges.py
 
 wheel: $(READY) ## build the wheel and the sdist into dist/
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv build --quiet --out-dir dist .

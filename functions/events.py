@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import groupby
 from typing import Protocol
 
 
@@ -38,24 +38,28 @@ class Span:
 
 def spans_of(events: Sequence[Event]) -> list[Span]:
     """One per partition, from its lowest offset to its highest: what is no record in between counts too."""
+    runs = groupby(runs_of(events), key=lambda run: (run.topic, run.partition))
     return [
-        Span(topic, partition, offsets[0], offsets[-1] + 1)
-        for (topic, partition), offsets in _offsets(events).items()
+        Span(*key, first.first, max(run.end for run in (first, *others)))
+        for key, (first, *others) in ((key, list(of_one)) for key, of_one in runs)
     ]
 
 
 def runs_of(events: Sequence[Event]) -> Iterator[Span]:
-    """The events' own offsets and no others, as runs of neighbours."""
-    for (topic, partition), offsets in _offsets(events).items():
-        first = offsets[0]
-        for offset, following in pairwise([*offsets, -1]):
-            if following != offset + 1:
-                yield Span(topic, partition, first, offset + 1)
-                first = following
+    """The events' own offsets and no others, as runs of neighbours. An event may stand for a range."""
+    for (topic, partition), spans in _spans_by_partition(events).items():
+        (first, end), *others = spans
+        for next_first, next_end in others:
+            if next_first > end:
+                yield Span(topic, partition, first, end)
+                first = next_first
+            end = max(end, next_end)
+        yield Span(topic, partition, first, end)
 
 
-def _offsets(events: Sequence[Event]) -> dict[tuple[str, int], list[int]]:
-    found: dict[tuple[str, int], set[int]] = {}
+def _spans_by_partition(events: Sequence[Event]) -> dict[tuple[str, int], list[tuple[int, int]]]:
+    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for event in events:
-        found.setdefault((event.topic, event.shard_id), set()).add(event.offset)
-    return {key: sorted(offsets) for key, offsets in sorted(found.items())}
+        first = getattr(event, "first_offset", event.offset)  # Nuclio's own events have none
+        found.setdefault((event.topic, event.shard_id), []).append((first, event.offset + 1))
+    return {key: sorted(spans) for key, spans in sorted(found.items())}

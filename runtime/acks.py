@@ -65,8 +65,12 @@ class Acks:
         if not 0 <= ack.offset < end:
             _refuse(ack, f"the partition ends at {end}")
             return None
+        first = partition.acked_by(ack.offset)
+        if first is None:
+            _refuse(ack, "it lies inside a range that is open; a range is acked through its last offset")
+            return None
         is_through = ack.is_through or self._policy.is_cumulative
-        partition.acked(0 if is_through else ack.offset, ack.offset + 1)
+        partition.acked(0 if is_through else first, ack.offset + 1)
         self._metrics.acks.inc()
         return partition
 

@@ -63,27 +63,12 @@ class Batcher:
 
 def next_part(partition: AssignedPartition, size: int) -> Part | None:
     """As much of a partition as may go together now; None where its plan isn't fetched as a whole."""
-    plan, head = partition.plan, partition.head
-    assert head is not None, "it has waiting records"
-    if plan is not None and head.offset in plan:
+    plan, first = partition.plan, partition.next_offset
+    assert first is not None, "something waits"
+    if plan is not None and first in plan:
         if partition.is_plan_incomplete:
             return None
         return Part(partition, partition.waiting_below(plan.end), is_fixed=True)
-    if plan is not None and head.offset < plan.first:
+    if plan is not None and first < plan.first:
         size = min(size, partition.waiting_below(plan.first))
-    if not partition.troubles:
-        return Part(partition, min(size, partition.waiting))
-    return _careful_part(partition, size)
-
-
-def _careful_part(partition: AssignedPartition, size: int) -> Part:
-    """Records in trouble go apart from the others, and no more of them together than each allows."""
-    limits = [partition.troubles.batch_limit(offset) for offset in partition.waiting_offsets(size)]
-    is_limited = limits[0] is not None
-    count, most = 0, size
-    for limit in limits:
-        most = min(most, size if limit is None else limit)
-        if (limit is not None) != is_limited or count >= most:
-            break
-        count += 1
-    return Part(partition, count, is_fixed=is_limited)
+    return Part(partition, *partition.count_together(size))

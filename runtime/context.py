@@ -1,7 +1,7 @@
 """What a handler gets as `context`: nuclio_sdk's, with what this runtime adds."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import nuclio_sdk
@@ -55,11 +55,15 @@ class Platform(nuclio_sdk.Platform):  # type: ignore[misc]  # the SDK is untyped
 
 
 class Context(nuclio_sdk.Context):  # type: ignore[misc]  # the SDK is untyped
-    """Nuclio's context, and a Spark session."""
+    """Nuclio's context, and a Spark session.
 
-    def __init__(self, spark: WorkerSpark, **parts: Any) -> None:
+    `source_options`, with `delivery: ranges`: the options with which Spark's Kafka source reads the topics.
+    """
+
+    def __init__(self, spark: WorkerSpark, source_options: Mapping[str, str], **parts: Any) -> None:
         super().__init__(**parts)
         self._spark = spark
+        self.source_options = source_options
 
     @property
     def spark(self) -> Any:
@@ -71,11 +75,16 @@ class Context(nuclio_sdk.Context):  # type: ignore[misc]  # the SDK is untyped
 
 
 def create_context(
-    worker_id: int, trigger: nuclio_sdk.TriggerInfo, acks: WorkerAcks, spark: WorkerSpark
+    worker_id: int,
+    trigger: nuclio_sdk.TriggerInfo,
+    acks: WorkerAcks,
+    spark: WorkerSpark,
+    source_options: Mapping[str, str],
 ) -> Context:
     """The one context of a worker process. `worker_id` is a string in handlers, as in Nuclio."""
     return Context(
         spark,
+        source_options,
         logger=nuclio_sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
         platform=Platform(acks),
         worker_id=str(worker_id),

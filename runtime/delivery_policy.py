@@ -39,6 +39,8 @@ class DeliveryPolicy:
     """At a rebalance: how long to wait for acks after the handlers have ended."""
     failure: FailurePolicy = field(default_factory=FailurePolicy)
     batch: BatchPolicy | None = None
+    is_ranges: bool = False
+    """What a batch holds is ranges of offsets, of records that nobody fetched."""
     event_timeout_seconds: float | None = None
     memory_limit_bytes: int | None = None
     max_record_bytes: int | None = None

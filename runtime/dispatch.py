@@ -20,6 +20,7 @@ from headrace.runtime.handout import Batches, EndSession, HandOut, Runs, no_sess
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.pace import Pace
 from headrace.runtime.partition import AssignedPartition, Hold, record_bytes
+from headrace.runtime.range_partition import RangePartition
 from headrace.runtime.record_source import NoSource, RecordSource
 from headrace.runtime.stragglers import Stragglers
 from headrace.runtime.watchdog import Watchdog
@@ -135,8 +136,17 @@ class Dispatcher:
             for record in records:
                 if (size := record_bytes(record)) > limit:
                     partition.refused(record, f"it has {size} bytes, more than fetchMax ({limit}) allows")
-        if not partition.in_flight:
-            self.allocator.offer(partition)
+        self._offer(partition)
+
+    def grew(self, partition: RangePartition, end: int) -> None:
+        """The log of a partition whose records aren't fetched ends at `end` now. Call `dispatch` at last."""
+        if end <= partition.ledger.position:
+            return
+        partition.fetched_at = time.monotonic()
+        if not partition.waiting:
+            partition.waiting_since = partition.fetched_at
+        partition.grew(end)
+        self._offer(partition)
 
     def dispatch(self) -> None:
         """Give every worker that has room its next records, in turn, the emptiest first."""
@@ -276,7 +286,7 @@ class Dispatcher:
     ) -> None:
         """Records failed: later ones of their partition come back before they are tried again."""
         self._metrics.handled_failure.inc(len(records))
-        first, last = records[0].offset, records[-1].offset
+        first, last = _first_and_last(partition, records)
         attempt = partition.troubles.attempt(first)
         if first == last:
             message = "%s offset %d failed at attempt %d; it stays uncommitted: %s"
@@ -291,7 +301,7 @@ class Dispatcher:
         """One of several records that had started has killed their worker."""
         logger.error(
             "%s offsets %d to %d stay uncommitted, which of them is to blame isn't known: %s",
-            *(partition, records[0].offset, records[-1].offset, reason),
+            *(partition, *_first_and_last(partition, records), reason),
         )
         partition.suspected(records)
         self.returned(partition, records)
@@ -324,6 +334,8 @@ class Dispatcher:
         self._news.set()
         if partition.hold.waits_for_a_record and not partition.has_trouble_waiting:
             self._failures.retry(partition)
+        elif partition.is_deliverable and not (partition.in_flight or partition.is_queued):
+            self._resume(partition)  # it had waited for this ack
         self._source.on_room(partition)
 
     def _recall_acked(self, partition: AssignedPartition, ack: Ack) -> None:
@@ -333,6 +345,10 @@ class Dispatcher:
             first = 0 if ack.is_through or self.policy.is_cumulative else ack.offset
             if worker.has_waiting(partition, first, ack.offset + 1):
                 worker.recall(partition)
+
+    def _offer(self, partition: AssignedPartition) -> None:
+        if not partition.in_flight:
+            self.allocator.offer(partition)
 
     def _resume(self, partition: AssignedPartition) -> None:
         if partition.is_deliverable:
@@ -368,3 +384,9 @@ class Dispatcher:
     def _workers_with(self, partitions: Iterable[AssignedPartition]) -> list[WorkerHandle]:
         indexes = {p.worker_index for p in partitions if p.in_flight and p.worker_index is not None}
         return [self.workers[index] for index in sorted(indexes)]
+
+
+def _first_and_last(partition: AssignedPartition, records: Sequence[WireRecord]) -> tuple[int, int]:
+    """Offsets, for people."""
+    spans = partition.spans_of(records)
+    return spans[0][0], spans[-1][1] - 1

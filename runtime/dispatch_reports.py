@@ -89,14 +89,14 @@ class Worries:
 
     def _is_full(self, partition: AssignedPartition) -> bool:
         """All that it may hold waits for acks."""
-        is_full = bool(partition.unacked) and not partition.has_room and partition.is_idle
+        is_full = partition.waits_for_acks
         if is_full and partition.id not in self._full:
             later = partition.ledger.settled_runs()
             hint = (
                 "later ones were acked: if an ack of the function means all records up to its own, set"
                 " explicitAckSemantics: cumulative or call explicit_ack_through"
                 if later
-                else "it gets no more before some are acked; channelBufferSize says how many it may hold"
+                else "it gets no more before some are acked: as many as channelBufferSize, or one range"
             )
             logger.warning(
                 "%s holds %d unacked records, the first at offset %d; %s",

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import nuclio_sdk
 
-from headrace.runtime.wire import SentRecord, decode_headers
+from headrace.runtime.wire import SentRecord, decode_headers, decode_range
 
 T = TypeVar("T")
 
@@ -48,6 +48,8 @@ class Source:
     entered: int = -1
     end: int = 0
     has_acked_ahead: bool = False
+    open_range: tuple[int, int] | None = None
+    """The first and last offset of the range that was entered last, until it is acked."""
     _acked: set[int] = field(default_factory=set)
     _acked_below: int = 0
 
@@ -59,6 +61,8 @@ class Source:
 
     def acked(self, offset: int, *, is_through: bool) -> None:
         """An ack went out. Of interest is only what waits here: any other offset may be refused."""
+        if self.open_range is not None and offset >= self.open_range[1]:
+            self.open_range = None
         if not self.entered < offset < self.end:
             return
         if is_through:
@@ -79,7 +83,7 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
     """One record. Bodies and keys are bytes; `None` body is a tombstone. Fields may be set, as in Nuclio.
 
     Beyond Nuclio: `key`, `header_list` (every pair, in order), `attempt` (1 on first delivery),
-    `timestamp_type` (0 created, 1 appended, None unknown).
+    `timestamp_type` (0 created, 1 appended, None unknown), `first_offset` (of a range; else the offset).
     """
 
     # Not the SDK's __init__: it costs six times as much per record, for fields that streams leave empty.
@@ -104,6 +108,7 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
     path = Lazy(lambda event: event._source.topic)
     shard_id = Lazy(lambda event: event._source.partition)
     trigger = Lazy(lambda event: event._source.trigger)
+    first_offset = Lazy(lambda event: event.offset)
     key = Lazy(lambda event: event._record.key)
     size = Lazy(lambda event: len(event._record.value or b""))
     fields: Lazy[dict[str, Any]] = Lazy(lambda _: {})
@@ -135,6 +140,28 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
         if isinstance(self.body, bytes):
             public["body"] = base64.b64encode(self.body).decode("ascii")
         return json.dumps(public, default=str)
+
+
+class RangeEvent(StreamEvent):
+    """With `delivery: ranges`: the records from `first_offset` to `offset`, both included, not fetched.
+
+    It has no body, key or headers, and its timestamp is None. `functions.spark.ranges_to_dataframe` reads it.
+    """
+
+    def __init__(self, record: SentRecord, source: Source, attempt: int) -> None:
+        super().__init__(record, source, attempt)
+        self.first_offset = decode_range(record.value or b"")
+        self.body = None
+        self.size = 0
+
+    def enter(self) -> None:
+        """Its handler is about to be called."""
+        super().enter()
+        self._source.open_range = (self.first_offset, self.offset)
+
+    def leave(self) -> None:
+        """It needs no ack: it has had one, or comes again."""
+        self._source.open_range = None
 
 
 _PUBLIC = (

@@ -39,9 +39,9 @@ class Failures:
 
     def begin(self, partition: AssignedPartition) -> None:
         """Its assignment does. What has had all its attempts goes alone: one more, and it ends."""
-        for trouble in partition.troubles.values():
+        for offset, trouble in partition.troubles.items():
             if self._policy.is_spent(trouble.failures):
-                trouble.batch_limit = 1
+                trouble.batch_limit = trouble.span_from(offset)
 
     def decide(self, partition: AssignedPartition) -> None:
         """What failed is back, and nothing is in flight."""
@@ -50,6 +50,7 @@ class Failures:
         for offset, trouble in failed:
             if self._policy.is_spent(trouble.failures):
                 trouble.batch_limit = max(trouble.among // 2, 1)
+                partition.drop_plan()
                 if trouble.among == 1:
                     last = (offset, trouble)
         if last is not None:
@@ -62,10 +63,10 @@ class Failures:
 
     def refuse(self, partition: AssignedPartition) -> None:
         """The next record to hand out must not be delivered."""
-        head = partition.head
-        assert head is not None
-        partition.failed_now = [head.offset]
-        self._end(partition, head.offset, partition.troubles[head.offset])
+        offset = partition.next_offset
+        assert offset is not None
+        partition.failed_now = [offset]
+        self._end(partition, offset, partition.troubles[offset])
 
     def retry(self, partition: AssignedPartition) -> None:
         """One more delivery, now."""
@@ -75,11 +76,11 @@ class Failures:
     def skip(self, partition: AssignedPartition) -> None:
         """Settle the record at which it is stuck."""
         self._stop(partition)
-        head = partition.head
-        assert head is not None, "the failed record is back"
-        logger.warning("%s offset %d is skipped by hand", partition, head.offset)
+        offset = partition.next_offset
+        assert offset is not None, "the failed record is back"
+        logger.warning("%s offset %d is skipped by hand", partition, offset)
         self._metrics.skipped.inc()
-        self._give_up(partition, head.offset)
+        self._give_up(partition, offset)
 
     def forget(self, partition: AssignedPartition) -> None:
         """It is revoked."""
@@ -136,13 +137,12 @@ class Failures:
         while not await self._is_buried(partition, record, trouble):
             tries += 1
             await asyncio.sleep(self._policy.wait_seconds(tries) or _RETRY_SECONDS)
-        self._metrics.moved.inc()
         self._give_up(partition, offset)
 
     async def _is_buried(self, partition: AssignedPartition, record: WireRecord, trouble: Trouble) -> bool:
         topic = self._policy.dead_letter_topic
         try:
-            await self._source().bury(partition, record, trouble.reason, trouble.failures)
+            is_written = await self._source().bury(partition, record, trouble.reason, trouble.failures)
         except Exception as error:  # whatever it is, the record stays where it is
             why = str(error) or type(error).__name__
             partition.why_stuck = f": {why}"
@@ -151,7 +151,13 @@ class Failures:
                 *(partition, record.offset, topic, why),
             )
             return False
-        logger.error("%s offset %d is now a dead letter in %s", partition, record.offset, topic)
+        if is_written:
+            self._metrics.moved.inc()
+            logger.error("%s offset %d is now a dead letter in %s", partition, record.offset, topic)
+        else:
+            logger.warning(
+                "%s offset %d holds no record, so it leaves no dead letter", partition, record.offset
+            )
         return True
 
     def _give_up(self, partition: AssignedPartition, offset: int) -> None:

@@ -42,7 +42,7 @@ class InFlight:
         first_seq = self._next_seq
         self._next_seq += len(records)
         self.runs.append(Run(partition, first_seq, records))
-        attempt = partition.troubles.attempt(records[0].offset)
+        attempt = partition.troubles.attempt(partition.first_of(records[0]))
         return RunHeader(partition.id, partition.epoch, first_seq, attempt, len(records), has_more)
 
     def settle_before(self, seq: int) -> Iterator[tuple[AssignedPartition, Sequence[WireRecord]]]:

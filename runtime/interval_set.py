@@ -1,6 +1,7 @@
 """A set of integers, kept as runs: small however many numbers it holds, as long as they lie together."""
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 
 class IntervalSet:
@@ -27,6 +28,16 @@ class IntervalSet:
     def to_list(self) -> list[tuple[int, int]]:
         """The runs, ascending."""
         return list(zip(self._starts, self._ends, strict=True))
+
+    def gaps(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """What of `[first, end)` it doesn't hold, ascending."""
+        run = bisect_right(self._ends, first)
+        while first < end:
+            next_start = self._starts[run] if run < len(self._starts) else end
+            if first < min(next_start, end):
+                yield first, min(next_start, end)
+            first = self._ends[run] if run < len(self._ends) else end
+            run += 1
 
     def insert(self, first: int, end: int) -> int:
         """Add `[first, end)`, merged with the runs that it overlaps or touches; return how many were new."""

@@ -3,7 +3,7 @@
 Pure on purpose: no I/O, no clock, no asyncio, so that it can be tested to exhaustion.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from headrace.runtime.interval_set import IntervalSet
 
@@ -64,6 +64,15 @@ class Ledger:
     def is_open(self, offset: int) -> bool:
         """Whether `offset` was fetched in this assignment and is not settled."""
         return self._committable <= offset < self._position and offset not in self._settled
+
+    def open_spans(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """What of `[first, end)` was fetched in this assignment and is not settled, ascending."""
+        return self._settled.gaps(max(first, self._committable), min(end, self._position))
+
+    def unsettled_spans(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """What of `[first, end)` is not settled, fetched or not, ascending."""
+        for gap in self._settled.gaps(max(first, self._committable), end):
+            yield from self._ahead.gaps(*gap)
 
     def is_settled(self, offset: int) -> bool:
         """Whether `offset` is settled, fetched or not."""

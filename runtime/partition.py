@@ -128,8 +128,8 @@ class AssignedPartition:
     @property
     def stuck_at(self) -> int:
         """The offset of the record that it can't get past, where it is stuck."""
-        head = self.head
-        return head.offset if self.is_stuck_in_a_record and head is not None else self.ledger.position
+        offset = self.next_offset
+        return offset if self.is_stuck_in_a_record and offset is not None else self.ledger.position
 
     @property
     def problem(self) -> str:
@@ -159,17 +159,27 @@ class AssignedPartition:
         return self.room > 0
 
     @property
+    def waits_for_acks(self) -> bool:
+        """Nothing more of it is handed out before somebody acks."""
+        return bool(self.unacked) and not self.has_room and self.is_idle
+
+    @property
     def is_deliverable(self) -> bool:
         """Whether the next record may be handed out now. A record in trouble goes alone."""
         if self.hold is not Hold.NONE or not self._buffer:
             return False
-        in_trouble = bool(self.troubles) and self._buffer[0].offset in self.troubles
+        in_trouble = bool(self.troubles) and self.next_offset in self.troubles
         return not self.in_flight or not (self.is_recalled or self._is_alone or in_trouble)
 
     @property
     def head(self) -> WireRecord | None:
         """The next record to hand out."""
         return self._buffer[0] if self._buffer else None
+
+    @property
+    def next_offset(self) -> int | None:
+        """The lowest one to hand out."""
+        return self._buffer[0].offset if self._buffer else None
 
     @property
     def is_plan_incomplete(self) -> bool:
@@ -186,17 +196,39 @@ class AssignedPartition:
         return [record.offset for record in islice(self._buffer, limit)]
 
     def waiting_below(self, offset: int) -> int:
-        """How many of the records to hand out lie before `offset`."""
+        """How many of those to hand out lie before `offset`."""
         return sum(1 for _ in takewhile(lambda record: record.offset < offset, self._buffer))
 
     def span_of_first(self, count: int) -> Plan:
-        """From the first record to hand out to the end of the `count`th."""
+        """From the first one to hand out to the end of the `count`th."""
         return Plan(self._buffer[0].offset, self._buffer[count - 1].offset + 1)
+
+    def count_together(self, size: int) -> tuple[int, bool]:
+        """How many of the first `size` to hand out may go in one batch, and whether they must go alone.
+
+        Records in trouble go apart from the others, and no more of them together than each allows.
+        """
+        if not self.troubles:
+            return min(size, self.waiting), False
+        limits = [self.troubles.batch_limit(offset) for offset in self.waiting_offsets(size)]
+        is_limited = limits[0] is not None
+        count, most = 0, size
+        for limit in limits:
+            most = min(most, size if limit is None else limit)
+            if (limit is not None) != is_limited or count >= most:
+                break
+            count += 1
+        return count, is_limited
 
     @property
     def is_head_refused(self) -> bool:
         """The next record must not be delivered."""
-        return bool(self.troubles) and bool(self._buffer) and self.troubles.is_refused(self._buffer[0].offset)
+        offset = self.next_offset
+        return bool(self.troubles) and offset is not None and self.troubles.is_refused(offset)
+
+    def acked_by(self, offset: int) -> int | None:
+        """The first offset of what an ack of `offset` names; None where nothing may be acked there."""
+        return offset
 
     @property
     def commitment(self) -> Commitment:
@@ -247,8 +279,8 @@ class AssignedPartition:
     @property
     def plan_to_repeat(self) -> Plan | None:
         """The plan that the next record to hand out belongs to."""
-        plan, head = self.plan, self.head
-        return plan if plan is not None and head is not None and head.offset in plan else None
+        plan, offset = self.plan, self.next_offset
+        return plan if plan is not None and offset is not None and offset in plan else None
 
     def plan_in(self, session: str) -> None:
         """What is planned will run in this Spark session."""
@@ -257,12 +289,10 @@ class AssignedPartition:
 
     def take_below(self, end: int) -> list[WireRecord]:
         """The records before offset `end`: this partition's part of a batch."""
-        taken = []
-        while self._buffer and self._buffer[0].offset < end:
-            taken.append(self._buffer.popleft())
+        first, taken = self.next_offset, self._pop_below(end)
         self.waiting_since = self.fetched_at
         self._is_alone = True
-        self._is_planned = self.plan is not None and bool(taken) and self.plan.first <= taken[0].offset
+        self._is_planned = self.plan is not None and first is not None and self.plan.first <= first
         self._handed_out(taken)
         return taken
 
@@ -272,29 +302,24 @@ class AssignedPartition:
 
     def settled(self, records: Sequence[WireRecord]) -> None:
         """These were in flight, follow each other, and succeeded."""
-        first, last = records[0].offset, records[-1].offset
-        if last - first + 1 == len(records):
-            self._settle(first, last + 1)
-        else:  # what lies between them may be open
-            for record in records:
-                self._settle(record.offset, record.offset + 1)
+        for first, end in self.spans_of(records):
+            self._settle(first, end)
         if self.troubles:
-            self.troubles.forget(record.offset for record in records)
+            self.troubles.forget(map(self.first_of, records))
         self._left(len(records))
 
     def handled_unacked(self, records: Sequence[WireRecord]) -> None:
         """These were in flight, went well, and stay open until they are acked."""
-        is_open = self.ledger.is_open
-        self.unacked.update(record.offset for record in records if is_open(record.offset))
-        self.troubles.forget(record.offset for record in records)
+        firsts = list(map(self.first_of, records))
+        self.unacked.update(filter(self.ledger.is_open, firsts))
+        self.troubles.forget(firsts)
         self._left(len(records))
 
     def acked(self, first: int, end: int) -> None:
         """Somebody acked `[first, end)`, wherever those records are now. They are not delivered again."""
         self._settle(first, end)
-        is_open = self.ledger.is_open
-        if self._buffer and self._buffer[0].offset < end:
-            self._buffer = deque(record for record in self._buffer if is_open(record.offset))
+        if (next_offset := self.next_offset) is not None and next_offset < end:
+            self._keep_open()
         self._forget_settled(first, end)
 
     def failed(self, records: Sequence[WireRecord], reason: str, among: int) -> None:
@@ -303,12 +328,12 @@ class AssignedPartition:
         if self.hold is Hold.NONE:
             self.hold = Hold.RETURNING
         is_open = self.ledger.is_open
-        for offset in [record.offset for record in records if is_open(record.offset)]:  # else it was acked
+        for offset in filter(is_open, map(self.first_of, records)):  # else it was acked
             trouble = self.troubles.setdefault(offset, Trouble())
             trouble.failures += 1
             trouble.reason, trouble.among = reason, among
             self.failed_now.append(offset)
-            self._drop_plan()
+            self.drop_plan()
 
     def suspected(self, records: Sequence[WireRecord]) -> None:
         """A worker died by itself with these started. The second time, each goes alone.
@@ -317,9 +342,9 @@ class AssignedPartition:
         """
         self._planned_deaths += 1
         if self.plan is None or self._planned_deaths > 1:
-            self._drop_plan()
-            for record in records:
-                self.troubles.setdefault(record.offset, Trouble()).batch_limit = 1
+            self.drop_plan()
+            for first in map(self.first_of, records):
+                self.troubles.setdefault(first, Trouble()).batch_limit = 1
 
     def refused(self, record: WireRecord, reason: str) -> None:
         """It was fetched and must not be delivered."""
@@ -342,6 +367,45 @@ class AssignedPartition:
         self.hold = Hold.REVOKED
         self._buffer.clear()
 
+    def drop_plan(self) -> None:
+        """What was in flight need not come again as it was. A plan that lies further on stays."""
+        if self._is_planned:
+            self.plan = None
+
+    # ---- what a subclass does otherwise, because its records are none
+
+    @staticmethod
+    def first_of(record: WireRecord) -> int:
+        """The first offset that it stands for."""
+        return record.offset
+
+    def spans_of(self, records: Sequence[WireRecord]) -> Sequence[tuple[int, int]]:
+        """The offsets that these stand for, which follow each other."""
+        first, last = records[0].offset, records[-1].offset
+        if last - first + 1 == len(records):
+            return [(first, last + 1)]
+        return [(record.offset, record.offset + 1) for record in records]  # what lies between may be open
+
+    def _end_plan(self) -> None:
+        """What was planned has its outcome."""
+        self.plan = None
+
+    def _pop_below(self, end: int) -> list[WireRecord]:
+        taken = []
+        while self._buffer and self._buffer[0].offset < end:
+            taken.append(self._buffer.popleft())
+        return taken
+
+    def _keep_open(self) -> None:
+        """Of what waits."""
+        is_open = self.ledger.is_open
+        self._buffer = deque(record for record in self._buffer if is_open(record.offset))
+
+    def _put_back(self, records: Sequence[WireRecord]) -> None:
+        """Before what waits; some may have been acked."""
+        is_open = self.ledger.is_open
+        self._buffer.extendleft(record for record in reversed(records) if is_open(record.offset))
+
     # ---- inside
 
     def _settle(self, first: int, end: int) -> None:
@@ -360,11 +424,6 @@ class AssignedPartition:
             self.unacked = set(filter(self.ledger.is_open, self.unacked))
             self.troubles.forget_settled(self.ledger.is_open)
 
-    def _drop_plan(self) -> None:
-        """What is in flight need not come again as it was. A plan that lies further on stays."""
-        if self._is_planned:
-            self.plan = None
-
     def _left(self, count: int) -> None:
         self.in_flight -= count
         self.is_paused = False
@@ -374,13 +433,11 @@ class AssignedPartition:
         self._is_alone = False
         if not self._returned:
             if self._is_planned:
-                self.plan = None
+                self._end_plan()
             self._planned_deaths = 0
         elif self.hold is not Hold.REVOKED:
-            # They came back in several messages, in any order; some may have been acked.
-            self._returned.sort(key=lambda record: record.offset)
-            is_open = self.ledger.is_open
-            self._buffer.extendleft(record for record in reversed(self._returned) if is_open(record.offset))
+            # They came back in several messages, in any order.
+            self._put_back(sorted(self._returned, key=lambda record: record.offset))
         self._returned.clear()
 
     def status(self) -> dict[str, Any]:
@@ -395,7 +452,7 @@ class AssignedPartition:
             "inFlight": self.in_flight,
             "unsettled": self.unsettled,
             "unacked": len(self.unacked),
-            "attempt": self.troubles.attempt(self.head.offset) if self.head else 1,
+            "attempt": 1 if (offset := self.next_offset) is None else self.troubles.attempt(offset),
         }
 
 

@@ -113,6 +113,8 @@ def _spawner(
             is_cumulative=policy.is_cumulative,
             takes_acks=router.takes_acks,
             is_batch=policy.batch is not None,
+            is_ranges=policy.is_ranges,
+            source_options=spec.settings.spark_source_options if policy.is_ranges else {},
             spark_url=spark.session_url if spark else "",
             spark_session_id=str(uuid.uuid4()) if spark else "",
             spark_conf=spark.conf if spark else {},

@@ -21,8 +21,11 @@ class RecordSource(Protocol):
 
     async def bury(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
-    ) -> None:
-        """Write a dead letter; returns once it is safe. Raises Exception where it isn't."""
+    ) -> bool:
+        """Write a dead letter; returns once it is safe, False where there is no record to write.
+
+        Raises Exception where it isn't safe.
+        """
 
     def retry_unreadable(self, partition: AssignedPartition) -> None:
         """Fetch the record once more that can't be read, at which the partition is cut off."""
@@ -47,8 +50,9 @@ class NoSource:
 
     async def bury(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
-    ) -> None:
+    ) -> bool:
         """Nowhere."""
+        return True
 
     def retry_unreadable(self, partition: AssignedPartition) -> None:
         """Nothing is unreadable."""

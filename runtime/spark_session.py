@@ -59,6 +59,10 @@ class WorkerSpark:
             self._used_at = time.monotonic()
             return self._session
 
+    def doubt(self) -> None:
+        """A handler has failed: ask whether the session is still there before it is used again."""
+        self._used_at = 0.0
+
     def _is_lost(self) -> bool:
         # pyspark closes its side when an answer comes from a server that was started again.
         if self._session.is_stopped:

@@ -17,7 +17,7 @@ from headrace.runtime.shapes import (
 )
 
 MAX_WORKERS = 100_000
-MAX_BATCH_SIZE = 100_000
+MAX_BATCH_SIZE = 100_000_000  # offsets; of events the kind allows fewer
 _LEGACY = "a field of other trigger kinds or of older Nuclio versions"
 
 ExplicitAckMode = Annotated[

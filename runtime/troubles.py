@@ -8,7 +8,7 @@ _LINE_CHARS = 300
 
 @dataclass(slots=True)
 class Trouble:
-    """One record. Attempts that its worker was killed in by the runtime do not count."""
+    """One record, or a range. Attempts that its worker was killed in by the runtime do not count."""
 
     failures: int = 0
     """Deliveries that failed; the next one is attempt `failures + 1`."""
@@ -20,6 +20,12 @@ class Trouble:
     """How many may be delivered together next time; None for no limit."""
     is_refused: bool = False
     """It is not to be delivered at all."""
+    end: int | None = None
+    """Of a range: the offset after its last. Where it isn't known, and for a record: the next offset."""
+
+    def span_from(self, first: int) -> int:
+        """How many offsets it is, where `first` is its first."""
+        return 1 if self.end is None else self.end - first
 
     @property
     def reason_in_one_line(self) -> str:

@@ -42,12 +42,18 @@ class Kind(IntEnum):
 class WireRecord(Protocol):
     """What a run is made of; aiokafka's ConsumerRecord is one. Times are ms since the epoch, -1 for none."""
 
-    offset: int
-    timestamp: int  # None in the oldest logs, whatever the client says
-    timestamp_type: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...  # None in the oldest logs, whatever the client says
+    @property
+    def timestamp_type(self) -> int | None: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Headers: ...
 
 
 class SentRecord(NamedTuple):
@@ -97,6 +103,7 @@ _ACK = struct.Struct("<iq?")
 _LENGTH = struct.Struct("<i")
 _NO_VALUE = -1
 _MAX_OFFSET = 2**63 - 1
+_RANGE = struct.Struct("<q")
 
 
 def frame(kind: Kind, *parts: Buffer) -> bytes:
@@ -185,6 +192,16 @@ def _cut(body: bytes, at: int, lengths: Sequence[int]) -> tuple[list[bytes | Non
             cells.append(body[at : at + length])
             at += length
     return cells, at
+
+
+def encode_range(first: int) -> bytes:
+    """The value of a record that stands for a range of offsets, `first` to the record's own."""
+    return _RANGE.pack(first)
+
+
+def decode_range(value: bytes) -> int:
+    """`first`."""
+    return int(_RANGE.unpack(value)[0])
 
 
 def encode_headers(headers: Headers) -> bytes:

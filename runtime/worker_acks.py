@@ -33,7 +33,8 @@ class WorkerAcks:
     def ack(self, qualified_offset: nuclio_sdk.QualifiedOffset, *, is_through: bool) -> bool:
         """Whether it is on its way: False where this replica is known not to own the partition.
 
-        Raises RuntimeError where the record's trigger acks by returning only.
+        Raises RuntimeError where the record's trigger acks by returning only, ValueError for an offset inside
+        a range.
         """
         topic, partition = qualified_offset.topic, int(qualified_offset.partition)
         offset = int(qualified_offset.offset)
@@ -46,8 +47,15 @@ class WorkerAcks:
             )
         if not is_owned:
             return False
+        source = self._sources.get((topic, partition))
+        first, last = (source.open_range if source else None) or (0, -1)
+        if first <= offset < last:
+            raise ValueError(
+                f"explicit_ack({topic}/{partition}/{offset}): lies inside the range of offsets"
+                f" {first} to {last}; ack its last one, event.offset"
+            )
         self._send(wire.encode_ack(Ack(topic, partition, offset, is_through)))
         # Only now: a kill between the two must not leave a record that is skipped here and open there.
-        if (source := self._sources.get((topic, partition))) is not None:
+        if source is not None:
             source.acked(offset, is_through=is_through or self._is_cumulative)
         return True

@@ -301,7 +301,7 @@ class WorkerHandle:
             if self._is_kill_ours and verdict is None:
                 logger.warning(
                     "worker %d was killed in %s offset %d, which stays uncommitted and is delivered again",
-                    *(self.index, run.partition, run.records[0].offset),
+                    *(self.index, run.partition, run.partition.first_of(run.records[0])),
                 )
                 self._listener.returned(run.partition, run.records)
             elif count == 1 or (verdict and verdict.is_certain):
@@ -380,4 +380,4 @@ def _by_attempt(
 ) -> Iterator[Iterator[WireRecord]]:
     """Runs of records that are at the same attempt."""
     attempt = partition.troubles.attempt
-    return (run for _, run in groupby(records, key=lambda record: attempt(record.offset)))
+    return (run for _, run in groupby(records, key=lambda record: attempt(partition.first_of(record))))

@@ -12,7 +12,7 @@ import nuclio_sdk
 
 from headrace.runtime import handler_results, wire
 from headrace.runtime.context import create_context
-from headrace.runtime.event import Source, StreamEvent
+from headrace.runtime.event import RangeEvent, Source, StreamEvent
 from headrace.runtime.handler import Handler, HandlerNotLoadedError, describe_failure, load_handler
 from headrace.runtime.handler_results import HandlerReturnedError, Outcome
 from headrace.runtime.progress_slot import ProgressSlot
@@ -39,13 +39,17 @@ class WorkerLoop:
         mode, takes_acks = start["ack_mode"], start["takes_acks"]
         self.acks = WorkerAcks(link.send, mode, takes_acks=takes_acks, is_cumulative=start["is_cumulative"])
         self._may_ask_no_ack = mode == "enable"
+        self._must_ack = mode == "explicitOnly"
         self._is_batch = start["is_batch"]
+        self._event_type = RangeEvent if start["is_ranges"] else StreamEvent
         self._trigger = nuclio_sdk.TriggerInfo(start["trigger_kind"], start["trigger_name"])
-        spark = WorkerSpark(
+        self._spark = WorkerSpark(
             *(start["spark_url"], start["spark_session_id"], start["spark_conf"], start["module"]),
             on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
         )
-        self._context = create_context(start["worker_id"], self._trigger, self.acks, spark)
+        self._context = create_context(
+            start["worker_id"], self._trigger, self.acks, self._spark, start["source_options"]
+        )
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._sources: dict[int, Source] = {}
         self._handler: Handler
@@ -189,7 +193,7 @@ class WorkerLoop:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""
         started_ns = time.perf_counter_ns()
         events = [
-            (run.header.first_seq + i, StreamEvent(record, source, run.header.attempt))
+            (run.header.first_seq + i, self._event_type(record, source, run.header.attempt))
             for run in batch
             if (source := self._sources.get(run.header.partition_id)) is not None
             for i, record in enumerate(run.records)
@@ -200,6 +204,10 @@ class WorkerLoop:
         if events:
             self._slot.enter(events[0][0])
             outcomes = await self._call_batch([event for _, event in events], events[0][0])
+            for (_, event), outcome in zip(events, outcomes, strict=True):
+                is_over = outcome.failure is not None or not (self._must_ack or outcome.asks_no_ack)
+                if is_over and isinstance(event, RangeEvent):
+                    event.leave()
             for first, last, outcome in _spans([seq for seq, _ in events], outcomes):
                 if outcome.failure is not None:
                     frames.append(wire.encode_failed(first, last + 1, outcome.failure))
@@ -224,6 +232,7 @@ class WorkerLoop:
                 raise HandlerReturnedError(_LATE)  # noqa: TRY301  # one way out
             return handler_results.outcomes(result, events)
         except BaseException as error:  # user code may raise anything, SystemExit too
+            self._spark.doubt()
             return [Outcome(self._reason(error, seq))] * len(events)
 
     def _reason(self, error: BaseException, seq: int) -> str:

@@ -33,6 +33,10 @@ class WorkerStart:
     takes_acks: bool = False
     """Some trigger of the function does."""
     is_batch: bool = False
+    is_ranges: bool = False
+    """What a batch holds is ranges of offsets, not records."""
+    source_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What Spark needs to read those; passwords included."""
     spark_url: str = field(default="", repr=False)
     """Of the function's Spark Connect server, token included; empty where the function has none."""
     spark_session_id: str = ""

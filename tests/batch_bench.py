@@ -45,8 +45,9 @@ class Commits(NoSource):
 
     async def bury(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
-    ) -> None:
+    ) -> bool:
         self.buried.append((partition.partition, record.offset, attempts))
+        return True
 
     @property
     def plans(self) -> list[dict[int, tuple[int, int]]]:

@@ -89,7 +89,7 @@ def test_a_batch_has_nuclios_defaults(tmp_path: Path) -> None:
     [
         ({"mode": "on"}, ".mode: 'on' is not known here; expected 'disable' or 'enable'"),
         ({"batchSize": 0}, ".batchSize: 0 is out of range; expected more than 0"),
-        ({"batchSize": 100_001}, ".batchSize: 100001 is out of range; expected at most 100000"),
+        ({"batchSize": 100_000_001}, ".batchSize: 100000001 is out of range; expected at most 100000000"),
         ({"batchSize": "10"}, ".batchSize: '10' is not an int; expected a whole number, without quotes"),
         ({"timeout": "0s"}, ".timeout: '0s' is out of range; expected more than 0s"),
         ({"timeout": 1}, ".timeout: 1 is not a duration; expected something like 10s or 1m30s"),

@@ -45,11 +45,12 @@ class Journal(NoSource):
 
     async def bury(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
-    ) -> None:
+    ) -> bool:
         self.buried.append((record, reason, attempts))
         await self.gate.wait()
         if self.refusal is not None:
             raise self.refusal
+        return True
 
 
 def journal_of(b: Bench) -> Journal:

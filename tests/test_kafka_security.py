@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from kafka_records import produce
-from replica import lines, replica, wait_until, write_function
+from replica import lines, replica, set_trigger, wait_until, write_function
+from spark import TestSpark, write_spark_function
 from test_run_command import one_line, run
 
 from headrace.runtime.embedded_kafka import EmbeddedKafka
@@ -58,6 +59,30 @@ def test_a_function_trusts_the_authority_that_it_is_given(guarded: EmbeddedKafka
     produce(Broker(guarded.bootstrap, "embedded"), "records", 8)
     with replica(folder) as running:
         wait_until(lambda: len(lines(folder)) >= 8, about=running)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("way", ["SCRAM-SHA-512", "TLS"])
+def test_spark_reads_ranges_by_the_same_way(
+    guarded: EmbeddedKafka, spark: TestSpark, tmp_path: Path, way: str
+) -> None:
+    handler = """
+        from headrace.functions.spark import ranges_to_dataframe
+        def handler(context, ranges):
+            write(ranges_to_dataframe(context, ranges).count())
+    """
+    sasl = {"enable": True, "user": "ada", "password": "s3cret-word", "mechanism": way}
+    security = {"caCert": guarded.ca_pem} if way == "TLS" else {"sasl": sasl}
+    address = guarded.tls_bootstrap if way == "TLS" else guarded.sasl_bootstrap
+    asyncio.run(guarded.create_topics({way: 8}))
+    folder = write_spark_function(
+        *(tmp_path / "f", handler, Broker(address, "embedded"), way, spark), delivery="ranges", **security
+    )
+    set_trigger(folder, batch={"mode": "enable", "batchSize": 100, "timeout": "100ms"})
+    produce(Broker(guarded.bootstrap, "embedded"), way, 80)
+    with replica(folder) as running:
+        wait_until(lambda: sum(map(int, lines(folder))) == 80, about=running)
+        assert "s3cret-word" not in running.log + running.get("/api/status")[1]
 
 
 def test_an_authority_that_is_not_trusted_is_said(guarded: EmbeddedKafka, tmp_path: Path) -> None:

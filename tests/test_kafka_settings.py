@@ -229,7 +229,6 @@ def test_an_annotation_that_is_not_built_is_refused(tmp_path: Path) -> None:
         ("balanceStrategy", "cooperative"),
         ("ordering", "key"),
         ("maxConcurrency", 2),
-        ("delivery", "ranges"),
         ("sasl.mechanism", "OAUTHBEARER"),
     ],
 )
@@ -241,6 +240,46 @@ def test_a_value_that_is_not_built_is_refused(tmp_path: Path, attribute: str, va
 def test_the_old_annotation_of_the_ack_window_is_read_too(tmp_path: Path) -> None:
     own = _load(tmp_path, annotations={"custom.nuclio.io/kafka-window-size": "10"})
     assert own.ack_window_size == 10
+
+
+RANGES = {"delivery": "ranges"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "batch", "says"),
+    [
+        (RANGES, {}, "delivery: ranges needs batch.mode enable"),
+        (RANGES | {"fetchMax": 10}, {"mode": "enable"}, "fetchMax: has no effect with delivery: ranges"),
+        (
+            RANGES | {"tls": {"enable": True, "insecureSkipVerify": True}},
+            {"mode": "enable"},
+            "insecureSkipVerify: must be false: Spark's Kafka client",
+        ),
+        (
+            {},
+            {"mode": "enable", "batchSize": 100_001},
+            "delivery: events holds a batch in memory, 100000 at most",
+        ),
+    ],
+)
+def test_ranges_and_events_have_conditions_of_their_own(
+    tmp_path: Path, attributes: dict[str, Any], batch: dict[str, Any], says: str
+) -> None:
+    assert f"attributes.{says}" in _problems(tmp_path, attributes, batch=batch).replace("tls.", "")
+
+
+def test_spark_reads_the_topics_with_the_triggers_own_security(tmp_path: Path) -> None:
+    sasl = {"enable": True, "user": "me", "password": 'a"b\\c', "mechanism": "SCRAM-SHA-512"}
+    own = _load(tmp_path, RANGES, {"sasl": sasl, "tls": {"enable": True}}, batch={"mode": "enable"})
+    assert own.spark_source_options == {
+        "kafka.bootstrap.servers": ",".join(own.brokers),
+        "kafka.isolation.level": "read_uncommitted",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required"
+        r""" username="me" password="a\"b\\c";""",
+    }
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -20,6 +21,7 @@ from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partition import AssignedPartition
 from headrace.runtime.partition_ranges import describe_partitions
+from headrace.runtime.range_partition import RangePartition
 from headrace.runtime.wire import WireRecord
 from headrace.triggers import kafka_internals as internals
 from headrace.triggers.kafka_committer import Committer
@@ -27,6 +29,8 @@ from headrace.triggers.kafka_connect import connect, wait_for_topics
 from headrace.triggers.kafka_dead_letters import DeadLetters
 from headrace.triggers.kafka_errors import explain
 from headrace.triggers.kafka_joins import Joins
+from headrace.triggers.kafka_ranges import EndWatcher, read_record
+from headrace.triggers.kafka_rules import MAX_EVENTS
 from headrace.triggers.kafka_settings import KafkaSettings
 from headrace.triggers.kafka_start import read_ends, read_starts
 
@@ -70,6 +74,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._ends: Mapping[TopicPartition, int] = {}
         self._wanted = internals.Wanted()
+        self._watcher: EndWatcher | None = None  # with delivery: ranges
         self._tight: dict[TopicPartition, AssignedPartition] = {}  # wanted, with room for few
         self._problem = "connecting"
         self._is_stopping = False
@@ -134,6 +139,10 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             consumer.subscribe(topics=list(self._settings.topics), listener=self)
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
+                if self._dispatcher.policy.is_ranges:
+                    restart = partial(self._restart_out_of_range, consumer)
+                    self._watcher = EndWatcher(consumer, self._dispatcher, lambda: self._assigned, restart)
+                    tasks.create_task(self._watcher.run_forever(), name="ends")
                 tasks.create_task(self._fetch_forever(consumer), name="fetch")
                 tasks.create_task(self._commit_forever(consumer), name="commit")
         except* KafkaError as errors:
@@ -305,8 +314,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
     ) -> None:
         settings = self._settings
         others = [tp for tp in assigned if settings.partitions and tp.partition not in settings.partitions]
-        consumer.pause(*others)
         mine = sorted(set(assigned) - set(others))
+        consumer.pause(*(assigned if self._dispatcher.policy.is_ranges else others))
         self._dispatcher.own((tp.topic, tp.partition) for tp in mine)
         starts = await read_starts(
             consumer, self._admin, settings.consumer_group, mine, settings.initial_offset
@@ -317,6 +326,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._committer.open(starts, generation)
         self._problem = ""
         internals.wake(consumer)
+        if self._watcher is not None:
+            self._watcher.look_now()
         if others:
             logger.info("%d assigned partitions are left alone: not in `partitions`", len(others))
         log_assignment(self._dispatcher)
@@ -327,6 +338,10 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self, consumer: AIOKafkaConsumer, tp: TopicPartition, start: Commitment
     ) -> AssignedPartition:
         consumer.seek(tp, start.offset)
+        if self._dispatcher.policy.is_ranges:
+            return RangePartition(tp.topic, tp.partition, start)
+        if start.plan is not None and start.plan.end - start.plan.first > MAX_EVENTS:
+            start = replace(start, plan=None)  # made of ranges, before the function was changed
         self._wanted.add(tp)
         window = self._dispatcher.policy.ack_window_size
         return AssignedPartition(tp.topic, tp.partition, start, self._capacity, window)
@@ -371,9 +386,16 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
 
     async def bury(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
-    ) -> None:
+    ) -> bool:
         """To the dead-letter topic."""
+        if isinstance(partition, RangePartition):  # nobody has fetched it
+            tp = TopicPartition(*partition.key)
+            found = await read_record(self._settings, self._client_id, tp, record.offset)
+            if found is None:
+                return False
+            record = found
         await self._dead_letters.write(record, *partition.key, reason, attempts)
+        return True
 
     def retry_unreadable(self, partition: AssignedPartition) -> None:
         """Every fetch that fails seeks back to it."""

@@ -29,6 +29,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.group import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import ConsumerRecord
 
 # Trying again doesn't mend these: the next fetch raises them, with or without `watch_joins`.
@@ -149,6 +150,19 @@ def _raise_for(error_code: int) -> None:
     if error_code:
         error: KafkaError = for_code(error_code)()
         raise error
+
+
+async def high_watermark(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
+    """Where the log ends, open transactions included. Raises KafkaError.
+
+    `end_offsets` answers with the last stable offset where the isolation level is read_committed.
+    """
+    client: Any = consumer._client  # noqa: SLF001
+    request = OffsetRequest(-1, 0, [(tp.topic, [(tp.partition, -1)])])
+    response: Any = await client.send(client.cluster.leader_for_partition(tp), request)
+    ((_, ((_, error_code, _, offset),)),) = response.topics
+    _raise_for(error_code)
+    return int(offset)
 
 
 def wake(consumer: AIOKafkaConsumer | None) -> None:

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.runtime.durations import format_duration
+from headrace.runtime.setting_checks import NOT_BUILT
 from headrace.runtime.settings import Rule
 from headrace.runtime.trigger_fields import TriggerFields
 
 if TYPE_CHECKING:
     from headrace.triggers.kafka_settings import KafkaSettings
+
+MAX_EVENTS = 100_000  # in one call of a handler
 
 
 def _heartbeat_below_session(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
@@ -108,6 +111,38 @@ def _ack_semantics_are_unused(settings: "KafkaSettings", trigger: TriggerFields)
     return "has no effect while explicitAckMode is disable"
 
 
+def _ranges_need_batches(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    is_missing = settings.delivery == "ranges" and trigger.batch.mode != "enable"
+    return "ranges needs batch.mode enable: its batchSize says how long a range gets" if is_missing else ""
+
+
+def _events_are_held(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    size = trigger.batch.batch_size
+    if settings.delivery == "ranges" or trigger.batch.mode != "enable" or size <= MAX_EVENTS:
+        return ""
+    return f"events holds a batch in memory, {MAX_EVENTS} at most; batchSize is {size}, which takes ranges"
+
+
+def _ranges_are_not_fetched(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    is_unused = settings.delivery == "ranges" and settings.fetch_max_bytes
+    return "has no effect with delivery: ranges, which fetches no record" if is_unused else ""
+
+
+def _ranges_have_no_window(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    is_given = settings.delivery == "ranges" and settings.ack_window_size
+    return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
+
+
+def _spark_verifies(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    skips = settings.uses_tls and settings.tls.insecure_skip_verify
+    is_impossible = settings.delivery == "ranges" and skips
+    return (
+        "must be false: Spark's Kafka client, which reads ranges, verifies; set caCert"
+        if is_impossible
+        else ""
+    )
+
+
 def _trigger_sign_in(settings: "KafkaSettings", trigger: TriggerFields) -> str:  # noqa: ARG001
     if not (trigger.username or trigger.password or trigger.secret):
         return ""
@@ -149,5 +184,10 @@ RULES = (
         _ack_semantics_are_unused,
         is_error=False,
     ),
+    Rule("delivery", ("delivery", "trigger.batch.mode"), _ranges_need_batches),
+    Rule("delivery", ("delivery", "trigger.batch.mode", "trigger.batch.batch_size"), _events_are_held),
+    Rule("fetch_max_bytes", ("delivery", "fetch_max_bytes"), _ranges_are_not_fetched),
+    Rule("ack_window_size", ("delivery", "ack_window_size"), _ranges_have_no_window),
+    Rule("tls.insecure_skip_verify", ("delivery", "tls.insecure_skip_verify", "ca_cert"), _spark_verifies),
     Rule("sasl.user", (), _trigger_sign_in, is_error=False),
 )

@@ -24,6 +24,7 @@ from headrace.runtime.shapes import (
 from headrace.triggers.kafka_failure_settings import FAILURE_RULES, FailureSettings
 from headrace.triggers.kafka_rules import RULES
 from headrace.triggers.kafka_security import Pem, SaslSettings, TlsSettings
+from headrace.triggers.kafka_spark import spark_source_options
 
 DEFAULT_CHANNEL_BUFFER_SIZE = 256
 _ANY_VERSION = "the client finds out what the broker speaks"
@@ -280,8 +281,7 @@ class KafkaSettings(Settings):
     delivery: Delivery = setting(
         "delivery",
         "events",
-        built_values=("events",),
-        effect="With ranges the handler gets offsets to read, not records.",
+        effect="With ranges the handler gets offsets to read, not records; batchSize counts offsets.",
     )
     group_instance_id: Text = setting(
         "groupInstanceId",
@@ -297,6 +297,11 @@ class KafkaSettings(Settings):
         """The trigger's url stands in for brokers."""
         url = getattr(trigger, "url", "")
         return {"brokers": [url]} if url else {}
+
+    @property
+    def spark_source_options(self) -> Mapping[str, str]:
+        """Options with which Spark's Kafka source reads the topics."""
+        return spark_source_options(self)
 
     @property
     def uses_tls(self) -> bool:

@@ -1,12 +1,26 @@
-"""A batch of events as a DataFrame, through Arrow."""
+"""A batch as a DataFrame: events through Arrow, ranges of offsets through Spark's own Kafka source."""
 
-from collections.abc import Sequence
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from headrace.functions.events import Event
+from headrace.functions.events import Event, Span, runs_of
+
+
+class Context(Protocol):
+    """What is asked of a handler's context."""
+
+    @property
+    def spark(self) -> SparkSession: ...
+    @property
+    def source_options(self) -> Mapping[str, str]: ...
+
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 # The names and types of Spark's own Kafka source, so that a query works on both.
@@ -48,15 +62,59 @@ def events_to_dataframe(spark: SparkSession, events: Sequence[Event]) -> DataFra
     return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=_SCHEMA))
 
 
+def ranges_to_dataframe(context: Context, ranges: Sequence[Event], **options: str) -> DataFrame:
+    """With `delivery: ranges`: the columns of `events_to_dataframe`, read by Spark when an action needs them.
+
+    Its executors read straight from Kafka, a task per partition; each action reads again, unless the rows are
+    persisted. `options` are further ones of Spark's Kafka source, `minPartitions` for example. Records that
+    are gone when they are read fail the action.
+    """
+    reader = context.spark.read.format("kafka").options(**context.source_options, includeHeaders="true")
+    read = [reader.options(**_assignment(of_one_read), **options).load() for of_one_read in _reads(ranges)]
+    if not read:
+        return context.spark.createDataFrame([], _NO_ROWS)
+    return reduce(DataFrame.unionAll, read).select(*_SCHEMA.names)
+
+
+def _reads(ranges: Sequence[Event]) -> Iterator[Sequence[Span]]:
+    """A read takes one range of each partition; where a batch has more, it takes as many reads."""
+    waiting = list(runs_of(ranges))
+    while waiting:
+        now = {(span.topic, span.partition): span for span in reversed(waiting)}
+        yield list(now.values())
+        waiting = [span for span in waiting if span not in now.values()]
+
+
+def _assignment(spans: Sequence[Span]) -> dict[str, str]:
+    """The options that name partitions and offsets, as Spark wants them."""
+    partitions: dict[str, list[int]] = defaultdict(list)
+    first: dict[str, dict[str, int]] = defaultdict(dict)
+    end: dict[str, dict[str, int]] = defaultdict(dict)
+    for span in spans:
+        partitions[span.topic].append(span.partition)
+        first[span.topic][str(span.partition)] = span.first
+        end[span.topic][str(span.partition)] = span.end
+    return {
+        "assign": json.dumps(partitions),
+        "startingOffsets": json.dumps(first),
+        "endingOffsets": json.dumps(end),
+    }
+
+
 def json_events_to_dataframe(spark: SparkSession, events: Sequence[Event], schema: str) -> DataFrame:
-    """The columns of `events_to_dataframe`, then `record`, a struct of `schema`, and `bad_record`, text.
+    """What `parse_json` makes of `events_to_dataframe`."""
+    return parse_json(events_to_dataframe(spark, events), schema)
+
+
+def parse_json(df: DataFrame, schema: str) -> DataFrame:
+    """The columns of `df`, then `record`, a struct of `schema` read from `value`, and `bad_record`, text.
 
     `schema` is Spark's DDL: `id STRING, amount DOUBLE`. A value that doesn't fit it stands in `bad_record`,
     and `record` has those fields that could be read; in good rows and tombstones `bad_record` is null.
     """
     text = sql.col("value").cast("string")
     fields = sql.from_json(text, f"{schema}, {_BAD} STRING", {"columnNameOfCorruptRecord": _BAD})
-    parsed = events_to_dataframe(spark, events).withColumn("record", fields)
+    parsed = df.withColumn("record", fields)
     # An empty text and a bare null are no records either, but Spark doesn't call them corrupt.
     bad = sql.when(sql.col("record").isNull(), text).otherwise(sql.col(f"record.{_BAD}"))
     return parsed.withColumn(_BAD, bad).withColumn("record", sql.col("record").dropFields(_BAD))
