@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from broker import Broker
 from replica import environment, lines
 
@@ -26,6 +26,22 @@ async def _produce(bootstrap: str, topic: str, count: int, partitions: int, size
 def produce(broker: Broker, topic: str, count: int, partitions: int = 8, size: int = 8) -> None:
     """Records, evenly over the partitions."""
     asyncio.run(_produce(broker.bootstrap, topic, count, partitions, size))
+
+
+def truncate(broker: Broker, topic: str, partition: int, before: int) -> None:
+    """Delete the records below an offset, as retention does."""
+
+    async def delete() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        await admin.start()
+        try:
+            await admin.delete_records(
+                {TopicPartition(topic, partition): RecordsToDelete(before_offset=before)}
+            )
+        finally:
+            await admin.close()
+
+    asyncio.run(delete())
 
 
 class Feed:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
-from kafka_records import group_offsets, handled, produce, send_undecodable
+from kafka_records import group_offsets, handled, produce, send_undecodable, truncate
 from replica import Replica, is_running, lines, replica, wait_until, write_function
 
 WRITES = """
@@ -185,22 +184,13 @@ def test_initial_offset_latest_skips_what_was_there_and_nothing_after(
 def test_a_commit_out_of_range_goes_on_with_the_earliest_record(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    async def delete_records() -> None:
-        from aiokafka import TopicPartition
-        from aiokafka.admin import RecordsToDelete
-
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        await admin.start()
-        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=60)})
-        await admin.close()
-
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], partitions=[0])
     produce(broker, topic, 10, partitions=1)
     with replica(folder, name="-a") as running:
         wait_until(lambda: len(lines(folder)) == 10, about=running)
         assert running.stop() == 0
     produce(broker, topic, 90, partitions=1)
-    asyncio.run(delete_records())
+    truncate(broker, topic, 0, before=60)
     with replica(folder, name="-b") as running:
         wait_until(lambda: len(lines(folder)) >= 50, about=running)
         assert "offset 10 is out of range, going on with 60" in running.log

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka import AIOKafkaProducer
 from broker import Broker
 from failing_records import HEADERS, read, send
-from kafka_records import Feed, group_offsets, produce
+from kafka_records import Feed, group_offsets, produce, truncate
 from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 
 # One line for each batch: its attempt, then partition, first and last offset of each range.
@@ -195,16 +194,7 @@ def test_offsets_that_the_log_has_no_more_are_skipped_loudly(
     with running(folder, name="-a") as first:
         wait_until(lambda: group_offsets(broker, f"group-{topic}").get((topic, 0)) == 10, about=first)
     produce(broker, topic, 20, partitions=1)
-
-    async def truncate() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        await admin.start()
-        try:
-            await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=15)})
-        finally:
-            await admin.close()
-
-    asyncio.run(truncate())
+    truncate(broker, topic, 0, before=15)
     with running(folder, name="-b") as second:
         second.logged("offset 10 is out of range, going on with 15")
         wait_until(lambda: count(folder) == 25, about=second)

@@ -10,7 +10,7 @@ from datetime import datetime
 import pytest
 from aiokafka import AIOKafkaProducer
 from broker import Broker
-from kafka_records import produce
+from kafka_records import produce, truncate
 from pyspark.sql import SparkSession
 from spark import TestSpark
 
@@ -85,9 +85,10 @@ def test_a_range_has_the_columns_of_events(context: Context, broker: Broker, top
 
 
 def test_records_that_are_gone_fail_the_read(context: Context, broker: Broker, topic: str) -> None:
-    produce(broker, topic, 8)
+    produce(broker, topic, 80)
+    truncate(broker, topic, 0, before=5)
     with pytest.raises(Exception, match="offset"):
-        ranges_to_dataframe(context, [Range(topic, 0, 0, 5)]).count()
+        ranges_to_dataframe(context, [Range(topic, 0, 2, 9)]).count()
 
 
 def test_a_session_that_was_closed_from_outside_is_replaced_once_a_handler_has_failed(
