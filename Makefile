@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format storm bench bench-ranges wheel clean
+.PHONY: help setup demo test test-slow check format storm fuzz bench bench-ranges wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ storm: $(READY) ## kills, rebalances, stops, acks and poison, again and again, a
 		PYTHONPATH=tests $(BIN)/python tests/storm/$$name.py "$$@" || failed="$$failed $$name"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "bounds were broken, or a storm ended early:$$failed"; exit 1; fi
+
+fuzz: $(READY) ## 50,000 function files with mistakes: each is valid, or refused in clear lines, within 100 ms
+	@PYTHONPATH=tests $(BIN)/python tests/storm/mutated_files.py --count 50000
 
 bench: $(READY) ## the speed beside a bare aiokafka loop, in one run
 	@$(BIN)/python benchmarks/throughput.py

@@ -12,9 +12,12 @@ from headrace.runtime.admin import TcpAddress
 from headrace.runtime.cli_dead_letters import deadletters
 from headrace.runtime.cli_kafka import kafka
 from headrace.runtime.cli_partition import partition
+from headrace.runtime.cli_schema import schema
+from headrace.runtime.cli_validate import set_option, validate
 from headrace.runtime.config import load_function
 from headrace.runtime.errors import HeadraceError, UsageError
 from headrace.runtime.log import set_up_logging
+from headrace.runtime.overrides import parse_override
 from headrace.runtime.run_command import RunOptions, run_function
 
 
@@ -27,11 +30,14 @@ def headrace() -> None:
 headrace.add_command(kafka)
 headrace.add_command(partition)
 headrace.add_command(deadletters)
+headrace.add_command(validate)
+headrace.add_command(schema)
 
 
 @headrace.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--brokers", multiple=True, metavar="HOST:PORT", help="Instead of the function's own brokers.")
+@set_option
 @click.option("--embedded-kafka", is_flag=True, help="Start a Kafka here, with the triggers' topics.")
 @click.option(
     "--replicas",
@@ -64,6 +70,7 @@ headrace.add_command(deadletters)
 def run(  # noqa: PLR0913  # one argument per option
     path: Path,
     brokers: tuple[str, ...],
+    set_texts: tuple[str, ...],
     *,
     embedded_kafka: bool,
     replicas: int,
@@ -75,16 +82,18 @@ def run(  # noqa: PLR0913  # one argument per option
     log_level: str,
     log_format: str,
 ) -> None:
-    """Run the function in PATH, a function.yaml or its folder, until Ctrl-C."""
+    """Run the function in PATH, a function.yaml, its folder or a handler's file, until Ctrl-C."""
     if embedded_kafka and brokers:
         raise click.UsageError("--embedded-kafka and --brokers exclude each other")
     set_up_logging(log_level, "json" if log_format == "json" else "console", replica_name)
-    function = load_function(path)
+    overrides = tuple(map(parse_override, set_texts))
+    function = load_function(path, overrides=overrides, with_handler=True)
     for notice in function.notices if not replica_name else ():
         logging.getLogger(__name__).info("%s", notice)
     options = RunOptions(
         path=path,
         brokers=tuple(_address(text) for option in brokers for text in option.split(",")),
+        set_texts=set_texts,
         embedded_kafka=embedded_kafka,
         replicas=replicas,
         admin=admin_socket or TcpAddress(admin_host, admin_port),

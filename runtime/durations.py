@@ -17,6 +17,8 @@ _NANOSECONDS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
+# The grammar for JSON schemas, and the empty text that Go's tools write for a duration that isn't given.
+DURATION_PATTERN = r"^([+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+))?$"
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 _LIMIT_NANOSECONDS = 2**63
 _LONGEST_TEXT = 100  # no sane duration is longer; keeps int() far from its own digit limit

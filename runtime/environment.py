@@ -1,32 +1,49 @@
 """`spec.env`: the environment variables of a function's workers."""
 
-from headrace.runtime.errors import Problem
+from headrace.runtime.findings import Findings
+from headrace.runtime.resolved import hidden_setting
 from headrace.runtime.setting_checks import nearest
-from headrace.runtime.yaml_source import Path, YamlSource
+from headrace.runtime.yaml_source import Path
 
 _ENV: Path = ("spec", "env")
 _KEYS = ("name", "value", "valueFrom")
+ENV_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "pattern": "^[^=]+$"},
+            "value": {"type": "string"},
+            "valueFrom": {},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+}
 
 
-def read_environment(
-    written: object, source: YamlSource, problems: list[Problem], notices: list[Problem]
-) -> dict[str, str]:
+def read_environment(written: object, findings: Findings) -> dict[str, str]:
     """Name to value, in the file's order. Values may be secrets: no message shows one."""
     if not isinstance(written, list):
-        problems.append(source.problem(_ENV, "expected a list of entries with name and value"))
+        findings.problem(_ENV, "expected a list of entries with name and value")
         return {}
     env: dict[str, str] = {}
+    places: dict[str, Path] = {}
     for at, entry in enumerate(written):
         path = (*_ENV, at)
         if faults := _faults(entry, path):
-            problems.extend(source.problem(where, message) for where, message in faults)
+            for where, message in faults:
+                findings.problem(where, message)
         elif "valueFrom" in entry:
             message = "is left out: only a cluster can look it up; set it where Headrace runs"
-            notices.append(source.problem((*path, "valueFrom"), message))
+            findings.notice((*path, "valueFrom"), message)
         else:
             if entry["name"] in env:
-                notices.append(source.problem(path, f"sets {entry['name']} again; this one counts"))
+                findings.notice(path, f"sets {entry['name']!r} again; this one counts")
             env[entry["name"]] = entry.get("value", "")
+            places[entry["name"]] = path
+    for name, path in places.items():
+        findings.settings.append(hidden_setting((*_ENV, name), path, findings.source))
     return env
 
 

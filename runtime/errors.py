@@ -15,16 +15,28 @@ class HeadraceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a function's files. `line` is 1-based, 0 where no line applies."""
+    """One thing wrong with a function's files. `line` is 1-based, 0 where no line applies.
+
+    `via` is the option of the command line that brought it in, if one did.
+    """
 
     file: str
     line: int
     path: str
     message: str
+    via: str = ""
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+        where += f" ({self.via})" if self.via else ""
+        message = one_line(self.message)
+        return f"{where}: {self.path}: {message}" if self.path else f"{where}: {message}"
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """`text` without line breaks and what else a terminal might obey; of a long one, its two ends."""
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return shown if len(shown) <= most else f"{shown[: most // 2]} ... {shown[-most // 2 :]}"
 
 
 class ConfigError(HeadraceError):
@@ -47,6 +59,12 @@ class BrokerError(HeadraceError):
     """The broker refused or did not answer."""
 
     exit_code = 3
+
+
+class RefusedSettingError(BrokerError):
+    """The broker refuses a value of the function's file: waiting doesn't help, changing the value does."""
+
+    exit_code = 2
 
 
 class HandlerLoadError(HeadraceError):

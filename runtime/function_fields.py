@@ -1,13 +1,13 @@
 """The fields of function.yaml outside its triggers. Names and groups are Nuclio's (1.14)."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Gt
 from pydantic import AfterValidator
 
-from headrace.runtime.settings import Settings, section, setting
+from headrace.runtime.settings import KeysLike, Settings, section, setting
 from headrace.runtime.shapes import CHOICE, Anything, Flag, MemoryBytes, Quantity, Seconds, Text
 
 _ON_KUBERNETES = "a setting of the Kubernetes deployment, not of the process"
@@ -32,6 +32,12 @@ def _module_and_function(text: str) -> str:
     return text
 
 
+def split_handler(handler: str) -> tuple[str, str]:
+    """The module's name and the function's. A file's name may stand for its module's: main.py:handler."""
+    module, _, function = handler.partition(":")
+    return module.removesuffix(".py"), function
+
+
 def _python(text: str) -> str:
     if text and not _RUNTIME.fullmatch(text):
         raise ValueError("is not built in; Headrace runs Python 3 only, such as python:3.11")
@@ -42,21 +48,6 @@ def _enough_memory(size: int) -> int:
     if size < _LEAST_MEMORY_BYTES:
         raise ValueError(f"is {size} bytes; a worker needs at least 64Mi to run at all")
     return size
-
-
-class _OtherResources(Mapping[str, str]):
-    """Every name that Kubernetes gives a resource besides memory and cpu, such as nvidia.com/gpu."""
-
-    def __getitem__(self, name: str) -> str:
-        if _OTHER_RESOURCE.fullmatch(name):
-            return _FOR_KUBERNETES
-        raise KeyError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())  # nobody can list them
-
-    def __len__(self) -> int:
-        return 0
 
 
 class MetadataFields(Settings):
@@ -99,11 +90,12 @@ class LimitFields(Settings):
         "memory",
         0,
         unit="bytes",
+        absent="no limit",
         effect="Too low kills workers that only need more; without it one can take the whole machine.",
     )
     cpu: Quantity = setting("cpu", "", no_effect=_FOR_KUBERNETES, effect="None.")
 
-    ignored: ClassVar[Mapping[str, str]] = _OtherResources()
+    ignored: ClassVar[Mapping[str, str]] = KeysLike(_OTHER_RESOURCE, _FOR_KUBERNETES)
 
 
 class RequestFields(Settings):
@@ -112,7 +104,7 @@ class RequestFields(Settings):
     memory: Quantity = setting("memory", "", no_effect=_FOR_KUBERNETES, effect="None.")
     cpu: Quantity = setting("cpu", "", no_effect=_FOR_KUBERNETES, effect="None.")
 
-    ignored: ClassVar[Mapping[str, str]] = _OtherResources()
+    ignored: ClassVar[Mapping[str, str]] = KeysLike(_OTHER_RESOURCE, _FOR_KUBERNETES)
 
 
 class ResourceFields(Settings):
@@ -143,6 +135,7 @@ class SpecFields(Settings):
         "eventTimeout",
         0.0,
         unit="seconds",
+        absent="no limit",
         effect="Too low kills handlers that are only slow; without it a hung one holds its worker.",
     )
     spark: Anything = setting("spark", {}, effect="Gives the handler context.spark.")

@@ -31,6 +31,7 @@ class RunOptions:
 
     path: Path
     brokers: tuple[str, ...]
+    set_texts: tuple[str, ...]
     embedded_kafka: bool
     replicas: int
     admin: TcpAddress | Path
@@ -89,9 +90,7 @@ async def _spark(function: FunctionSpec) -> AsyncIterator[SparkLink | None]:
         yield None
     elif spec.remote:
         await asyncio.to_thread(check_spark_installed)
-        variable = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-        token = spec.token or function.env.get(variable) or os.environ.get(variable, "")
-        yield SparkLink(spec.remote, token, spec.conf)
+        yield SparkLink(spec.remote, spec.token, spec.conf)
     elif given is not None:
         yield given
     else:

@@ -64,14 +64,27 @@ def checked(declared: Declared, value: object, *, is_quoted: bool = False) -> An
 def _refuse_unbuilt(declared: Declared, accepted: object) -> None:
     built = declared.setting.built_values
     if built and accepted not in built:
-        choice = ", ".join(str(_as_written(value)) for value in built)
-        message = f"{_shown(_as_written(accepted), is_secret=False)} {NOT_BUILT}; built: {choice}"
+        choice = ", ".join(str(as_written(value)) for value in built)
+        message = f"{_shown(as_written(accepted), is_secret=False)} {NOT_BUILT}; built: {choice}"
         raise NotAcceptedError([((), message)])
 
 
-def _as_written(value: object) -> object:
-    """The only floats among settings are durations."""
+def as_written(value: object) -> object:
+    """A setting's value as a file says it. The only floats among settings are durations."""
+    if isinstance(value, tuple):
+        return list(value)
     return format_duration(value) if isinstance(value, float) else value
+
+
+def limits_of(declared: Declared) -> str:
+    """The limits of a value in words: `more than 0s`, `at least 0, at most 256`; "" without any."""
+    found = (
+        f"{words} {declared.shape.show_limit(getattr(fact, name))}"
+        for fact in declared.field.metadata
+        for words, name in _LIMITS.values()
+        if hasattr(fact, name)
+    )
+    return ", ".join(found)
 
 
 @cache

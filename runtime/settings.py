@@ -4,6 +4,7 @@ A model derives from Settings, each field is `setting(...)` or `section(...)`, i
 `shapes`. `headrace.runtime.settings_reader` reads a file's mapping into such a model.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,6 +17,8 @@ from headrace.runtime.durations import format_duration
 from headrace.runtime.shapes import Shape
 
 ANNOTATION_PREFIX = "nuclio.io/"
+# Only these annotations are ours alone; a typing error in one of them must not pass unseen.
+CHECKED_ANNOTATIONS = "nuclio.io/kafka-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +28,22 @@ class Setting:
     `annotation` is the key after `nuclio.io/`; `old_annotation` a whole key that Nuclio once used.
     `built` False refuses the setting, `built_values` all values but these. `required` says, in the
     words of the message, what must be given. `no_effect` says why a value changes nothing here.
+    `environment` is a variable that stands in for a missing value. `absent` says what the default
+    means where it is no value that a file could give.
     """
 
     key: str
     effect: str
     annotation: str = ""
     old_annotation: str = ""
+    environment: str = ""
     unit: str = ""
     secret: bool = False
     built: bool = True
     built_values: tuple[object, ...] = ()
     required: str = ""
     no_effect: str = ""
+    absent: str = ""
 
     def annotation_keys(self) -> tuple[str, ...]:
         """The whole annotation keys that set this, the one that wins first."""
@@ -83,13 +90,33 @@ class Rule:
     """A condition between settings: `check(settings, trigger)` returns what is wrong, or "".
 
     It runs only where everything in `reads` was read without a problem. Names are dotted Python
-    names (`sasl.user`); `trigger.` names the trigger's own fields. `about` is where it points.
+    names (`sasl.user`); `trigger.` names the trigger's own fields. `about` is where it points. The
+    docstring of `check` is the rule as the configuration reference prints it.
     """
 
     about: str
     reads: tuple[str, ...]
     check: Callable[[Any, Any], str]
     is_error: bool = True
+
+
+@dataclass(frozen=True)
+class KeysLike(Mapping[str, str]):
+    """For `Settings.ignored`: every key that matches `pattern` as a whole, which nobody can list."""
+
+    pattern: re.Pattern[str]
+    why: str
+
+    def __getitem__(self, key: str) -> str:
+        if self.pattern.fullmatch(key):
+            return self.why
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 class Settings(BaseModel):

@@ -1,6 +1,7 @@
 """Reads one mapping of a file into a Settings model, and keeps on reading past every problem.
 
-An attribute beats its annotation, an annotation beats the model's fallback, that the default.
+An attribute beats its annotation, an annotation an environment variable, that the fallback, that the
+default.
 """
 
 import pathlib
@@ -14,7 +15,7 @@ from headrace.runtime.setting_checks import NOT_BUILT, NotAcceptedError, checked
 from headrace.runtime.settings import Declared, Settings, fields_of
 from headrace.runtime.yaml_source import Path, YamlSource
 
-Origin = Literal["attribute", "annotation", "trigger"]
+Origin = Literal["attribute", "annotation", "command line", "environment", "fallback", "default"]
 Model = TypeVar("Model", bound=Settings)
 
 ANNOTATIONS: Path = ("metadata", "annotations")
@@ -23,15 +24,16 @@ _SECRET_FOLDER = "secret_path"  # noqa: S105 - a setting's name; declared before
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a mapping is read with: its file, the file's annotations, the trigger it belongs to.
+    """What a mapping is read with: its file, and what stands in for keys that are missing in it.
 
-    `is_case_folded`: keys match whatever their case. `folder`: what a relative secretPath is
-    relative to.
+    `fallbacks` are values by dotted Python name. `is_case_folded`: keys match whatever their case.
+    `folder`: what a relative secretPath is relative to.
     """
 
     source: YamlSource
     annotations: Mapping[str, str] = field(default_factory=dict)
-    trigger: object = None
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
+    fallbacks: Mapping[str, object] = field(default_factory=dict)
     is_case_folded: bool = False
     folder: pathlib.Path = pathlib.Path()
 
@@ -42,8 +44,10 @@ class Reading(Generic[Model]):
 
     `broken` names what had a problem or is missing: it holds its default, if it has one. `paths`
     says where a value stands in the file, or would stand; `origins` lists what isn't a default.
+    `path` is where the model's mapping stands.
     """
 
+    path: Path
     values: Model
     broken: frozenset[str]
     paths: Mapping[str, Path]
@@ -61,9 +65,10 @@ class _Given:
 
 def read_settings(model: type[Model], written: object, path: Path, around: Surroundings) -> Reading[Model]:
     """Read `written`, which stands at `path`, into `model`. Problems are returned, none raised."""
-    reader = _Reader(around, model.fallbacks(around.trigger))
+    reader = _Reader(around)
     values = reader.section(model, written, path, None)
     return Reading(
+        path,
         values,
         frozenset(reader.broken),
         reader.paths,
@@ -76,7 +81,7 @@ def read_settings(model: type[Model], written: object, path: Path, around: Surro
 class _Reader:
     """Owns everything that one call of read_settings gathers."""
 
-    def __init__(self, around: Surroundings, fallbacks: Mapping[str, object]) -> None:
+    def __init__(self, around: Surroundings) -> None:
         self.broken: set[str] = set()
         self.paths: dict[str, Path] = {}
         self.origins: dict[str, Origin] = {}
@@ -84,7 +89,6 @@ class _Reader:
         self.notices: list[Problem] = []
         self._around = around
         self._source = around.source
-        self._fallbacks = fallbacks
         self._secrets = SecretFolder()
 
     def section(self, model: type[Model], written: object, path: Path, parent: Declared | None) -> Model:
@@ -152,14 +156,17 @@ class _Reader:
         if declared.setting.key in spelled:
             value = mapping[spelled[declared.setting.key]]
             if value is None or value != blank:
-                return _Given(value, path, "attribute")
+                is_overridden = self._source.is_overridden(path)
+                return _Given(value, path, "command line" if is_overridden else "attribute")
         for key in declared.setting.annotation_keys():
             if key in self._around.annotations:
                 value = declared.shape.from_text(self._around.annotations[key])
                 if value != blank:
                     return _Given(value, (*ANNOTATIONS, key), "annotation")
-        if declared.name in self._fallbacks:
-            return _Given(self._fallbacks[declared.name], path, "trigger")
+        if declared.setting.environment in self._around.environment:
+            return _Given(self._around.environment[declared.setting.environment], path, "environment")
+        if declared.name in self._around.fallbacks:
+            return _Given(self._around.fallbacks[declared.name], path, "fallback")
         return None
 
     def _take(self, declared: Declared, given: _Given, values: dict[str, Any]) -> None:

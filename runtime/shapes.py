@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -21,10 +21,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from headrace.runtime.durations import DurationError, format_duration, parse_duration
+from headrace.runtime.durations import DURATION_PATTERN, DurationError, format_duration, parse_duration
 
 # Kubernetes' own grammar. Three digits of exponent are beyond any machine, and cheap to compute.
 _QUANTITY = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)(?:([KMGTPE]i|[numkMGTPE]?)|([eE][+-]?[0-9]{1,3}))")
+_QUANTITY_SCHEMA = {"type": ["string", "number"], "format": "kubernetes-quantity"}
 _LONGEST_QUANTITY = 100
 _LARGEST_QUANTITY = 2**63 - 1  # where Kubernetes stops counting too
 _UNITS = {
@@ -140,17 +141,24 @@ Seconds = Annotated[
     float,
     BeforeValidator(_seconds),
     PlainSerializer(format_duration, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string", "format": "go-duration"}),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
     DURATION,
 ]
 Text = Annotated[str, TEXT]
 Count = Annotated[int, COUNT]
-WindowSize = Annotated[int, BeforeValidator(_window), WINDOW]  # Nuclio takes 5, "5" and 5.0 here
-Quantity = Annotated[str, BeforeValidator(_quantity), QUANTITY]  # kept as it is written
+WindowSize = Annotated[  # Nuclio takes 5, "5" and 5.0 here
+    int,
+    BeforeValidator(_window),
+    WithJsonSchema({"type": ["number", "string"], "minimum": 0}),
+    WINDOW,
+]
+Quantity = Annotated[  # kept as it is written
+    str, BeforeValidator(_quantity), WithJsonSchema(_QUANTITY_SCHEMA), QUANTITY
+]
 MemoryBytes = Annotated[
     int,
     BeforeValidator(_bytes),
-    WithJsonSchema({"type": ["string", "number"], "format": "kubernetes-quantity"}),
+    WithJsonSchema(_QUANTITY_SCHEMA),
     QUANTITY,
 ]
 Flag = Annotated[bool, FLAG]
@@ -161,7 +169,10 @@ Texts = Annotated[
     TEXTS,
 ]
 Counts = Annotated[
-    tuple[Annotated[int, Ge(0)], ...], BeforeValidator(_as_tuple), AfterValidator(_unique), COUNTS
+    tuple[Annotated[int, Ge(0), Le(2**31 - 1)], ...],
+    BeforeValidator(_as_tuple),
+    AfterValidator(_unique),
+    COUNTS,
 ]
 Anything = Annotated[Any, ANYTHING]
 

@@ -6,17 +6,19 @@ from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, WithJsonSchema
 
-from headrace.runtime.errors import Problem
+from headrace.runtime.findings import Findings
+from headrace.runtime.resolved import hidden_setting
 from headrace.runtime.settings import Settings, setting
 from headrace.runtime.settings_reader import Surroundings, read_settings
 from headrace.runtime.shapes import Anything, Text, Texts
-from headrace.runtime.yaml_source import Path, YamlSource
+from headrace.runtime.yaml_source import Path
 
 _SPARK: Path = ("spec", "spark")
 _MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(,\d+)?\])?|spark://[^/\s]+:\d+|k8s://\S+|yarn")
 _PACKAGE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
+_CONF_SCHEMA = {"type": "object", "additionalProperties": {"type": "string"}}
 _OURS = {  # keys that would undo what Headrace decides, and what to write instead
     "spark.master": "write spec.spark.master",
     "spark.remote": "write spec.spark.remote",
@@ -54,14 +56,15 @@ class SparkFields(Settings):
         "token",
         "",
         secret=True,
-        effect="What remote asks for. Without it, SPARK_CONNECT_AUTHENTICATE_TOKEN where that is set.",
+        environment="SPARK_CONNECT_AUTHENTICATE_TOKEN",
+        effect="What remote asks for.",
     )
     master: Annotated[Text, AfterValidator(_a_master)] = setting(
         "master",
         "local[*]",
         effect="Where executors run; local[*] takes every core of the machine that Headrace runs on.",
     )
-    conf: Anything = setting(
+    conf: Annotated[Anything, WithJsonSchema(_CONF_SCHEMA)] = setting(
         "conf", {}, effect="Spark's own settings, which beat ours; with remote, those of a session."
     )
     packages: Annotated[Texts, AfterValidator(_coordinates)] = setting(
@@ -85,14 +88,19 @@ class SparkSpec:
         return not self.remote and self.master.startswith("local")
 
 
-def read_spark(written: object, source: YamlSource, problems: list[Problem]) -> SparkSpec:
+def read_spark(written: object, environment: Mapping[str, str], findings: Findings) -> SparkSpec:
     """What stands at spec.spark. Defaults where a problem is added. conf and remote may hold secrets."""
-    read = read_settings(SparkFields, written, _SPARK, Surroundings(source))
-    problems.extend(read.problems)
+    is_remote = isinstance(written, dict) and bool(written.get("remote"))
+    around = Surroundings(findings.source, environment=environment if is_remote else {})
+    read = read_settings(SparkFields, written, _SPARK, around)
+    findings.keep(read)
+    findings.resolve(read)
     fields = read.values
-    faults = [*_conf_faults(fields.conf, remote=bool(fields.remote)), *_remote_faults(fields)]
-    problems.extend(source.problem((*_SPARK, *path), message) for path, message in faults)
+    for path, message in (*_conf_faults(fields.conf, remote=is_remote), *_remote_faults(fields)):
+        findings.problem((*_SPARK, *path), message)
     conf = fields.conf if isinstance(fields.conf, dict) else {}
+    places = ((*_SPARK, "conf", key) for key in conf)
+    findings.settings.extend(hidden_setting(at, at, findings.source) for at in places)
     return SparkSpec(fields.remote, fields.token, fields.master, conf, fields.packages)
 
 

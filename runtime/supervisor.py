@@ -86,6 +86,7 @@ class Replica:
         return [
             *(sys.executable, "-P", "-m", "headrace", "run", str(options.path)),
             *(argument for address in options.brokers for argument in ("--brokers", address)),
+            *(argument for text in options.set_texts for argument in ("--set", text)),
             *("--replica-name", self.name, "--parent-fd", str(parent_fd)),
             *("--admin-socket", str(self.socket_path)),
             *("--log-level", options.log_level, "--log-format", options.log_format),

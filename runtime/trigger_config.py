@@ -2,17 +2,17 @@
 
 import pathlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.runtime.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.errors import Problem
+from headrace.runtime.findings import Findings
 from headrace.runtime.setting_checks import NOT_BUILT
 from headrace.runtime.settings import Rule, Settings
 from headrace.runtime.settings_reader import Origin, Reading, Surroundings, read_settings
 from headrace.runtime.trigger_fields import BatchFields, TriggerFields
 from headrace.runtime.trigger_kinds import TriggerKind, find_kind, why_not_found
-from headrace.runtime.yaml_source import Path, YamlSource
+from headrace.runtime.yaml_source import Path
 
 TRIGGERS: Path = ("spec", "triggers")
 
@@ -21,8 +21,8 @@ TRIGGERS: Path = ("spec", "triggers")
 class TriggerSpec:
     """One enabled trigger. `kind` is the canonical name, `settings` the kind's own model.
 
-    `origins` says, by dotted Python name, which settings are no defaults: "attribute",
-    "annotation", or "trigger" (taken from the trigger's own fields, as brokers from url).
+    `origins` says, by dotted Python name, which settings are no defaults: "attribute", "annotation",
+    "command line", or "fallback" (taken from the trigger's own fields, as brokers from url).
     `batch` is None where a call of the handler gets one event.
     `disabled` is False for every trigger of a FunctionSpec: disabled ones are left out.
     """
@@ -61,38 +61,36 @@ class TriggerSpec:
 
 @dataclass(frozen=True, slots=True)
 class TriggerReader:
-    """What triggers are read with. The lists are the caller's; reading appends to them."""
+    """What triggers are read with. The findings are the caller's; reading adds to them."""
 
-    source: YamlSource
+    findings: Findings
     folder: pathlib.Path
     annotations: Mapping[str, str]
     kinds: Mapping[str, TriggerKind]
-    problems: list[Problem]
-    notices: list[Problem]
 
     def read_all(self, written: object) -> tuple[TriggerSpec, ...]:
         """Every enabled trigger without a problem. A file without an enabled one is a problem."""
         if not isinstance(written, dict):
-            self._problem(TRIGGERS, "expected a mapping from each trigger's name to its fields")
+            self.findings.problem(TRIGGERS, "expected a mapping from each trigger's name to its fields")
             return ()
         fields = {name: self._fields(name, entry) for name, entry in written.items()}
         enabled = {name: read for name, read in fields.items() if not read.values.disabled}
         if not enabled:
-            self._problem(TRIGGERS, "no trigger is enabled; the function would never get an event")
+            self.findings.problem(TRIGGERS, "no trigger is enabled; the function would never get an event")
         self._refuse_shared_workers(enabled)
         specs = [self._spec(name, read) for name, read in enabled.items()]
         return tuple(spec for spec in specs if spec is not None)
 
     def _fields(self, name: str, entry: object) -> Reading[TriggerFields]:
         path = (*TRIGGERS, name)
-        around = Surroundings(self.source, self.annotations)
+        around = Surroundings(self.findings.source, self.annotations)
         read = read_settings(TriggerFields, entry, path, around)
-        self._keep(read)
+        self.findings.keep(read)
         if read.values.disabled:
-            self._notice((*path, "disabled"), "the trigger is disabled and left out")
+            self.findings.notice((*path, "disabled"), "the trigger is disabled and left out")
             return read
         if read.values.name not in ("", name):
-            self._problem((*path, "name"), f"{read.values.name!r} must equal its key, {name!r}")
+            self.findings.problem((*path, "name"), f"{read.values.name!r} must equal its key, {name!r}")
         for rule in TriggerFields.rules:
             self._check(rule, read, read)
         return read
@@ -104,18 +102,27 @@ class TriggerReader:
             first = owners.setdefault(allocator, name)
             if allocator and first != name:
                 path = read.paths["worker_allocator_name"]
-                self._problem(path, f"sharing workers with trigger {first} {NOT_BUILT}; remove it")
+                self.findings.problem(path, f"sharing workers with trigger {first!r} {NOT_BUILT}; remove it")
 
     def _spec(self, name: str, common: Reading[TriggerFields]) -> TriggerSpec | None:
         kind = None if "kind" in common.broken else self._kind(common)
         if kind is None:
             return None
-        around = Surroundings(self.source, self.annotations, common.values, True, self.folder)
+        around = Surroundings(
+            self.findings.source,
+            self.annotations,
+            fallbacks=kind.Settings.fallbacks(common.values),
+            is_case_folded=True,
+            folder=self.folder,
+        )
         written, path = common.values.attributes, common.paths["attributes"]
         own: Reading[Settings] = read_settings(kind.Settings, written, path, around)
-        self._keep(own)
+        self.findings.keep(own)
         for rule in kind.Settings.rules:
             self._check(rule, own, common)
+        workers = common.values.model_copy(update={"num_workers": common.values.worker_count})
+        self.findings.resolve(replace(common, values=workers))
+        self.findings.resolve(own)
         is_whole = not common.broken and not own.broken
         return _spec(name, kind.kind, common.values, own) if is_whole else None
 
@@ -123,7 +130,7 @@ class TriggerReader:
         kind = find_kind(common.values.kind, self.kinds)
         if kind is None:
             message = why_not_found(common.values.kind, self.kinds)
-            self._problem(common.paths["kind"], message)
+            self.findings.problem(common.paths["kind"], message)
         return kind
 
     def _check(
@@ -133,18 +140,8 @@ class TriggerReader:
         if not broken.isdisjoint(rule.reads):
             return
         if message := rule.check(own.values, common.values):
-            problem = self.source.problem(own.paths[rule.about], message)
-            (self.problems if rule.is_error else self.notices).append(problem)
-
-    def _keep(self, read: Reading[TriggerFields] | Reading[Settings]) -> None:
-        self.problems.extend(read.problems)
-        self.notices.extend(read.notices)
-
-    def _problem(self, path: Path, message: str) -> None:
-        self.problems.append(self.source.problem(path, message))
-
-    def _notice(self, path: Path, message: str) -> None:
-        self.notices.append(self.source.problem(path, message))
+            report = self.findings.problem if rule.is_error else self.findings.notice
+            report(own.paths[rule.about], message)
 
 
 def _batch_policy(fields: BatchFields) -> BatchPolicy | None:

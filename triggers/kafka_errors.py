@@ -13,7 +13,7 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from headrace.runtime.errors import BrokerError
+from headrace.runtime.errors import BrokerError, RefusedSettingError
 from headrace.triggers.kafka_settings import KafkaSettings
 
 # Waiting does not mend these.
@@ -25,7 +25,8 @@ REFUSALS = (
 
 def explain(error: BaseException, settings: KafkaSettings) -> BrokerError:
     """What the broker refused, and the setting to look at."""
-    return BrokerError(_line(error, settings))
+    kind = RefusedSettingError if isinstance(error, InvalidSessionTimeoutError) else BrokerError
+    return kind(_line(error, settings))
 
 
 def _line(  # noqa: PLR0911  # one line per error

@@ -74,6 +74,7 @@ class FailureSettings(Settings):
 
 
 def _max_below_backoff(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """must not be below backoff."""
     backoff, most = settings.on_failure.backoff_seconds, settings.on_failure.max_backoff_seconds
     is_below = most < backoff
     return (
@@ -82,17 +83,20 @@ def _max_below_backoff(settings: "KafkaSettings", _trigger: TriggerFields) -> st
 
 
 def _dead_letter_needs_topic(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """is required where then is deadLetter."""
     is_missing = settings.on_failure.then == "deadLetter" and not settings.on_failure.dead_letter_topic
     return "is required: then is deadLetter, and failed records need a topic to go to" if is_missing else ""
 
 
 def _topic_is_unused(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """is noticed where then is not deadLetter."""
     then = settings.on_failure.then
     is_unused = bool(settings.on_failure.dead_letter_topic) and then != "deadLetter"
     return f"gets nothing while then is {then}; deadLetter would use it" if is_unused else ""
 
 
 def _topic_feeds_itself(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """must not be one of the trigger's own topics."""
     topic = settings.on_failure.dead_letter_topic
     if topic not in settings.topics:
         return ""
@@ -100,6 +104,7 @@ def _topic_feeds_itself(settings: "KafkaSettings", _trigger: TriggerFields) -> s
 
 
 def _batch_is_never_halved(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    """0 is noticed where batches are on."""
     if settings.on_failure.max_attempts or trigger.batch.mode == "disable":
         return ""
     return "0 never singles out the bad record of a batch: the whole batch repeats for ever"

@@ -15,6 +15,7 @@ MAX_EVENTS = 100_000  # in one call of a handler
 
 
 def _heartbeat_below_session(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """must be below sessionTimeout."""
     if settings.heartbeat_interval_seconds < settings.session_timeout_seconds:
         return ""
     return (
@@ -24,6 +25,7 @@ def _heartbeat_below_session(settings: "KafkaSettings", _trigger: TriggerFields)
 
 
 def _heartbeat_at_most_a_third(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """more than a third of sessionTimeout is noticed."""
     beat, session = settings.heartbeat_interval_seconds, settings.session_timeout_seconds
     if beat >= session or round(beat * 3, 9) <= session:
         return ""
@@ -40,6 +42,7 @@ def _waits_seconds(settings: "KafkaSettings", trigger: TriggerFields) -> float:
 
 
 def _rebalance_above_waits(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    """must be above maxWaitHandlerDuringRebalance plus waitExplicitAckDuringRebalanceTimeout."""
     waits = _waits_seconds(settings, trigger)
     if settings.balance_strategy == "cooperative" or settings.rebalance_timeout_seconds > waits:
         return ""
@@ -51,6 +54,7 @@ def _rebalance_above_waits(settings: "KafkaSettings", trigger: TriggerFields) ->
 
 
 def _rebalance_well_above_waits(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    """less than 120 % of those waits is noticed."""
     waits = _waits_seconds(settings, trigger)
     rebalance, advised = settings.rebalance_timeout_seconds, round(waits * 1.2, 9)
     if settings.balance_strategy == "cooperative" or not waits < rebalance < advised:
@@ -63,6 +67,7 @@ def _rebalance_well_above_waits(settings: "KafkaSettings", trigger: TriggerField
 
 def _sasl_needs(field: str) -> Rule:
     def check(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+        """is required where sasl.enable is true, except with OAUTHBEARER."""
         sasl = settings.sasl
         is_missing = sasl.enable and sasl.mechanism != "OAUTHBEARER" and not getattr(sasl, field)
         return f"is required: sasl.enable is true and {sasl.mechanism} needs it" if is_missing else ""
@@ -71,37 +76,44 @@ def _sasl_needs(field: str) -> Rule:
 
 
 def _sasl_is_off(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """false with a user or a password is noticed."""
     is_unused = not settings.sasl.enable and bool(settings.sasl.user or settings.sasl.password)
     return "a user or a password is given, and false keeps them unused" if is_unused else ""
 
 
 def _key_needs_certificate(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """is required beside accessKey."""
     is_missing = bool(settings.access_key and not settings.access_certificate)
     return "is required beside accessKey" if is_missing else ""
 
 
 def _certificate_needs_key(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """is required beside accessCertificate."""
     is_missing = bool(settings.access_certificate and not settings.access_key)
     return "is required beside accessCertificate" if is_missing else ""
 
 
 def _tls_is_off(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """is noticed where neither tls.enable nor caCert turns TLS on."""
     is_unused = bool(settings.access_key) and not settings.uses_tls
     return "is unused while tls.enable is false and no caCert is given" if is_unused else ""
 
 
 def _secret_path_is_folder(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """a folder that is not there is noticed."""
     # Absolute by now, or empty: the reader has joined it to the function's folder.
     is_missing = bool(settings.secret_path) and not Path(settings.secret_path).is_dir()
     return "names no folder here; the secret values are used as they are written" if is_missing else ""
 
 
 def _explicit_ack_needs_static(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    """must be static with explicitAckMode enable or explicitOnly."""
     is_pool = trigger.explicit_ack_mode != "disable" and settings.worker_allocation_mode != "static"
     return f"must be static with explicitAckMode {trigger.explicit_ack_mode}" if is_pool else ""
 
 
 def _ack_semantics_are_unused(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    """is noticed while explicitAckMode is disable."""
     if trigger.explicit_ack_mode != "disable" or "explicit_ack_semantics" not in settings.model_fields_set:
         return ""
     # Where both defaults are spelled out, nobody expects anything.
@@ -112,11 +124,13 @@ def _ack_semantics_are_unused(settings: "KafkaSettings", trigger: TriggerFields)
 
 
 def _ranges_need_batches(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    """ranges needs batch mode, whose batchSize says how long a range gets."""
     is_missing = settings.delivery == "ranges" and trigger.batch.mode != "enable"
     return "ranges needs batch.mode enable: its batchSize says how long a range gets" if is_missing else ""
 
 
 def _events_are_held(settings: "KafkaSettings", trigger: TriggerFields) -> str:
+    """events holds a batch in memory: at most 100000 of them."""
     size = trigger.batch.batch_size
     if settings.delivery == "ranges" or trigger.batch.mode != "enable" or size <= MAX_EVENTS:
         return ""
@@ -124,16 +138,19 @@ def _events_are_held(settings: "KafkaSettings", trigger: TriggerFields) -> str:
 
 
 def _ranges_are_not_fetched(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """It has no effect with delivery ranges, which fetches no record."""
     is_unused = settings.delivery == "ranges" and settings.fetch_max_bytes
     return "has no effect with delivery: ranges, which fetches no record" if is_unused else ""
 
 
 def _ranges_have_no_window(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """It is not built for delivery ranges."""
     is_given = settings.delivery == "ranges" and settings.ack_window_size
     return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
 
 
 def _spark_verifies(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """It can't be true with delivery ranges: Spark's Kafka client always verifies."""
     skips = settings.uses_tls and settings.tls.insecure_skip_verify
     is_impossible = settings.delivery == "ranges" and skips
     return (
@@ -144,6 +161,7 @@ def _spark_verifies(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
 
 
 def _trigger_sign_in(settings: "KafkaSettings", trigger: TriggerFields) -> str:  # noqa: ARG001
+    """the trigger's own username, password and secret have no effect, and are noticed."""
     if not (trigger.username or trigger.password or trigger.secret):
         return ""
     return (

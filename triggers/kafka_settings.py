@@ -27,6 +27,7 @@ from headrace.triggers.kafka_security import Pem, SaslSettings, TlsSettings
 from headrace.triggers.kafka_spark import spark_source_options
 
 DEFAULT_CHANNEL_BUFFER_SIZE = 256
+_INT32 = 2**31 - 1  # what Kafka's protocol has room for, also where it counts milliseconds
 _ANY_VERSION = "the client finds out what the broker speaks"
 _OTHER_LOG = "the command line sets the log's level"
 
@@ -47,6 +48,8 @@ def _checked_addresses(brokers: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(checked_address, brokers))
 
 
+FetchBytes = Annotated[Count, Ge(0), Le(_INT32)]
+Interval = Annotated[Seconds, Gt(0), Le(_INT32 / 1000)]
 BufferSize = Annotated[Count, Ge(0), Le(DEFAULT_CHANNEL_BUFFER_SIZE), AfterValidator(_zero_is_default)]
 
 
@@ -92,14 +95,14 @@ class KafkaSettings(Settings):
         built_values=("range", "roundrobin", "sticky"),
         effect="All members of a group must offer the same one, or the broker refuses the join.",
     )
-    session_timeout_seconds: Annotated[Seconds, Gt(0)] = setting(
+    session_timeout_seconds: Interval = setting(
         "sessionTimeout",
         10.0,
         annotation="kafka-session-timeout",
         unit="seconds",
         effect="Too low ends sessions on a short pause, too high leaves a dead replica's partitions idle.",
     )
-    heartbeat_interval_seconds: Annotated[Seconds, Gt(0)] = setting(
+    heartbeat_interval_seconds: Interval = setting(
         "heartbeatInterval",
         3.0,
         annotation="kafka-heartbeat-interval",
@@ -112,14 +115,14 @@ class KafkaSettings(Settings):
         annotation="kafka-worker-allocation-mode",
         effect="static keeps a partition's state in one worker and may leave other workers idle.",
     )
-    fetch_min_bytes: Annotated[Count, Ge(0)] = setting(
+    fetch_min_bytes: FetchBytes = setting(
         "fetchMin",
         1,
         annotation="kafka-fetch-min",
         unit="bytes",
         effect="0 makes the client spin on empty topics, high values delay events by maxWaitTime.",
     )
-    fetch_default_bytes: Annotated[Count, Ge(0)] = setting(
+    fetch_default_bytes: FetchBytes = setting(
         "fetchDefault",
         1_048_576,
         annotation="kafka-fetch-default",
@@ -153,7 +156,7 @@ class KafkaSettings(Settings):
         unit="seconds",
         effect="Too low logs normal records as slow, too high hides a handler that hangs.",
     )
-    rebalance_timeout_seconds: Annotated[Seconds, Gt(0)] = setting(
+    rebalance_timeout_seconds: Interval = setting(
         "rebalanceTimeout",
         60.0,
         annotation="kafka-rebalance-timeout",
@@ -188,7 +191,7 @@ class KafkaSettings(Settings):
         unit="seconds",
         effect="Too low floods a failing broker, too high delays the recovery.",
     )
-    max_wait_time_seconds: Annotated[Seconds, Ge(0)] = setting(
+    max_wait_time_seconds: Annotated[Seconds, Ge(0), Le(_INT32 / 1000)] = setting(
         "maxWaitTime",
         0.25,
         annotation="kafka-max-wait-time",

@@ -1,0 +1,65 @@
+"""Looking for a handler in its source, without running any of it: what is surely missing is found early."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+_MAY_BIND_ANYTHING = frozenset({"*", "__getattr__", "globals"})
+
+
+def handler_fault(folder: Path, module: str, function: str) -> str:
+    """Why a worker, which imports the module from `folder`, can't find the function there; "" if it may."""
+    file = _file_of(folder, module)
+    if file is None:
+        return "" if _is_installed(module) else f"no module {module!r} in {folder}"
+    tree = _parsed(file)
+    if isinstance(tree, str):
+        return tree
+    if not _bound_names(tree).isdisjoint({function, *_MAY_BIND_ANYTHING}):
+        return ""
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return f"{module!r} has no function {function!r}; it has {', '.join(functions) or 'none'}"
+
+
+def _parsed(file: Path) -> ast.Module | str:
+    """The module, or what is wrong with it; "" where only its import will tell."""
+    try:
+        return ast.parse(file.read_bytes(), file)
+    except SyntaxError as error:
+        return f"{file}:{error.lineno or 1}: is no Python: {error.msg}"
+    except ValueError as error:  # a NUL, before Python 3.11.4
+        return f"{file}:1: is no Python: {error}"
+    except OSError as error:
+        return f"{file} cannot be read: {error.strerror}"
+    except (RecursionError, MemoryError):  # nested too deeply for this parser
+        return ""
+
+
+def _file_of(folder: Path, module: str) -> Path | None:
+    stem = folder.joinpath(*module.split("."))
+    candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _is_installed(module: str) -> bool:
+    """Whether the outermost package is there. What is inside it can't be known without running it."""
+    try:
+        return importlib.util.find_spec(module.partition(".")[0]) is not None
+    except ValueError:  # a module of the interpreter's own, such as __main__
+        return True
+
+
+def _bound_names(tree: ast.Module) -> set[str]:
+    """Every name that running the module might give it, and more: it matters only that none is missing."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=name, asname=other):
+                names.add(other or name)
+            case ast.Name(id=name):
+                names.add(name)
+            case _:
+                pass
+    return names
