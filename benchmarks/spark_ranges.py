@@ -138,7 +138,7 @@ async def main() -> None:
         print(f"producing {RECORDS} records of {SIZE} B onto {PARTITIONS} partitions", flush=True)
         await fill(kafka.bootstrap)
         with tempfile.TemporaryDirectory() as name:
-            server = SparkServer(load_function(function(Path(name), kafka.bootstrap, None)))
+            server = SparkServer([load_function(function(Path(name), kafka.bootstrap, None))])
         await server.start()
         try:
             await asyncio.to_thread(compare, kafka.bootstrap, server.link)

@@ -3,10 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
+from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from headrace.runtime.errors import HeadraceError, UsageError
 
@@ -51,7 +54,8 @@ class TcpAddress:
 @asynccontextmanager
 async def admin_server(reported: Reported, address: TcpAddress | Path) -> AsyncIterator[str]:
     """Serve while the context lasts; yields the URL, or a Unix socket's path. Raises UsageError."""
-    runner = web.AppRunner(_application(reported), access_log=None)
+    is_local = isinstance(address, TcpAddress) and _is_loopback(address.host)
+    runner = web.AppRunner(_application(reported, is_local=is_local), access_log=None)
     await runner.setup()
     try:
         yield await _listen(runner, address)
@@ -74,7 +78,7 @@ async def _listen(runner: web.AppRunner, address: TcpAddress | Path) -> str:
     return f"http://{host}:{port}"
 
 
-def _application(reported: Reported) -> web.Application:
+def _application(reported: Reported, *, is_local: bool) -> web.Application:
     async def live(_: web.Request) -> web.Response:
         return web.json_response({"status": "live"})
 
@@ -92,7 +96,7 @@ def _application(reported: Reported) -> web.Application:
     async def act(request: web.Request) -> web.Response:
         return await _act(reported, request)
 
-    application = web.Application()
+    application = web.Application(middlewares=[_refuse_foreign_names] if is_local else [])
     application.add_routes(
         [
             web.get("/live", live),
@@ -103,6 +107,25 @@ def _application(reported: Reported) -> web.Application:
         ]
     )
     return application
+
+
+@web.middleware
+async def _refuse_foreign_names(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A page may have its own domain point at 127.0.0.1: to the browser this is the page's server then."""
+    try:
+        name = urlsplit(f"//{request.host}").hostname
+    except ValueError:
+        name = None
+    if name is None or not _is_loopback(name):
+        return _problem(403, f"{request.host!r} is no name of this machine's own, such as localhost")
+    return await handler(request)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 async def _act(reported: Reported, request: web.Request) -> web.Response:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,15 +11,17 @@ import click
 from headrace.runtime.addresses import checked_address
 from headrace.runtime.admin import TcpAddress
 from headrace.runtime.cli_dead_letters import deadletters
+from headrace.runtime.cli_groups import groups, lag, seek
 from headrace.runtime.cli_kafka import kafka
+from headrace.runtime.cli_new import new
 from headrace.runtime.cli_partition import partition
 from headrace.runtime.cli_schema import schema
 from headrace.runtime.cli_validate import set_option, validate
-from headrace.runtime.config import load_function
-from headrace.runtime.errors import HeadraceError, UsageError
+from headrace.runtime.config import FunctionSpec, load_function
+from headrace.runtime.errors import ConfigError, HeadraceError, Problem, UsageError
 from headrace.runtime.log import set_up_logging
-from headrace.runtime.overrides import parse_override
-from headrace.runtime.run_command import RunOptions, run_function
+from headrace.runtime.overrides import Override, parse_overrides
+from headrace.runtime.run_command import RunOptions, run_functions
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,7 +30,11 @@ def headrace() -> None:
     """Run Python functions on Kafka: every record is handled, none is lost."""
 
 
+headrace.add_command(new)
 headrace.add_command(kafka)
+kafka.add_command(groups)
+kafka.add_command(lag)
+kafka.add_command(seek)
 headrace.add_command(partition)
 headrace.add_command(deadletters)
 headrace.add_command(validate)
@@ -35,7 +42,7 @@ headrace.add_command(schema)
 
 
 @headrace.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--brokers", multiple=True, metavar="HOST:PORT", help="Instead of the function's own brokers.")
 @set_option
 @click.option("--embedded-kafka", is_flag=True, help="Start a Kafka here, with the triggers' topics.")
@@ -68,7 +75,7 @@ headrace.add_command(schema)
     help="json: one object a line, for log collectors.",
 )
 def run(  # noqa: PLR0913  # one argument per option
-    path: Path,
+    paths: tuple[Path, ...],
     brokers: tuple[str, ...],
     set_texts: tuple[str, ...],
     *,
@@ -82,16 +89,18 @@ def run(  # noqa: PLR0913  # one argument per option
     log_level: str,
     log_format: str,
 ) -> None:
-    """Run the function in PATH, a function.yaml, its folder or a handler's file, until Ctrl-C."""
+    """Run the function in PATH, a function.yaml, its folder or a handler's file, until Ctrl-C.
+
+    Several share the embedded Kafka, one Spark server and the admin server.
+    """
     if embedded_kafka and brokers:
         raise click.UsageError("--embedded-kafka and --brokers exclude each other")
     set_up_logging(log_level, "json" if log_format == "json" else "console", replica_name)
-    overrides = tuple(map(parse_override, set_texts))
-    function = load_function(path, overrides=overrides, with_handler=True)
-    for notice in function.notices if not replica_name else ():
+    functions = _load(paths, parse_overrides(set_texts, paths))
+    for notice in () if replica_name else (notice for function in functions for notice in function.notices):
         logging.getLogger(__name__).info("%s", notice)
     options = RunOptions(
-        path=path,
+        paths=paths,
         brokers=tuple(_address(text) for option in brokers for text in option.split(",")),
         set_texts=set_texts,
         embedded_kafka=embedded_kafka,
@@ -102,7 +111,21 @@ def run(  # noqa: PLR0913  # one argument per option
         log_level=log_level,
         log_format=log_format,
     )
-    asyncio.run(run_function(function, options))
+    asyncio.run(run_functions(functions, options))
+
+
+def _load(paths: Sequence[Path], overrides: tuple[Override, ...]) -> list[FunctionSpec]:
+    """All of them. ConfigError holds the problems of all files."""
+    functions: list[FunctionSpec] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            functions.append(load_function(path, overrides=overrides, with_handler=True))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return functions
 
 
 def _address(text: str) -> str:

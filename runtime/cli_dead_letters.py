@@ -1,7 +1,6 @@
 """`headrace deadletters`: what failed for good, looked at and sent back."""
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -11,7 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headrace.runtime.cli_kafka import brokers_option
+from headrace.runtime.broker_access import BrokerAccess
+from headrace.runtime.cli_brokers import broker_options
+from headrace.runtime.cli_kafka_client import quiet_client
 from headrace.runtime.dead_letter_formats import json_line, row, whole
 from headrace.runtime.dead_letter_replay import replaying
 from headrace.runtime.dead_letter_topic import DeadLetter, DeadLetterTopic, Place, opened
@@ -34,18 +35,17 @@ class PartitionOffset(click.ParamType[Place]):
 @click.group()
 def deadletters() -> None:
     """Look at the records of a dead-letter topic, and send them back."""
-    # what it logs about an outage is said once, in one line, by our own error
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    quiet_client()
 
 
 @deadletters.command(name="list")
 @click.argument("topic")
-@brokers_option
+@broker_options
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The newest so many."
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON line per record, for programs.")
-def list_letters(topic: str, brokers: str, limit: int, as_json: bool) -> None:
+def list_letters(topic: str, brokers: BrokerAccess, limit: int, as_json: bool) -> None:
     """List the records of TOPIC: where each lies, when and where it came from, and why it is here."""
     letters, total = asyncio.run(_newest(brokers, topic, limit))
     if as_json:
@@ -62,8 +62,8 @@ def list_letters(topic: str, brokers: str, limit: int, as_json: bool) -> None:
 @deadletters.command()
 @click.argument("topic")
 @click.argument("place", metavar="PARTITION/OFFSET", type=PartitionOffset())
-@brokers_option
-def show(topic: str, place: Place, brokers: str) -> None:
+@broker_options
+def show(topic: str, place: Place, brokers: BrokerAccess) -> None:
     """Show all of one record of TOPIC: its error, headers, key and body, as text or in hex."""
     for line in whole(asyncio.run(_get(brokers, topic, place))):
         click.echo(line)
@@ -72,10 +72,12 @@ def show(topic: str, place: Place, brokers: str) -> None:
 @deadletters.command()
 @click.argument("topic")
 @click.argument("places", metavar="[PARTITION/OFFSET]...", type=PartitionOffset(), nargs=-1)
-@brokers_option
+@broker_options
 @click.option("--all", "take_all", is_flag=True, help="Every record that the topic holds now.")
 @click.option("--to", metavar="TOPIC", help="Another topic than the one that each came from.")
-def replay(topic: str, places: tuple[Place, ...], brokers: str, *, take_all: bool, to: str | None) -> None:
+def replay(
+    topic: str, places: tuple[Place, ...], brokers: BrokerAccess, *, take_all: bool, to: str | None
+) -> None:
     """Write records of TOPIC back to where they came from, as they were before they failed.
 
     Each goes to the partition that it came from, if that is still there, without the headers that say why it
@@ -86,17 +88,17 @@ def replay(topic: str, places: tuple[Place, ...], brokers: str, *, take_all: boo
     asyncio.run(_replay(brokers, topic, places, to))
 
 
-async def _newest(brokers: str, topic: str, limit: int) -> tuple[list[DeadLetter], int]:
+async def _newest(brokers: BrokerAccess, topic: str, limit: int) -> tuple[list[DeadLetter], int]:
     async with opened(brokers, topic) as found:
         return await found.newest(limit), sum(end - first for first, end in found.bounds.values())
 
 
-async def _get(brokers: str, topic: str, place: Place) -> DeadLetter:
+async def _get(brokers: BrokerAccess, topic: str, place: Place) -> DeadLetter:
     async with opened(brokers, topic) as found:
         return await found.get(place)
 
 
-async def _replay(brokers: str, topic: str, places: Sequence[Place], to: str | None) -> None:
+async def _replay(brokers: BrokerAccess, topic: str, places: Sequence[Place], to: str | None) -> None:
     counts = {True: 0, False: 0}
     async with opened(brokers, topic) as found:
         letters = _chosen(found, [await found.get(place) for place in dict.fromkeys(places)])

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import signal
 import time
 from collections.abc import Coroutine, Sequence
@@ -15,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.runtime import cli_kafka_client as client
+from headrace.runtime.broker_access import BrokerAccess
+from headrace.runtime.cli_brokers import broker_options
 from headrace.runtime.cli_record_formats import json_line, text_line
 from headrace.runtime.cli_records import made_up, paced, stdin_batches
 from headrace.runtime.embedded_kafka import EmbeddedKafka
@@ -38,23 +39,13 @@ class TopicPartitions(click.ParamType[tuple[str, int]]):
         return name, int(partitions)
 
 
-brokers_option = click.option(
-    "--brokers",
-    envvar="HEADRACE_BROKERS",
-    default="127.0.0.1:9092",
-    show_default=True,
-    show_envvar=True,
-    metavar="HOST:PORT,...",
-    help="Where the brokers are.",
-)
-_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 
 
 @click.group()
 def kafka() -> None:
     """A broker, and hands on it; no JVM tools needed."""
-    # what it logs about an outage is said once, in one line, by our own error
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    client.quiet_client()
 
 
 @kafka.command()
@@ -65,19 +56,19 @@ def kafka() -> None:
     help="Keep the records in this folder; without it they go when the broker stops.",
 )
 @click.option("--topic", "topics", type=TopicPartitions(), multiple=True, help="Create a topic.")
-@_json
+@as_json_option
 def up(port: int, data: Path | None, topics: Sequence[tuple[str, int]], as_json: bool) -> None:
     """Run Apache Kafka here until Ctrl-C."""
     _until_signal(_up(EmbeddedKafka(data, port=port), dict(topics), data, as_json))
 
 
 @kafka.command(name="topics")
-@brokers_option
+@broker_options
 @click.option("--create", type=TopicPartitions(), multiple=True, help="Create, then list.")
 @click.option("--delete", multiple=True, metavar="NAME", help="Delete, then list.")
-@_json
+@as_json_option
 def list_topics(
-    brokers: str, create: Sequence[tuple[str, int]], delete: Sequence[str], as_json: bool
+    brokers: BrokerAccess, create: Sequence[tuple[str, int]], delete: Sequence[str], as_json: bool
 ) -> None:
     """List the topics with their partitions and end offsets; create or delete some first."""
     listed = asyncio.run(client.list_topics(brokers, dict(create), list(delete)))
@@ -93,16 +84,16 @@ def list_topics(
 
 
 @kafka.command()
-@brokers_option
+@broker_options
 @click.option("--topic", required=True)
 @click.option("--partition", type=click.IntRange(min=0), help="Default: by key, or spread.")
 @click.option("--keyed", is_flag=True, help="Lines are key<TAB>value.")
 @click.option("--count", type=click.IntRange(min=1), help="Make this many records; no stdin.")
 @click.option("--size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Records per second.")
-@_json
+@as_json_option
 def produce(  # noqa: PLR0913, PLR0917 one parameter per option
-    brokers: str,
+    brokers: BrokerAccess,
     topic: str,
     partition: int | None,
     keyed: bool,
@@ -123,7 +114,7 @@ def produce(  # noqa: PLR0913, PLR0917 one parameter per option
 
 
 @kafka.command()
-@brokers_option
+@broker_options
 @click.option("--topic", required=True)
 @click.option(
     "--from",
@@ -133,8 +124,8 @@ def produce(  # noqa: PLR0913, PLR0917 one parameter per option
     show_default=True,
 )
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many; else at Ctrl-C.")
-@_json
-def consume(brokers: str, topic: str, start: str, count: int | None, as_json: bool) -> None:
+@as_json_option
+def consume(brokers: BrokerAccess, topic: str, start: str, count: int | None, as_json: bool) -> None:
     """Print the records of a topic as they come; joins no group and commits nothing."""
     in_form = json_line if as_json else text_line
     _until_signal(client.consume(brokers, topic, start, count, lambda it: click.echo(in_form(it))))

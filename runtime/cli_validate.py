@@ -11,7 +11,7 @@ import click
 
 from headrace.runtime.config import FunctionSpec, load_function
 from headrace.runtime.errors import ConfigError, Problem
-from headrace.runtime.overrides import Override, parse_override
+from headrace.runtime.overrides import Override, parse_overrides
 from headrace.runtime.resolved import ResolvedSetting
 
 _WIDEST_VALUE = 30
@@ -35,7 +35,7 @@ def validate(paths: tuple[Path, ...], set_texts: tuple[str, ...], *, resolved: b
 
     Every problem is a line. Exit codes: 0 all are valid, 2 some aren't. Nothing runs, and no secret is shown.
     """
-    overrides = tuple(map(parse_override, set_texts))
+    overrides = parse_overrides(set_texts, paths)
     reports = [_checked(path, overrides) for path in paths]
     if as_json:
         found = [report.as_json(resolved=resolved) for report in reports]

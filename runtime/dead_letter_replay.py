@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from headrace.runtime.broker_access import BrokerAccess
 from headrace.runtime.cli_kafka_client import find_partitions, partitions_of
 from headrace.runtime.dead_letter_producer import Copy, discard, start_producer, write_copy
 from headrace.runtime.dead_letter_topic import DeadLetter
@@ -16,7 +17,7 @@ _CONFIRM_SECONDS = 30.0
 class Replay:
     """Writes dead letters back, one at a time, and deletes nothing. `to` is a topic that takes them all."""
 
-    def __init__(self, brokers: str, producer: Any, to: str | None) -> None:
+    def __init__(self, brokers: BrokerAccess, producer: Any, to: str | None) -> None:
         self._brokers = brokers
         self._producer = producer
         self._to = to
@@ -65,14 +66,14 @@ def _partition(letter: DeadLetter, partitions: list[int]) -> int:
 
 
 @asynccontextmanager
-async def replaying(brokers: str, to: str | None) -> AsyncIterator[Replay]:
+async def replaying(brokers: BrokerAccess, to: str | None) -> AsyncIterator[Replay]:
     """A replay to the topics that the records came from, or to `to`. Raises BrokerError."""
     from aiokafka.errors import KafkaError
 
     if to is not None:
         await partitions_of(brokers, to)
     try:
-        producer = await start_producer(brokers.split(","), "headrace-replay", {})
+        producer = await start_producer(brokers.addresses.split(","), "headrace-replay", brokers.security)
     except KafkaError as error:
         raise BrokerError(f"the broker at {brokers} lets nobody write: {error}") from error
     try:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.runtime.broker_access import BrokerAccess
 from headrace.runtime.cli_kafka_client import connected, partitions_of
 from headrace.runtime.dead_letter_headers import Headers, Provenance, split_headers
 from headrace.runtime.errors import BrokerError, UsageError
@@ -93,12 +94,11 @@ class DeadLetterTopic:
 
 
 @asynccontextmanager
-async def opened(brokers: str, name: str) -> AsyncIterator[DeadLetterTopic]:
+async def opened(brokers: BrokerAccess, name: str) -> AsyncIterator[DeadLetterTopic]:
     """The topic at these brokers. Raises BrokerError where there is none, or nobody answers."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     tps = [TopicPartition(name, number) for number in await partitions_of(brokers, name)]
-    consumer = AIOKafkaConsumer(bootstrap_servers=brokers, request_timeout_ms=_REQUEST_TIMEOUT_MS)
-    async with connected(consumer, brokers) as reader:
+    async with connected(AIOKafkaConsumer, brokers, request_timeout_ms=_REQUEST_TIMEOUT_MS) as reader:
         first, end = await reader.beginning_offsets(tps), await reader.end_offsets(tps)
         yield DeadLetterTopic(reader, name, {tp.partition: (first[tp], end[tp]) for tp in tps})

@@ -34,8 +34,7 @@ def load_handler(folder: Path, module_name: str, function_name: str) -> tuple[Ha
     Raises HandlerNotLoadedError.
     """
     sys.path.insert(0, str(folder))
-    if importlib.util.find_spec("nuclio") is None:
-        sys.modules["nuclio"] = nuclio_sdk  # the documented snippets say `import nuclio`
+    provide_nuclio()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -47,6 +46,12 @@ def load_handler(folder: Path, module_name: str, function_name: str) -> tuple[Ha
     return _handler_in(module, module_name, function_name), getattr(module, "init_context", None)
 
 
+def provide_nuclio() -> None:
+    """Have `import nuclio` find the SDK where no such package is: the documented snippets say so."""
+    if importlib.util.find_spec("nuclio") is None:
+        sys.modules["nuclio"] = nuclio_sdk
+
+
 def _handler_in(module: Any, module_name: str, function_name: str) -> Handler:
     call = getattr(module, function_name, None)
     if not callable(call):
@@ -54,10 +59,11 @@ def _handler_in(module: Any, module_name: str, function_name: str) -> Handler:
         raise HandlerNotLoadedError(
             f"{module_name!r} has no function {function_name!r}; it has {', '.join(functions) or 'none'}"
         )
-    return Handler(call, _is_async(call))
+    return Handler(call, is_async(call))
 
 
-def _is_async(call: Any) -> bool:
+def is_async(call: Any) -> bool:
+    """Whether calls of a handler need a running event loop."""
     target = call if inspect.isroutine(call) else type(call).__call__
     return asyncio.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
 

@@ -18,6 +18,14 @@ from headrace.runtime.errors import UsageError
 from headrace.runtime.java import Java, dying_with_parent
 
 _STEPS = {"\tfound ": "resolving", "\t[SUCCESSFUL ]": "downloading"}  # Ivy's words, ours
+_NETWORK = (
+    "check the network (a proxy goes into JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=... -Dhttps.proxyPort=...)"
+)
+_UNTRUSTED = "PKIX path building failed"  # Java's words
+_TRUST = (
+    "Java doesn't trust the certificate that it was shown, perhaps a proxy's: "
+    "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=/etc/ssl/certs/java/cacerts names a trust store that has it"
+)
 _CAUSES = (r"Exception|No space left|Server access", r": not found$")  # the second follows from the first
 
 
@@ -125,10 +133,9 @@ def _run_ivy(command: list[str], jars: JarSet) -> None:
         assert process.stdout is not None
         said = _follow(process.stdout, jars)
     if process.returncode != 0:
-        raise UsageError(
-            f"cannot fetch {jars.title}: {_reason(said)}; check the network "
-            "(a proxy goes into JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=... -Dhttps.proxyPort=...)"
-        )
+        reason = _reason(said)
+        remedy = _TRUST if _UNTRUSTED in reason else _NETWORK
+        raise UsageError(f"cannot fetch {jars.title}: {reason}; {remedy}")
 
 
 def _follow(lines: Iterable[str], jars: JarSet) -> list[str]:

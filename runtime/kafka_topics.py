@@ -12,7 +12,10 @@ _TOPIC_ALREADY_EXISTS = 36
 
 
 async def create_topics(
-    bootstrap: str, topics: Mapping[str, int], config: Mapping[str, str] | None = None
+    bootstrap: str,
+    topics: Mapping[str, int],
+    config: Mapping[str, str] | None = None,
+    security: Mapping[str, Any] | None = None,
 ) -> None:
     """Create topics (name to partitions) with one replica, and wait until all their leaders serve.
 
@@ -23,8 +26,8 @@ async def create_topics(
     from aiokafka.errors import KafkaError
 
     wanted = [NewTopic(name, count, 1, topic_configs=dict(config or {})) for name, count in topics.items()]
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, **security or {})
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, **security or {})
     try:
         await admin.start()
         await consumer.start()

@@ -1,18 +1,32 @@
 """Log lines of a processor and its handlers, on stderr."""
 
 import contextlib
+import contextvars
 import json
 import logging
 import queue
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 QUEUED_LINES = 10_000
 CLOSE_SECONDS = 1.0
 
 LogFormat = Literal["console", "json"]
+
+_told_apart_by: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
+    "log", default=MappingProxyType({})
+)
+
+
+def context_bound_to(**values: str) -> contextvars.Context:
+    """A context to start tasks in: `values` stand at each line that they, or what they start, log."""
+    context = contextvars.copy_context()
+    context.run(_told_apart_by.set, values)
+    return context
 
 
 class ConsoleFormatter(logging.Formatter):
@@ -53,7 +67,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _bound(record: logging.LogRecord) -> dict[str, Any]:
-    return getattr(record, "bound", {})
+    return {**_told_apart_by.get(), **getattr(record, "bound", {})}
 
 
 def _message(record: logging.LogRecord) -> str:

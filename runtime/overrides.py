@@ -1,5 +1,6 @@
 """`--set key=value`: values of a function.yaml that the command line gives instead of the file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.runtime.errors import UsageError
@@ -27,6 +28,13 @@ def parse_override(text: str) -> Override:
     if source.problems:
         raise UsageError("\n".join(map(str, source.problems)))
     return Override((_SPEC, *names), source.data)
+
+
+def parse_overrides(texts: Sequence[str], functions: Sequence[object]) -> tuple[Override, ...]:
+    """All of a command line, which names `functions`. Raises UsageError."""
+    if texts and len(functions) > 1:
+        raise UsageError("--set names a setting of one function: give one PATH with it")
+    return tuple(map(parse_override, texts))
 
 
 def overridden(source: YamlSource, overrides: tuple[Override, ...]) -> YamlSource:

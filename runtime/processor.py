@@ -1,10 +1,11 @@
-"""One replica of a function: its triggers, their dispatchers and workers, in one process."""
+"""One replica of a function, or of several: triggers, their dispatchers and workers, in one process."""
 
 import asyncio
 import logging
 import os
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from prometheus_client import generate_latest
@@ -19,6 +20,7 @@ from headrace.runtime.dispatch import Dispatcher
 from headrace.runtime.dispatch_reports import worker_statuses
 from headrace.runtime.errors import HandlerLoadError, HeadraceError
 from headrace.runtime.handout import EndSession, no_session
+from headrace.runtime.log import context_bound_to
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.spark_link import SparkLink
 from headrace.runtime.spark_sessions import SparkSessionError
@@ -27,7 +29,7 @@ from headrace.runtime.wire import Kind
 from headrace.runtime.worker_process import WorkerProcess, WorkerStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from headrace.triggers.base import Trigger
 
@@ -35,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class RunningTrigger:
-    """A trigger with what it feeds."""
+    """A trigger with what it feeds. What it does runs in `context`, whose log lines name it."""
 
     def __init__(  # noqa: PLR0913, PLR0917  # what a trigger is made of
         self,
@@ -45,8 +47,12 @@ class RunningTrigger:
         replica: str,
         router: AckRouter,
         spark: SparkLink | None,
+        told_apart_by: Mapping[str, str],
     ) -> None:
+        self.function = function
         self.spec = spec
+        self.context = context_bound_to(**told_apart_by)
+        self._title = f"{function.name}/{spec.name}" if "function" in told_apart_by else spec.name
         self.metrics = TriggerMetrics(metrics, replica, function.name, spec.kind, spec.name)
         mode = spec.settings.worker_allocation_mode
         allocator: Allocator = StaticAllocator(spec.num_workers) if mode == "static" else PoolAllocator()
@@ -58,6 +64,22 @@ class RunningTrigger:
         )
         client_id = f"headrace-{function.name}-{spec.name}-{replica or os.getpid()}"
         self.trigger = _trigger_class(spec.kind)(spec, self.dispatcher, self.metrics, client_id)
+
+    async def start_workers(self) -> None:
+        """Ready to call the handler. Raises HandlerLoadError."""
+        try:
+            await self.dispatcher.start()
+        except HandlerLoadError as error:
+            handler = f"{self.function.path}: spec.handler {self.function.handler}"
+            raise HandlerLoadError(f"{handler}: {error}") from None
+        logger.info(
+            "%s: %d worker%s loaded %s, %s allocation",
+            self.spec.name,
+            self.spec.num_workers,
+            "s" if self.spec.num_workers > 1 else "",
+            self.function.handler,
+            self.spec.settings.worker_allocation_mode,
+        )
 
     async def stop(self) -> None:
         """Records first, then workers."""
@@ -71,13 +93,14 @@ class RunningTrigger:
         """Why it isn't ready."""
         starting = [w.index for w in self.dispatcher.workers if not w.is_ready]
         return [
-            *(f"{self.spec.name}: {problem}" for problem in self.trigger.problems),
-            *(f"{self.spec.name}: worker {index} is not ready" for index in starting),
+            *(f"{self._title}: {problem}" for problem in self.trigger.problems),
+            *(f"{self._title}: worker {index} is not ready" for index in starting),
         ]
 
     def status(self) -> dict[str, Any]:
         """For /api/status."""
         return {
+            "function": self.function.name,
             "name": self.spec.name,
             "kind": self.spec.kind,
             "workerAllocationMode": self.spec.settings.worker_allocation_mode,
@@ -140,16 +163,27 @@ def _session_ender(spark: SparkLink) -> EndSession:
 class Processor:
     """Start, run, stop. Keeps admin.Reported."""
 
-    def __init__(self, function: FunctionSpec, replica: str, spark: SparkLink | None = None) -> None:
-        self._function = function
+    def __init__(
+        self, functions: Sequence[FunctionSpec], replica: str, sparks: Mapping[str, SparkLink] | None = None
+    ) -> None:
+        """Functions of different names; `sparks` by function, for those that have Spark."""
+        self._functions = functions
         self._replica = replica
         self._metrics = Metrics()
         self._started = time.time()
-        router = AckRouter()
         self._triggers = [
-            RunningTrigger(function, spec, self._metrics, replica, router, spark)
-            for spec in function.triggers
+            running for function in functions for running in self._triggers_of(function, sparks or {})
         ]
+
+    def _triggers_of(
+        self, function: FunctionSpec, sparks: Mapping[str, SparkLink]
+    ) -> "Iterator[RunningTrigger]":
+        router, spark = AckRouter(), sparks.get(function.name)
+        for spec in function.triggers:
+            told_apart_by = {"function": function.name} if len(self._functions) > 1 else {}
+            if len(function.triggers) > 1:
+                told_apart_by["trigger"] = spec.name
+            yield RunningTrigger(function, spec, self._metrics, self._replica, router, spark, told_apart_by)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or a trigger can't go on. Raises HeadraceError. Everything is given back."""
@@ -157,7 +191,7 @@ class Processor:
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
         # Each trigger gives back what it has, whatever happens in the others.
-        stops = [asyncio.create_task(trigger.stop()) for trigger in self._triggers]
+        stops = [asyncio.create_task(trigger.stop(), context=trigger.context) for trigger in self._triggers]
         for task in (running, stopping):
             task.cancel()
         results = await asyncio.gather(running, *stops, return_exceptions=True)
@@ -166,36 +200,21 @@ class Processor:
                 raise failure
 
     async def _run(self) -> None:
-        await self._start_workers()
+        for running in self._triggers:
+            await asyncio.create_task(running.start_workers(), context=running.context)
         try:
             async with asyncio.TaskGroup() as runs:
                 for running in self._triggers:
-                    runs.create_task(running.trigger.run())
+                    runs.create_task(running.trigger.run(), context=running.context)
         except* HeadraceError as failures:
             raise failures.exceptions[0] from None
-
-    async def _start_workers(self) -> None:
-        for running in self._triggers:
-            try:
-                await running.dispatcher.start()
-            except HandlerLoadError as error:
-                handler = f"{self._function.path}: spec.handler {self._function.handler}"
-                raise HandlerLoadError(f"{handler}: {error}") from None
-            logger.info(
-                "%s: %d worker%s loaded %s, %s allocation",
-                running.spec.name,
-                running.spec.num_workers,
-                "s" if running.spec.num_workers > 1 else "",
-                self._function.handler,
-                running.spec.settings.worker_allocation_mode,
-            )
 
     async def problems(self) -> list[str]:
         """Why it isn't ready."""
         return [problem for running in self._triggers for problem in running.problems()]
 
     async def status(self) -> dict[str, Any]:
-        """One function, one replica."""
+        """The functions, and one replica of them."""
         replica = {
             "name": self._replica,
             "pid": os.getpid(),
@@ -203,20 +222,20 @@ class Processor:
             "problems": await self.problems(),
             "triggers": [running.status() for running in self._triggers],
         }
-        return {"function": self._function.name, "replicas": [replica]}
+        return {"functions": [function.name for function in self._functions], "replicas": [replica]}
 
     async def act(self, action: Action, topic: str, partition: int) -> list[str]:
         """On each trigger that has the partition. Raises NotHaltedError."""
         found = [
-            (running.dispatcher, assigned)
+            (running, assigned)
             for running in self._triggers
             for assigned in running.dispatcher.partitions.values()
             if assigned.key == (topic, partition)
         ]
-        stuck = [(dispatcher, assigned) for dispatcher, assigned in found if assigned.is_stuck]
+        stuck = [(running, assigned) for running, assigned in found if assigned.is_stuck]
         if found and not stuck:
             raise NotHaltedError(f"{topic}/{partition} is not halted: it is {found[0][1].state}")
-        return [dispatcher.act(action, assigned) for dispatcher, assigned in stuck]
+        return [running.context.run(running.dispatcher.act, action, assigned) for running, assigned in stuck]
 
     async def metrics(self) -> bytes:
         """Counters as they are, gauges read now."""

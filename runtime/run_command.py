@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ _EMBEDDED_PARTITIONS = 8
 class RunOptions:
     """The command line of `headrace run`, checked."""
 
-    path: Path
+    paths: tuple[Path, ...]
     brokers: tuple[str, ...]
     set_texts: tuple[str, ...]
     embedded_kafka: bool
@@ -41,20 +41,21 @@ class RunOptions:
     log_format: str
 
 
-async def run_function(function: FunctionSpec, options: RunOptions) -> None:
+async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) -> None:
     """Until SIGTERM, Ctrl-C, or an error that ends it. Raises HeadraceError."""
-    if function.disabled:
-        raise UsageError(f"{function.path}: spec.disable is true; set it to false to run {function.name}")
+    functions = _to_run(functions)
     stop = asyncio.Event()
     _stop_on_signals(stop)
     if options.parent_fd is not None:
         _stop_with_parent(stop, options.parent_fd)
-    logger.info("function %s: %s from %s", function.name, function.handler, function.path)
-    async with _brokers(function, options) as brokers, _spark(function) as spark:
+    for function in functions:
+        logger.info("function %s: %s from %s", function.name, function.handler, function.path)
+    async with _brokers(functions, options) as brokers, _spark_server(functions) as spark:
         if options.replicas > 1:
-            served: Supervisor | Processor = Supervisor(function, replace(options, brokers=brokers), spark)
+            served: Supervisor | Processor = Supervisor(functions, replace(options, brokers=brokers), spark)
         else:
-            served = Processor(with_brokers(function, brokers), options.replica_name, spark)
+            placed = [with_brokers(function, brokers) for function in functions]
+            served = Processor(placed, options.replica_name, dict(_spark_links(functions, spark)))
         async with admin_server(served, options.admin) as url:
             if isinstance(options.admin, TcpAddress):
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
@@ -62,15 +63,34 @@ async def run_function(function: FunctionSpec, options: RunOptions) -> None:
     logger.info("stopped")
 
 
+def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
+    """Without those that are disabled. UsageError where none is left, or two have one name."""
+    by_name: dict[str, FunctionSpec] = {}
+    for function in functions:
+        if function.disabled:
+            continue
+        first = by_name.setdefault(function.name, function)
+        if first is not function:
+            raise UsageError(
+                f"two functions are named {function.name}: {first.path} and {function.path}; "
+                "functions that run together need different names in metadata.name"
+            )
+    if not by_name:
+        first = functions[0]
+        raise UsageError(f"{first.path}: spec.disable is true; set it to false to run {first.name}")
+    return list(by_name.values())
+
+
 @asynccontextmanager
-async def _brokers(function: FunctionSpec, options: RunOptions) -> AsyncIterator[tuple[str, ...]]:
-    """The addresses that override the function's own; none where its own hold."""
+async def _brokers(functions: Sequence[FunctionSpec], options: RunOptions) -> AsyncIterator[tuple[str, ...]]:
+    """The addresses that override the functions' own; none where their own hold."""
     if not options.embedded_kafka:
         yield options.brokers
         return
     async with EmbeddedKafka() as kafka:
         logger.info("embedded Kafka at %s", kafka.bootstrap)
-        await kafka.create_topics(dict.fromkeys(_topics(function), _EMBEDDED_PARTITIONS))
+        topics = (topic for function in functions for topic in _topics(function))
+        await kafka.create_topics(dict.fromkeys(topics, _EMBEDDED_PARTITIONS))
         yield (kafka.bootstrap,)
 
 
@@ -83,19 +103,29 @@ def _topics(function: FunctionSpec) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def _spark(function: FunctionSpec) -> AsyncIterator[SparkLink | None]:
-    """The function's Spark Connect server: the supervisor's, one elsewhere, or one of this process's own."""
-    spec, given = function.spark, SparkLink.from_environment()
-    if spec is None:
-        yield None
-    elif spec.remote:
+async def _spark_server(functions: Sequence[FunctionSpec]) -> AsyncIterator[SparkLink | None]:
+    """The one that functions without a remote share: the supervisor's, or one of this process's own."""
+    given = SparkLink.from_environment()
+    if any(function.spark for function in functions):
         await asyncio.to_thread(check_spark_installed)
-        yield SparkLink(spec.remote, spec.token, spec.conf)
-    elif given is not None:
-        yield given
-    else:
-        async with SparkServer(function) as server:
+    sharing = [function for function in functions if function.spark and not function.spark.remote]
+    if given is None and sharing:
+        async with SparkServer(sharing) as server:
             yield server.link
+    else:
+        yield given
+
+
+def _spark_links(
+    functions: Sequence[FunctionSpec], shared: SparkLink | None
+) -> Iterator[tuple[str, SparkLink]]:
+    """The server of each function that has Spark, by the function's name."""
+    for function in functions:
+        spec = function.spark
+        if spec is not None and spec.remote:
+            yield function.name, SparkLink(spec.remote, spec.token, spec.conf)
+        elif spec is not None and shared is not None:
+            yield function.name, shared
 
 
 def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSpec:

@@ -5,7 +5,7 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -24,7 +24,7 @@ from headrace.runtime.spark_jars import EXTRA, spark_jars
 from headrace.runtime.spark_link import SparkLink
 from headrace.runtime.spark_server_command import ServerFiles
 from headrace.runtime.spark_server_process import SparkServerError, SparkServerProcess, last_lines
-from headrace.runtime.spark_settings import SparkSpec
+from headrace.runtime.spark_sharing import share_spark
 from headrace.runtime.worker_process import describe_exit
 
 logger = logging.getLogger(__name__)
@@ -35,16 +35,18 @@ _USUAL_SECONDS = 7
 
 
 class SparkServer:
-    """One server for all workers of a function. `start` may fail, `stop` is idempotent and bounded.
+    """One server for all workers of the functions given. `start` may fail, `stop` is idempotent and bounded.
 
     A server that dies is started again with the same port and token. What ran on it has failed by then, and
     sessions begin anew: `on_restart` tells. Start it from a thread that lives as long as it shall (the main
     one): the kernel kills the server when that thread ends.
     """
 
-    def __init__(self, function: FunctionSpec, on_restart: Callable[[], None] = lambda: None) -> None:
-        self._function = function
-        self._spec = function.spark or SparkSpec()
+    def __init__(
+        self, functions: Sequence[FunctionSpec], on_restart: Callable[[], None] = lambda: None
+    ) -> None:
+        """Raises ConfigError where the functions want different servers."""
+        self._shared = share_spark(functions)
         self._on_restart = on_restart
         self._folder = OwnedFolder(None, "headrace-spark-")
         self._token = secrets.token_urlsafe(32)
@@ -69,7 +71,7 @@ class SparkServer:
         try:
             await asyncio.to_thread(check_spark_installed)
             await self._prepare()
-            with _progress(self._spec.master):
+            with _progress(self._shared.spec.master):
                 await self._launch()
         except OSError as error:
             await self.stop()
@@ -104,19 +106,15 @@ class SparkServer:
     async def _prepare(self) -> None:
         """All that is needed before the first start."""
         java = await asyncio.to_thread(find_java)
-        more_jars = await asyncio.to_thread(spark_jars, java, self._spec.packages)
+        more_jars = await asyncio.to_thread(spark_jars, java, self._shared.spec.packages)
         folder = await self._folder.take()
         self._port = free_port()
-        function = self._function
         self._files = ServerFiles(
             java=java,
             spark_jars=pyspark_jars(EXTRA),
             more_jars=more_jars,
             folder=folder,
-            function_folder=function.folder,
-            env=function.env,
-            spec=self._spec,
-            name=function.name,
+            shared=self._shared,
         )
         self._files.write(self._port)
 

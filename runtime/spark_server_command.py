@@ -4,14 +4,15 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.runtime.embedded_kafka_settings import write_properties
 from headrace.runtime.java import Java
 from headrace.runtime.loopback_ports import HOST
 from headrace.runtime.spark_settings import SparkSpec
+from headrace.runtime.spark_sharing import SharedSpark
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DRIVER_MEMORY = "1g"
@@ -49,10 +50,12 @@ class ServerFiles:
     spark_jars: Path
     more_jars: Sequence[Path]
     folder: Path
-    function_folder: Path
-    env: Mapping[str, str] = field(repr=False)  # the function's
-    spec: SparkSpec
-    name: str
+    shared: SharedSpark
+
+    @property
+    def spec(self) -> SparkSpec:
+        """What the functions ask for."""
+        return self.shared.spec
 
     def write(self, port: int) -> None:
         """Its properties, which may hold secrets and so are no arguments, and its logging."""
@@ -61,9 +64,9 @@ class ServerFiles:
         (self.folder / "log4j2.properties").write_text(_LOGGING.format(folder=self.folder))
 
     def properties(self, port: int) -> dict[str, str]:
-        """Ours, then the function's, which win."""
+        """Ours, then the functions', which win."""
         ours = {
-            "spark.app.name": f"headrace {self.name}",
+            "spark.app.name": f"headrace {self.shared.name}",
             "spark.master": self.spec.master,
             "spark.connect.grpc.binding.address": HOST,
             "spark.connect.grpc.binding.port": str(port),
@@ -120,11 +123,11 @@ class ServerFiles:
 
     def environment(self, token: str) -> dict[str, str]:
         """The workers' own, so that what Spark runs of Python finds the same modules and credentials."""
-        inherited = {**os.environ, **self.env}
+        inherited = {**os.environ, **self.shared.env}
         env = {name: value for name, value in inherited.items() if not _FOREIGN.fullmatch(name)}
         env |= {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token, "SPARK_HOME": str(self.spark_jars.parent)}
         if self.spec.is_local:
-            path = filter(None, [str(self.function_folder), env.get("PYTHONPATH", "")])
+            path = filter(None, [*map(str, self.shared.folders), env.get("PYTHONPATH", "")])
             env |= {"SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable}
             env["PYTHONPATH"] = os.pathsep.join(path)
         return env

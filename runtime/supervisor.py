@@ -1,4 +1,4 @@
-"""Several replicas of a function on one machine: `headrace run --replicas N`."""
+"""Several replicas on one machine, each with all functions: `headrace run --replicas N`."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,7 @@ class Replica:
     def _command(self, parent_fd: int) -> list[str]:
         options = self._options
         return [
-            *(sys.executable, "-P", "-m", "headrace", "run", str(options.path)),
+            *(sys.executable, "-P", "-m", "headrace", "run", *map(str, options.paths)),
             *(argument for address in options.brokers for argument in ("--brokers", address)),
             *(argument for text in options.set_texts for argument in ("--set", text)),
             *("--replica-name", self.name, "--parent-fd", str(parent_fd)),
@@ -118,17 +118,19 @@ class Replica:
 class Supervisor:
     """Keeps N replicas running; a replica that dies is replaced. Keeps admin.Reported: one merged view."""
 
-    def __init__(self, function: FunctionSpec, options: "RunOptions", spark: SparkLink | None = None) -> None:
-        self._function = function
+    def __init__(
+        self, functions: Sequence[FunctionSpec], options: "RunOptions", spark: SparkLink | None = None
+    ) -> None:
+        self._functions = functions
         self._spark = spark
         self._options = options
         self._replicas: list[Replica] = []
         self._stop_seconds = _STOP_MARGIN_SECONDS + max(
-            (spec.worker_termination_timeout_seconds for spec in function.triggers), default=0
+            (spec.worker_termination_timeout_seconds for f in functions for spec in f.triggers), default=0
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set, or a replica says that the function can't run. Raises HeadraceError."""
+        """Until `stop` is set, or a replica says that a function can't run. Raises HeadraceError."""
         async with AsyncExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-")))
             names = [f"replica-{number}" for number in range(self._options.replicas)]
@@ -153,7 +155,7 @@ class Supervisor:
             if stop.is_set():
                 return
             if code == FunctionCannotRunError.exit_code:
-                raise FunctionCannotRunError(f"{replica.name} says above why the function can't run")
+                raise FunctionCannotRunError(f"{replica.name} says above why a function can't run")
             logger.error("%s ended with exit code %d; started again", replica.name, code)
             await asyncio.sleep(_RESPAWN_SECONDS)
 
@@ -170,14 +172,14 @@ class Supervisor:
         return found
 
     async def status(self) -> dict[str, Any]:
-        """One function, its replicas side by side."""
+        """The functions, and the replicas side by side."""
         replicas = []
         for replica, answer in await self._ask_all("/api/status"):
             if answer:
                 replicas += json.loads(answer)["replicas"]
             else:
                 replicas.append({"name": replica.name, "problems": ["does not answer"], "triggers": []})
-        return {"function": self._function.name, "replicas": replicas}
+        return {"functions": [function.name for function in self._functions], "replicas": replicas}
 
     async def metrics(self) -> bytes:
         """All samples under one heading per metric; the label `replica` tells them apart."""
@@ -206,7 +208,7 @@ class Supervisor:
 
 
 class FunctionCannotRunError(HeadraceError):
-    """A replica ended because of the function's own files: starting it again would not help."""
+    """A replica ended because of a function's own files: starting it again would not help."""
 
     exit_code = 2
 

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import threading
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from headrace.runtime import wire
 from headrace.runtime.progress_slot import ProgressSlot
@@ -13,6 +13,13 @@ from headrace.runtime.wire import Kind
 
 _RECEIVE_BYTES = 1 << 18
 NO_RECORD = 2**64 - 1
+
+
+class Sender(Protocol):
+    """What a worker says goes to its processor, from any thread."""
+
+    def send(self, data: bytes) -> None:
+        """Whole frames."""
 
 
 class Link:

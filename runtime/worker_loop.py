@@ -21,7 +21,7 @@ from headrace.runtime.wire import Kind
 from headrace.runtime.worker_acks import WorkerAcks
 from headrace.runtime.worker_callbacks import Callbacks
 from headrace.runtime.worker_inbox import Inbox, PendingRun
-from headrace.runtime.worker_link import Link
+from headrace.runtime.worker_link import Sender
 
 _LATE = "the handler returned after that"
 
@@ -29,7 +29,7 @@ _LATE = "the handler returned after that"
 class WorkerLoop:
     """Methods that say so are called by the link thread; the others belong to the main thread."""
 
-    def __init__(self, link: Link, slot: ProgressSlot, start: dict[str, Any]) -> None:
+    def __init__(self, link: Sender, slot: ProgressSlot, start: dict[str, Any]) -> None:
         self._link = link
         self._slot = slot
         self._loop = asyncio.new_event_loop()
@@ -59,7 +59,11 @@ class WorkerLoop:
 
     def load(self, folder: Path, module_name: str, function_name: str) -> None:
         """Import the handler and run its init_context. Raises HandlerNotLoadedError."""
-        self._handler, init_context = load_handler(folder, module_name, function_name)
+        self.use(*load_handler(folder, module_name, function_name))
+
+    def use(self, handler: Handler, init_context: Any) -> None:
+        """Call this handler, after its init_context if there is one. Raises HandlerNotLoadedError."""
+        self._handler = handler
         if init_context is None:
             return
         try:

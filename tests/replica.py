@@ -10,7 +10,7 @@ import textwrap
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 from worker_bench import PRELUDE
 
+PROGRAM = (sys.executable, "-P", "-m", "headrace")
 QUICK_GROUP = {"sessionTimeout": "6s", "heartbeatInterval": "200ms"}
 
 
@@ -67,19 +68,9 @@ def set_spec(folder: Path, **fields: object) -> Path:
 class Replica:
     """Killed when the test ends, whatever happens in it."""
 
-    def __init__(self, function: Path, log: Path, *arguments: str) -> None:
+    def __init__(self, function: Path, log: Path, *arguments: str, program: Sequence[str] = PROGRAM) -> None:
         self.log_path = log
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "headrace",
-            "run",
-            str(function),
-            "--admin-port",
-            "0",
-            *arguments,
-        ]
+        command = [*program, "run", str(function), "--admin-port", "0", *arguments]
         with log.open("ab") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
 
@@ -144,9 +135,11 @@ class Replica:
 
 
 @contextmanager
-def replica(function: Path, *arguments: str, name: str = "") -> Iterator[Replica]:
+def replica(
+    function: Path, *arguments: str, name: str = "", program: Sequence[str] = PROGRAM
+) -> Iterator[Replica]:
     """A running one."""
-    running = Replica(function, function / f"replica{name}.txt", *arguments)
+    running = Replica(function, function / f"replica{name}.txt", *arguments, program=program)
     try:
         yield running
     finally:

@@ -92,7 +92,7 @@ def running_spark() -> Iterator[TestSpark]:
     thread.start()
     restarts: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
-        server = SparkServer(spark_function(Path(folder), QUICK), lambda: restarts.append(1))
+        server = SparkServer([spark_function(Path(folder), QUICK)], lambda: restarts.append(1))
         try:
             started: Future[None] = asyncio.run_coroutine_threadsafe(server.start(), loop)
             started.result()

@@ -31,7 +31,7 @@ class FakeProcessor:
         return [f"orders/{number} is halted" for number in sorted(self.halted)]
 
     async def status(self) -> dict[str, Any]:
-        return {"function": "f", "replicas": []}
+        return {"functions": ["f"], "replicas": []}
 
     async def metrics(self) -> bytes:
         return b""
@@ -96,6 +96,31 @@ async def test_a_page_of_somebody_else_cannot_act(content_type: str) -> None:
     assert processor.acted == []
 
 
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8081", "127.0.0.1.evil.example", "10.0.0.1", "[", ""]
+)
+async def test_a_name_that_somebody_else_has_pointed_here_is_refused(host: str) -> None:
+    processor = FakeProcessor({3}, {3})
+    async with served(processor) as url:
+        acted, body = await ask(url, "/api/partitions/orders/3/skip", headers={**JSON, "Host": host})
+        read, _ = await ask(url, "/api/status", "GET", headers={"Host": host})
+    assert (acted, read) == (403, 403)
+    assert body["problem"].startswith(f"{host!r} is no name of this machine's own")
+    assert processor.acted == []
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9", "127.0.0.1:9", "127.8.8.8", "[::1]:9"])
+async def test_this_machines_own_names_are_welcome(host: str) -> None:
+    async with served(FakeProcessor({3}, {3})) as url:
+        assert (await ask(url, "/api/status", "GET", headers={"Host": host}))[0] == 200
+
+
+async def test_where_others_may_ask_any_name_will_do() -> None:
+    async with admin_server(FakeProcessor({3}, {3}), TcpAddress("0.0.0.0", 0)) as url:
+        local = url.replace("0.0.0.0", "127.0.0.1")
+        assert (await ask(local, "/live", "GET", headers={"Host": "pod-1.example:8081"}))[0] == 200
+
+
 @pytest.mark.parametrize("path", ["orders/x/skip", "orders/-1/skip", "orders/3/jump", "orders/skip"])
 async def test_a_path_that_names_no_partition_is_not_found(path: str) -> None:
     async with served(FakeProcessor({3}, {3})) as url:
@@ -119,7 +144,7 @@ async def test_probes_are_answered() -> None:
 def supervisor_of(folder: Path, names: list[str]) -> Supervisor:
     function = FunctionSpecOfNothing()
     options = cast("RunOptions", None)  # read when replicas start; these are served by the test
-    supervisor = Supervisor(cast("FunctionSpec", function), options)
+    supervisor = Supervisor([cast("FunctionSpec", function)], options)
     supervisor._replicas = [Replica(name, options, folder) for name in names]
     return supervisor
 

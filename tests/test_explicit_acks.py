@@ -46,7 +46,7 @@ def explicit(folder: Path, handler: str, broker: Broker, topic: str, **attribute
 async def processing(function: Path) -> AsyncIterator[Processor]:
     """One replica of it, in this process."""
     stop = asyncio.Event()
-    processor = Processor(load_function(function, installed_kinds()), "")
+    processor = Processor([load_function(function, installed_kinds())], "")
     running = asyncio.create_task(processor.run(stop))
     try:
         yield processor

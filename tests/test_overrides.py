@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.runtime.config import FunctionSpec, load_function
 from headrace.runtime.errors import ConfigError, UsageError
-from headrace.runtime.overrides import parse_override
+from headrace.runtime.overrides import parse_override, parse_overrides
 
 AT = "triggers.t.attributes"
 
@@ -109,3 +109,8 @@ def test_what_is_wrong_with_one_says_that_it_is(tmp_path: Path, text: str, says:
 def test_any_text_gives_a_function_or_says_why(tmp_path: Path, keys: list[str], value: str) -> None:
     with contextlib.suppress(UsageError, ConfigError):
         load_set(tmp_path, f"{'.'.join(keys)}={value}")
+
+
+def test_several_functions_take_no_override() -> None:
+    with pytest.raises(UsageError, match="--set names a setting of one function: give one PATH with it"):
+        parse_overrides(["triggers.a.numWorkers=4"], ["a", "b"])

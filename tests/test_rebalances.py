@@ -443,7 +443,7 @@ async def test_a_stop_does_not_wait_for_an_assignment_that_is_still_read(
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
     stop = asyncio.Event()
     async with asyncio.timeout(30):
-        running = asyncio.create_task(Processor(load_function(folder, installed_kinds()), "").run(stop))
+        running = asyncio.create_task(Processor([load_function(folder, installed_kinds())], "").run(stop))
         await is_reading.wait()
     stop.set()
     async with asyncio.timeout(5):

