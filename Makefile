@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format storm fuzz bench bench-ranges wheel clean
+.PHONY: help setup demo test test-slow check format storm fuzz bench bench-ranges bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -27,8 +27,8 @@ $(READY): requirements.lock requirements-java.lock setup.cfg
 		  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements-java.lock; }
 	@touch $(READY)
 
-demo: $(READY) ## a real function on a real Kafka: 100,000 records, a second replica joins, nothing is lost
-	@$(BIN)/python -P examples/hello_kafka/demo.py
+demo: $(READY) ## a Spark pipeline on a real Kafka: 200,000 orders, a replica joins, a worker is killed, nothing is lost
+	@$(BIN)/python -P demo
 
 test: $(READY) ## the tests, on a real broker (under 10 minutes)
 	@$(BIN)/pytest -m "not slow" -n 3 --dist loadfile
@@ -47,9 +47,9 @@ format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-storm: $(READY) ## kills, rebalances, stops, acks and poison, again and again, and what they cost (an hour)
+storm: $(READY) ## kills, rebalances, stops, acks, poison and Spark, again and again, and what they cost (90 minutes)
 	@failed=; for storm in "kills --count 20" "rebalances --count 20" "stops --count 20" \
-		"acks --count 50" "poison --count 20" "batches --count 20"; do \
+		"acks --count 50" "poison --count 20" "batches --count 20" "spark_kills --count 20"; do \
 		set -- $$storm; echo "== $$storm"; name=$$1; shift; \
 		PYTHONPATH=tests $(BIN)/python tests/storm/$$name.py "$$@" || failed="$$failed $$name"; \
 	done; \
@@ -63,6 +63,9 @@ bench: $(READY) ## the speed beside a bare aiokafka loop, in one run
 
 bench-ranges: $(READY) ## delivery: ranges beside plain Spark jobs over the same ranges, in one run
 	@$(BIN)/python benchmarks/spark_ranges.py
+
+bench-spark: $(READY) ## from a topic to Parquet through Spark: the rate, and what bounds it
+	@$(BIN)/python benchmarks/spark_events.py
 
 wheel: $(READY) ## build the wheel and the sdist into dist/
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv build --quiet --out-dir dist .

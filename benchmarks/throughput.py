@@ -130,4 +130,5 @@ async def main() -> None:
         print(f"{name:30}{min(found):12,.0f}{middle:12,.0f}{max(found):12,.0f}   {middle / reference:.2f}")
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

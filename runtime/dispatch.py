@@ -18,6 +18,7 @@ from headrace.runtime.errors import HeadraceError
 from headrace.runtime.failures import Failures
 from headrace.runtime.handout import Batches, EndSession, HandOut, Runs, no_session
 from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.old_sessions import OldSessions
 from headrace.runtime.pace import Pace
 from headrace.runtime.partition import AssignedPartition, Hold, record_bytes
 from headrace.runtime.range_partition import RangePartition
@@ -55,6 +56,7 @@ class Dispatcher:
         self.source = NoSource()  # its trigger sets another
         self._failures = Failures(policy.failure, lambda: self._source, metrics, self._resume)
         self._hand_out = self._choose_hand_out(end_session)
+        self._old_sessions = OldSessions(end_session)
         # Nothing waits behind a batch.
         self._stragglers = Stragglers([] if policy.batch else self.workers, allocator)
         self._watchdog = Watchdog(self.workers, policy)
@@ -97,6 +99,7 @@ class Dispatcher:
         """Stop all workers; those that still run something after `wait_seconds` are killed."""
         self._stragglers.stop()
         await self._hand_out.stop()
+        await self._old_sessions.stop()
         await self._failures.stop()
         await asyncio.gather(*(worker.stop(wait_seconds) for worker in self.workers))
         await self._watchdog.stop()
@@ -112,6 +115,7 @@ class Dispatcher:
         """A new assignment has begun: these and no others."""
         self.partitions = {partition.id: partition for partition in partitions}
         self.allocator.place(partitions)
+        self._old_sessions.end(partitions, {worker.spark_session_id for worker in self.workers})
         self._begin(partitions)
         self._router.changed()
 

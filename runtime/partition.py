@@ -47,7 +47,15 @@ class AssignedPartition:
     """
 
     __slots__ = (
-        *("_buffer", "_is_alone", "_is_planned", "_planned_deaths", "_returned", "_window"),
+        *(
+            "_buffer",
+            "_is_alone",
+            "_is_only_planned",
+            "_is_planned",
+            "_planned_deaths",
+            "_returned",
+            "_window",
+        ),
         *("capacity", "epoch", "failed_now", "fetched_at", "hold", "id", "in_flight"),
         *("is_cut_off", "is_paused", "is_queued", "is_recalled", "ledger", "partition", "plan"),
         *("topic", "troubles", "unacked", "waiting_since", "why_cut_off", "why_stuck", "worker_index"),
@@ -82,6 +90,7 @@ class AssignedPartition:
         self._returned: list[WireRecord] = []
         self._is_alone = False  # nothing goes behind what is in flight
         self._is_planned = False  # what is in flight is what `plan` says
+        self._is_only_planned = False  # the plan names a session of ours, which hasn't begun with it
         self._planned_deaths = 0
         self._window = AckWindow(ack_window_size)
 
@@ -286,10 +295,12 @@ class AssignedPartition:
         """What is planned will run in this Spark session."""
         if (plan := self.plan_to_repeat) is not None:
             self.plan = replace(plan, session=session)
+            self._is_only_planned = True
 
     def take_below(self, end: int) -> list[WireRecord]:
         """The records before offset `end`: this partition's part of a batch."""
         first, taken = self.next_offset, self._pop_below(end)
+        self._is_only_planned = False
         self.waiting_since = self.fetched_at
         self._is_alone = True
         self._is_planned = self.plan is not None and first is not None and self.plan.first <= first
@@ -365,6 +376,8 @@ class AssignedPartition:
     def revoke(self) -> None:
         """No more records are handed out, ever; what waits is dropped and stays open in the ledger."""
         self.hold = Hold.REVOKED
+        if self._is_only_planned and self.plan is not None:
+            self.plan = replace(self.plan, session="")  # nothing of it runs there, and others may
         self._buffer.clear()
 
     def drop_plan(self) -> None:

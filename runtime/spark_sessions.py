@@ -35,23 +35,34 @@ def _end(url: str, session_id: str) -> None:
     import grpc
 
     endpoint, deadline = Endpoint.parse(url), time.monotonic() + _SECONDS
-    headers = [(key, value) for key, value in endpoint.params.items() if key not in _OURS]
-    user = endpoint.params.get("user_id", "")
     with _channel(endpoint) as channel:
-        for method, request in (
-            ("Interrupt", interrupt_request(session_id, user)),
-            ("ReleaseSession", release_request(session_id, user)),
-        ):
-            call = channel.unary_unary(f"{_SERVICE}/{method}")
+        for is_last in (False, True):
             try:
-                call(request, timeout=deadline - time.monotonic(), metadata=headers)
+                _ask_to_end(channel, endpoint, session_id, deadline)
             except grpc.RpcError as error:
                 # A session that was closed before, by time or by its user, can't be asked for anything.
                 if "SESSION_CLOSED" in str(error):
                     return
+                # Spark trips over a job that has not begun yet. By then it has closed the session, mostly.
+                if error.code() is grpc.StatusCode.INTERNAL and not is_last:
+                    continue
                 at = f"{endpoint.host}:{endpoint.port}"
-                said = f"{error.code().name}: {error.details()}"
+                said = " ".join(f"{error.code().name}: {error.details()}".split())
                 raise SparkSessionError(f"Spark at {at} did not end session {session_id}: {said}") from None
+            else:
+                return
+
+
+def _ask_to_end(channel: "grpc.Channel", endpoint: Endpoint, session_id: str, deadline: float) -> None:
+    """Raises grpc.RpcError."""
+    headers = [(key, value) for key, value in endpoint.params.items() if key not in _OURS]
+    user = endpoint.params.get("user_id", "")
+    for method, request in (
+        ("Interrupt", interrupt_request(session_id, user)),
+        ("ReleaseSession", release_request(session_id, user)),
+    ):
+        call = channel.unary_unary(f"{_SERVICE}/{method}")
+        call(request, timeout=deadline - time.monotonic(), metadata=headers)
 
 
 def _channel(endpoint: Endpoint) -> "grpc.Channel":

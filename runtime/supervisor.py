@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import aiohttp
 from prometheus_client.core import Metric
@@ -49,8 +49,8 @@ class Replica:
         self._lifeline: int | None = None
         """Our end of a pipe: it closes when this process dies, whatever way, and the replica stops."""
 
-    async def run(self) -> int:
-        """Start it; return its exit code."""
+    async def run(self, output: IO[str] | None = None) -> int:
+        """Start it, its log lines to `output` or where ours go; return its exit code."""
         theirs, self._lifeline = os.pipe()
         try:
             self._process = await asyncio.create_subprocess_exec(
@@ -58,6 +58,8 @@ class Replica:
                 pass_fds=(theirs,),
                 process_group=0,
                 stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
                 env=self._env,
             )
         except OSError as error:

@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import yaml
 from broker import Broker
 from function_files import VALID, load_text
 from replica import write_function
 
 from headrace.runtime.config import FunctionSpec
-from headrace.runtime.spark_link import SparkLink
+from headrace.runtime.spark_link import Endpoint, SparkLink
 from headrace.runtime.spark_server import SparkServer
+from headrace.runtime.spark_sessions import _channel, interrupt_request
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _LISTENING = "0A"
@@ -84,15 +86,28 @@ def listeners(pid: int) -> dict[int, str]:
     return found
 
 
+def is_closed(url: str, session_id: str) -> bool:
+    """Whether the server has dropped the session, and with it all that it ran."""
+    endpoint = Endpoint.parse(url)
+    request = interrupt_request(session_id, endpoint.params["user_id"])
+    with _channel(endpoint) as channel:
+        call = channel.unary_unary("/spark.connect.SparkConnectService/Interrupt")
+        try:
+            call(request, timeout=5)
+        except grpc.RpcError as error:
+            return "SESSION_CLOSED" in str(error)
+    return False
+
+
 @contextmanager
-def running_spark() -> Iterator[TestSpark]:
-    """Started as `headrace run` starts it."""
+def running_spark(spec: object = QUICK) -> Iterator[TestSpark]:
+    """Started as `headrace run` starts it, with this spec.spark."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="spark-server")
     thread.start()
     restarts: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
-        server = SparkServer([spark_function(Path(folder), QUICK)], lambda: restarts.append(1))
+        server = SparkServer([spark_function(Path(folder), spec)], lambda: restarts.append(1))
         try:
             started: Future[None] = asyncio.run_coroutine_threadsafe(server.start(), loop)
             started.result()

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from replica import environment, replica, wait_until
+from replica import replica, wait_until
 from test_run_command import run
 
 ROOT = Path(__file__).parent.parent
@@ -40,18 +40,6 @@ def test_the_readmes_test_of_a_handler_passes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_greeter.py"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 passed" in result.stdout, result.stdout
-
-
-def test_the_demo_proves_itself() -> None:
-    result = subprocess.run(
-        [sys.executable, "-P", str(ROOT / "examples/hello_kafka/demo.py")],
-        env=environment(DEMO_RECORDS="4000", DEMO_SECONDS="8"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.stdout.splitlines()[-1] == "produced 4000, handled 4000, lost 0, duplicates 0", result
-    assert result.returncode == 0
 
 
 def test_help_names_what_there_is() -> None:

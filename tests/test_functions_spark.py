@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from spark import TestSpark
 
-from headrace.functions.spark import events_to_dataframe, json_events_to_dataframe, write_parquet
+from headrace.functions.spark import events_to_dataframe, json_events_to_dataframe, parquet, write_parquet
 from headrace.functions.spark.temporary_folder import sweep, temporary_folder
 from headrace.runtime.spark_session import WorkerSpark
 
@@ -204,3 +204,14 @@ def test_rows_that_can_not_be_placed_are_refused(session: SparkSession, tmp_path
     with pytest.raises(ValueError, match=r"topic=orders/partition=7, which the batch has no event of"):
         write_parquet(frame.selectExpr("topic", "7 AS partition", "offset"), tmp_path, batch)
     assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_a_partition_has_one_file_whether_or_not_the_rows_are_shuffled(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(parquet, "_FEW", few)
+    batch = [*events(0, 5), *events(3, 6, 1), *events(8, 9, 2)]
+    written = write_parquet(rows_of(session, batch).repartition(3), tmp_path, batch)
+    assert len(written) == len(files(tmp_path)) == 3
+    assert stored(tmp_path) == [*expected(0, 5), *expected(3, 6, 1), *expected(8, 9, 2)]

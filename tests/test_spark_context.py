@@ -6,16 +6,13 @@ import signal
 import time
 from pathlib import Path
 
-import grpc
 import pytest
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
 from replica import children_of, is_running, lines, replica, wait_until, write_function
-from spark import QUICK, TestSpark, use_spark, write_spark_function
+from spark import QUICK, TestSpark, is_closed, use_spark, write_spark_function
 
 from headrace.runtime import spark_sessions
-from headrace.runtime.spark_link import Endpoint
-from headrace.runtime.spark_sessions import _channel, interrupt_request
 
 USES = """
     from pyspark.sql import SparkSession, functions as F
@@ -68,19 +65,6 @@ COUNTS = """
         count = context.spark.range(100).count()
         write(f"{event.topic} {event.shard_id} {event.offset} {count}")
 """
-
-
-def is_closed(url: str, session_id: str) -> bool:
-    """Whether the server has dropped the session, and with it all that it ran."""
-    endpoint = Endpoint.parse(url)
-    request = interrupt_request(session_id, endpoint.params["user_id"])
-    with _channel(endpoint) as channel:
-        call = channel.unary_unary("/spark.connect.SparkConnectService/Interrupt")
-        try:
-            call(request, timeout=5)
-        except grpc.RpcError as error:
-            return "SESSION_CLOSED" in str(error)
-    return False
 
 
 def java_children(pid: int) -> list[int]:

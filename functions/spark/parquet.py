@@ -13,6 +13,8 @@ from headrace.functions.events import Event, Span, spans_of
 from headrace.functions.spark.temporary_folder import sweep, temporary_folder
 
 _NEEDED = ("topic", "partition", "offset")
+# Up to here one task is cheaper than a shuffle, by half; other cores have the batches of other workers.
+_FEW = 100_000
 _FILE = re.compile(r"(\d+)-(\d+)\.parquet")
 
 
@@ -40,11 +42,21 @@ def write_parquet(df: DataFrame, folder: str | Path, events: Sequence[Event]) ->
         df = df.where(sql.expr(" OR ".join(entry.condition for entry in entries)))
     with temporary_folder(root) as temporary:
         written = temporary / "rows"
-        by_entry = df.repartition("topic", "partition").sortWithinPartitions(*_NEEDED)
-        files = by_entry.write.option("maxRecordsPerFile", 0).partitionBy("topic", "partition")
+        files = (
+            _by_entry(df, entries)
+            .sortWithinPartitions(*_NEEDED)
+            .write.option("maxRecordsPerFile", 0)
+            .partitionBy("topic", "partition")
+        )
         files.parquet(str(written))
         _check_all_expected(written, entries)
         return [entry.file for entry in entries if entry.publish(written)]
+
+
+def _by_entry(df: DataFrame, entries: "Sequence[_Entry]") -> DataFrame:
+    """All rows of an entry in one task, which makes one file of them."""
+    records = sum(entry.span.end - entry.span.first for entry in entries)
+    return df.coalesce(1) if records <= _FEW else df.repartition("topic", "partition")
 
 
 @dataclass(frozen=True, slots=True)

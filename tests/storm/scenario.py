@@ -72,9 +72,11 @@ async def main(scenarios: Mapping[str, Scenario], description: str) -> int:
         broker = Broker(kafka.bootstrap, "embedded")
         for name in chosen:
             report = Report()
-            for number in range(options.count):
-                random.seed(f"{options.seed} {name} {number}")
-                with tempfile.TemporaryDirectory() as folder:
-                    await asyncio.to_thread(scenarios[name], broker, Path(folder), number, report)
-            held.append(report.show(name))
+            try:
+                for number in range(options.count):
+                    random.seed(f"{options.seed} {name} {number}")
+                    with tempfile.TemporaryDirectory() as folder:
+                        await asyncio.to_thread(scenarios[name], broker, Path(folder), number, report)
+            finally:  # what was found before it ended early counts too
+                held.append(report.show(name))
     return 0 if all(held) else 1

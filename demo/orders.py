@@ -1,0 +1,88 @@
+"""The orders that the demo produces, and where the broker put each of them."""
+
+import asyncio
+import json
+import random
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from aiokafka import AIOKafkaProducer
+
+TOPIC = "orders"
+PARTITIONS = 8
+PRODUCTS = ("apples", "bread", "coffee", "dates", "eggs")
+_TICK_SECONDS = 0.05
+_MAX_BATCH_BYTES = 900_000
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`amount` is in quarters, so that sums are exact in any order."""
+
+    id: int
+    product: str
+    amount: float
+    at: datetime
+
+    def to_json(self) -> bytes:
+        """A record's value."""
+        fields = {"id": self.id, "product": self.product, "amount": self.amount, "at": self.at.isoformat()}
+        return json.dumps(fields).encode()
+
+
+class Orders:
+    """`count` orders in `seconds`, evenly over time and partitions. `acked` is what the broker confirmed."""
+
+    def __init__(self, count: int, seconds: float) -> None:
+        self.count = count
+        self.acked: dict[Place, Order] = {}
+        self.may_finish = asyncio.Event()
+        self._seconds = seconds
+        self._grown = asyncio.Condition()
+
+    async def until_acked(self, share: float) -> None:
+        """Return when that share of all orders is in Kafka."""
+        async with self._grown:
+            await self._grown.wait_for(lambda: len(self.acked) >= share * self.count)
+
+    async def produce(self, bootstrap: str) -> None:
+        """All of them; the last two fifths once `may_finish` is set."""
+        producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap, enable_idempotence=True, max_batch_size=_MAX_BATCH_BYTES
+        )
+        async with producer:
+            middle = self.count * 3 // 5
+            await self._produce(producer, 0, middle)
+            await self.may_finish.wait()
+            await self._produce(producer, middle, self.count)
+
+    async def _produce(self, producer: AIOKafkaProducer, first: int, end: int) -> None:
+        started, sent = time.monotonic(), first
+        while sent < end:
+            await asyncio.sleep(_TICK_SECONDS)
+            due = min(end, first + int(self.count * (time.monotonic() - started) / self._seconds))
+            orders = [_new_order(number) for number in range(sent, due)]
+            parts = [orders[partition::PARTITIONS] for partition in range(PARTITIONS)]
+            await asyncio.gather(*(self._send(producer, *part) for part in enumerate(parts)))
+            sent = due
+            async with self._grown:
+                self._grown.notify_all()
+
+    async def _send(self, producer: AIOKafkaProducer, partition: int, orders: list[Order]) -> None:
+        if not orders:
+            return
+        batch = producer.create_batch()
+        for order in orders:
+            assert batch.append(key=None, value=order.to_json(), timestamp=None), "it is small enough"
+        acked = await (await producer.send_batch(batch, TOPIC, partition=partition))
+        self.acked |= {(partition, acked.offset + place): order for place, order in enumerate(orders)}
+
+
+def _new_order(number: int) -> Order:
+    # Which order it is matters to nobody: no cryptography.
+    amount = random.randrange(4, 200) / 4  # noqa: S311
+    return Order(number, random.choice(PRODUCTS), amount, datetime.now(UTC))  # noqa: S311
