@@ -85,7 +85,7 @@ class Replica:
         times = [datetime.strptime(clock, "%H:%M:%S.%f").time() for clock in clocks]  # noqa: DTZ007
         return [datetime.combine(today, time).timestamp() for time in times]
 
-    def logged(self, text: str, after: float = 0, seconds: float = 60) -> float:
+    def logged(self, text: str, after: float = 0, seconds: float = 120) -> float:
         """When the first log line with `text` was written, not before `after`. Waits for the line."""
         wait_until(lambda: any(t >= after for t in self.log_times(text)), seconds, about=self)
         return min(t for t in self.log_times(text) if t >= after)
@@ -146,7 +146,7 @@ def replica(
         running.kill()
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60, about: Replica | None = None) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 120, about: Replica | None = None) -> None:
     """Poll another process; on failure show what it said."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -168,7 +168,7 @@ def test_a_spark_that_is_killed_comes_back_with_new_sessions_and_no_record_is_lo
     assert group_offsets(broker, f"group-{topic}") == {(topic, partition): 3 for partition in range(8)}
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_all_replicas_share_one_server_that_dies_with_the_supervisor(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
