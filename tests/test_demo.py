@@ -35,7 +35,6 @@ def start(folder: Path, **env: str) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.timeout(300)
 def test_both_replicas_take_part_a_worker_dies_and_the_sinks_hold_what_was_produced(tmp_path: Path) -> None:
     demo = start(tmp_path)
     said, _ = demo.communicate(timeout=280)

@@ -16,7 +16,6 @@ FOLDER = Path(__file__).parent.parent / "examples/spark_orders"
 COUNT = 400
 
 
-@pytest.mark.timeout(300)
 def test_every_order_is_one_row_even_if_a_worker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

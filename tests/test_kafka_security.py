@@ -61,7 +61,6 @@ def test_a_function_trusts_the_authority_that_it_is_given(guarded: EmbeddedKafka
         wait_until(lambda: len(lines(folder)) >= 8, about=running)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("way", ["SCRAM-SHA-512", "TLS"])
 def test_spark_reads_ranges_by_the_same_way(
     guarded: EmbeddedKafka, spark: TestSpark, tmp_path: Path, way: str

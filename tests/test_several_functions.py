@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 import yaml
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
@@ -126,7 +125,6 @@ def test_a_disabled_function_is_left_out(broker: Broker, topic: str, tmp_path: P
         assert running.status()["functions"] == ["on"]
 
 
-@pytest.mark.timeout(300)
 def test_two_functions_share_one_spark_server(broker: Broker, topic: str, tmp_path: Path) -> None:
     folders = [write_named(tmp_path, name, broker.bootstrap, topic, COUNTS) for name in ("one", "two")]
     for folder in folders:

@@ -42,7 +42,6 @@ def stored(folder: Path) -> list[tuple[int, int]]:
     return sorted(zip(*(rows.column(name).to_pylist() for name in ("partition", "offset")), strict=True))
 
 
-@pytest.mark.timeout(300)
 def test_jobs_run_on_the_executors_of_a_standalone_cluster(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -6,7 +6,6 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
 from replica import children_of, is_running, lines, replica, wait_until, write_function
@@ -168,7 +167,6 @@ def test_a_spark_that_is_killed_comes_back_with_new_sessions_and_no_record_is_lo
     assert group_offsets(broker, f"group-{topic}") == {(topic, partition): 3 for partition in range(8)}
 
 
-@pytest.mark.timeout(300)
 def test_all_replicas_share_one_server_that_dies_with_the_supervisor(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -105,7 +105,6 @@ def expected_totals(numbers: range) -> dict[tuple[str, str], tuple[int, float]]:
     return {key: (count, amounts[key] / 2) for key, count in orders.items()}
 
 
-@pytest.mark.timeout(300)
 def test_each_order_counts_once_in_both_sinks_whatever_is_killed(
     broker: Broker, topic: str, spark: TestSpark, tmp_path: Path
 ) -> None:
