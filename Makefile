@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format storm fuzz bench bench-ranges bench-spark wheel clean
+.PHONY: help setup demo test test-slow check format storm fuzz bench bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,19 +47,20 @@ format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-storm: $(READY) ## kills, rebalances, stops, acks, poison and Spark, again and again, and what they cost (90 minutes)
-	@failed=; for storm in "kills --count 20" "rebalances --count 20" "stops --count 20" \
-		"acks --count 50" "poison --count 20" "batches --count 20" "spark_kills --count 20"; do \
-		set -- $$storm; echo "== $$storm"; name=$$1; shift; \
-		PYTHONPATH=tests $(BIN)/python tests/storm/$$name.py "$$@" || failed="$$failed $$name"; \
-	done; \
-	if [ -n "$$failed" ]; then echo "bounds were broken, or a storm ended early:$$failed"; exit 1; fi
+storm: $(READY) ## kills, freezes, rebalances, cuts, and what they cost (hours; goes on where it was stopped)
+	@PYTHONPATH=tests $(BIN)/python tests/storm/everything.py
+
+storm-%: $(READY) # one of them, as in storm-k1-pool
+	@PYTHONPATH=tests $(BIN)/python tests/storm/everything.py $*
 
 fuzz: $(READY) ## 50,000 function files with mistakes: each is valid, or refused in clear lines, within 100 ms
 	@PYTHONPATH=tests $(BIN)/python tests/storm/mutated_files.py --count 50000
 
 bench: $(READY) ## the speed beside a bare aiokafka loop, in one run
 	@$(BIN)/python benchmarks/throughput.py
+
+bench-reliability: $(READY) ## the same kills and rebalances for Headrace and its peers, and what they lose
+	@$(BIN)/python benchmarks/reliability.py
 
 bench-ranges: $(READY) ## delivery: ranges beside plain Spark jobs over the same ranges, in one run
 	@$(BIN)/python benchmarks/spark_ranges.py

@@ -13,12 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from history import History, Moment, Sample
 from orders import PARTITIONS, TOPIC, Orders
 from replicas import FUNCTION, Replica
 from report import write_page
 from screen import Screen
 from sinks import Sinks
+from timeline import History, Moment, Sample
 
 from headrace.runtime.config import load_function
 from headrace.runtime.embedded_kafka import EmbeddedKafka

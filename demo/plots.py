@@ -3,11 +3,11 @@
 import io
 from typing import Any
 
-from history import History
 from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from orders import PRODUCTS
+from timeline import History
 from totals import Totals
 
 _COLORS = ("#2563a8", "#d97b29", "#3f8f5b", "#8a5aa8", "#b8443f")

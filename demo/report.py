@@ -3,8 +3,8 @@
 import html
 from collections.abc import Iterable
 
-from history import History
 from plots import draw_lag, draw_rates, draw_totals
+from timeline import History
 from totals import HEADINGS, TITLE, Totals, totals_as_text
 
 _PAGE = """<!DOCTYPE html>

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from history import Sample
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from timeline import Sample
 from totals import HEADINGS, TITLE, Totals, totals_as_text
 
 _LINE_SECONDS = 5.0

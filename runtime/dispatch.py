@@ -17,6 +17,7 @@ from headrace.runtime.delivery_policy import AckMode, DeliveryPolicy
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.failures import Failures
 from headrace.runtime.handout import Batches, EndSession, HandOut, Runs, no_session
+from headrace.runtime.lease import Lease
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.old_sessions import OldSessions
 from headrace.runtime.pace import Pace
@@ -41,6 +42,7 @@ class Dispatcher:
         allocator: Allocator,
         policy: DeliveryPolicy,
         metrics: TriggerMetrics,
+        lease: Lease,
         router: AckRouter | None = None,
         end_session: EndSession = no_session,
     ) -> None:
@@ -49,6 +51,7 @@ class Dispatcher:
         self.pace = Pace()
         self.partitions: dict[int, AssignedPartition] = {}
         self.policy = policy
+        self.lease = lease
         self._metrics = metrics
         self._acks = Acks(policy, metrics)
         self._router = router or AckRouter()
@@ -69,7 +72,8 @@ class Dispatcher:
         if self.policy.batch is None:
             return Runs(self.allocator, self.pace, refuse)
         return Batches(
-            self.policy.batch, self.allocator, lambda: self._source, refuse, self.dispatch, end_session
+            *(self.policy.batch, self.allocator, lambda: self._source, refuse, self.dispatch),
+            *(end_session, self.lease),
         )
 
     @property
@@ -156,6 +160,8 @@ class Dispatcher:
         """Give every worker that has room its next records, in turn, the emptiest first."""
         if self._is_dispatching:
             return  # a decision made below has freed something: the loop goes on until nobody takes any more
+        if self.lease.is_over:
+            return  # somebody else may have been given the records; its trigger says how it goes on
         self._is_dispatching = True
         try:
             takers = [worker for worker in self.workers if worker.is_ready and not worker.is_straggling]

@@ -20,6 +20,7 @@ from headrace.runtime import wire
 from headrace.runtime.delivery_policy import AckMode
 from headrace.runtime.handler import Handler, is_async, provide_nuclio
 from headrace.runtime.handler_run import HandlerRun, LogLine, Outcome, Partition, Record
+from headrace.runtime.lease import Lease
 from headrace.runtime.ledger import Ledger
 from headrace.runtime.progress_slot import ProgressSlot
 from headrace.runtime.wire import Ack, Headers, Kind, RunHeader
@@ -175,7 +176,7 @@ class _Trial:
 
     def run(self, init_context: Any, background_seconds: float) -> None:
         """Like a worker process that is told to stop once it has nothing left to do."""
-        slot = ProgressSlot.create()
+        slot = ProgressSlot.create(Lease.create(1))
         start = WorkerStart(
             *("", self._handler.__module__, "", 0, "kafka-cluster", "test", self._ack_mode.value),
             is_cumulative=self._is_cumulative,

@@ -10,6 +10,7 @@ from headrace.runtime.allocators import Allocator
 from headrace.runtime.background import start_task
 from headrace.runtime.batches import Batcher
 from headrace.runtime.delivery_policy import BatchPolicy
+from headrace.runtime.lease import Lease
 from headrace.runtime.pace import MAX_RUN_BYTES, Pace
 from headrace.runtime.partition import AssignedPartition, Hold
 from headrace.runtime.record_source import RecordSource
@@ -82,7 +83,9 @@ class Batches:
         refuse: Refuse,
         dispatch: Callable[[], None],
         end_session: EndSession,
+        lease: Lease,
     ) -> None:
+        self._lease = lease
         self._batcher = Batcher(policy)
         self._allocator = allocator
         self._source = source
@@ -139,10 +142,10 @@ class Batches:
             if partition.hold is not Hold.PLANNING:
                 continue  # revoked meanwhile
             partition.hold = Hold.NONE
-            is_there = worker.is_ready and worker.spark_session_id == session
+            is_there = worker.is_ready and worker.spark_session_id == session and not self._lease.is_over
             if is_there and (records := partition.take_below(end)):
                 batch.append((partition, records))
-            else:  # the worker has died, or all of them were acked meanwhile
+            else:  # the worker has died, or the lease is over, or all of them were acked meanwhile
                 self._allocator.offer(partition)
         if batch:
             worker.send_batch(batch)

@@ -20,6 +20,7 @@ from headrace.runtime.dispatch import Dispatcher
 from headrace.runtime.dispatch_reports import worker_statuses
 from headrace.runtime.errors import HandlerLoadError, HeadraceError
 from headrace.runtime.handout import EndSession, no_session
+from headrace.runtime.lease import Lease
 from headrace.runtime.log import context_bound_to
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.spark_link import SparkLink
@@ -57,10 +58,11 @@ class RunningTrigger:
         mode = spec.settings.worker_allocation_mode
         allocator: Allocator = StaticAllocator(spec.num_workers) if mode == "static" else PoolAllocator()
         policy = spec.delivery_policy(function.event_timeout_seconds, function.memory_limit_bytes)
-        spawn = _spawner(function, spec, policy, router, spark)
+        lease = Lease.create(spec.num_workers)
+        spawn = _spawner(function, spec, policy, router, lease, spark)
         end_session = _session_ender(spark) if spark else no_session
         self.dispatcher = Dispatcher(
-            spec.num_workers, spawn, allocator, policy, self.metrics, router, end_session
+            spec.num_workers, spawn, allocator, policy, self.metrics, lease, router, end_session
         )
         client_id = f"headrace-{function.name}-{spec.name}-{replica or os.getpid()}"
         self.trigger = _trigger_class(spec.kind)(spec, self.dispatcher, self.metrics, client_id)
@@ -115,11 +117,12 @@ def _trigger_class(kind: str) -> "type[Trigger]":
     return cast("type[Trigger]", installed_kinds()[kind])
 
 
-def _spawner(
+def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
     function: FunctionSpec,
     spec: TriggerSpec,
     policy: DeliveryPolicy,
     router: AckRouter,
+    lease: Lease,
     spark: SparkLink | None,
 ) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
     env = {**os.environ, **function.env}
@@ -142,7 +145,7 @@ def _spawner(
             spark_session_id=str(uuid.uuid4()) if spark else "",
             spark_conf=spark.conf if spark else {},
         )
-        return WorkerProcess(start, env, on_frame, _session_ender(spark) if spark else None)
+        return WorkerProcess(start, env, on_frame, lease, _session_ender(spark) if spark else None)
 
     return spawn
 

@@ -8,6 +8,9 @@ import os
 import time
 from dataclasses import dataclass
 
+from headrace.runtime.death import die
+from headrace.runtime.lease import Lease
+
 _SIZE = 16
 
 
@@ -26,24 +29,30 @@ class ProgressSlot:
     The word is `2 * seq + 1` while record seq runs, `2 * seq` once everything before seq is done.
     """
 
-    __slots__ = ("_memory", "_words", "fd")
+    __slots__ = ("_lease", "_memory", "_words", "fd")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, lease: Lease) -> None:
+        """No record is entered once `lease` is over."""
         self.fd = fd
+        self._lease = lease.words
         self._memory = mmap.mmap(fd, _SIZE)
         self._words = memoryview(self._memory).cast("Q")
 
     @classmethod
-    def create(cls) -> "ProgressSlot":
+    def create(cls, lease: Lease) -> "ProgressSlot":
         """A new one, at 0. Its file descriptor is inherited by no process unless passed on."""
         fd = os.memfd_create("headrace-progress")
         os.ftruncate(fd, _SIZE)
-        return cls(fd)
+        return cls(fd, lease)
 
     def enter(self, seq: int) -> None:
-        """Record `seq` starts now."""
+        """Record `seq` starts now; where the lease is over, this process ends instead."""
+        now = time.monotonic_ns()
+        if now > self._lease[0]:
+            self.leave(seq)  # the record before this one is done: it must not be blamed for this end
+            die()
         # The time first: a reader may see a new time with an old record, never an old time with a new one.
-        self._words[1] = time.monotonic_ns()
+        self._words[1] = now
         self._words[0] = 2 * seq + 1
 
     def leave(self, next_seq: int) -> None:

@@ -1,4 +1,4 @@
-"""A worker process: `python -m headrace.runtime.worker SOCKET_FD SLOT_FD`, started by a processor.
+"""A worker process: `python -m headrace.runtime.worker SOCKET_FD SLOT_FD LEASE_FD`, started by a processor.
 
 Two threads. The link thread reads the socket: runs, recalls, the end. The main thread runs the user's code
 and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Threads and processes".
@@ -14,11 +14,12 @@ import traceback
 from pathlib import Path
 
 from headrace.runtime import wire
-from headrace.runtime.death import die_with_parent
+from headrace.runtime.death import die, die_with_parent
 from headrace.runtime.handler import HandlerNotLoadedError
+from headrace.runtime.lease import Lease
 from headrace.runtime.progress_slot import ProgressSlot
 from headrace.runtime.wire import Kind
-from headrace.runtime.worker_link import Link, die
+from headrace.runtime.worker_link import Link
 from headrace.runtime.worker_log import redirect_output, restore_output
 from headrace.runtime.worker_loop import WorkerLoop
 
@@ -68,7 +69,7 @@ def main() -> None:
         signal.signal(signum, lambda *_: None)
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     faulthandler.enable(2)  # a segfault says where; sys.stderr becomes log lines
-    slot = ProgressSlot(int(sys.argv[2]))
+    slot = ProgressSlot(int(sys.argv[2]), Lease(int(sys.argv[3])))
     link = Link(socket.socket(fileno=int(sys.argv[1])), slot)
     (_, body), *others = link.receive()
     start = wire.decode_json(body)

@@ -260,6 +260,7 @@ class WorkerHandle:
             return f"its process can't be started ({error.strerror or error})"
         self._listener.started(self)
         code = await asyncio.shield(self._process.exited)
+        self._is_kill_ours |= self._process.is_swept
         was_ready = self.is_ready
         if was_ready:
             self.state = WorkerState.STARTING  # first: nothing more may be handed to it

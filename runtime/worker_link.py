@@ -1,13 +1,12 @@
 """The worker's end of its socket."""
 
 import json
-import os
-import signal
 import socket
 import threading
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from headrace.runtime import wire
+from headrace.runtime.death import die
 from headrace.runtime.progress_slot import ProgressSlot
 from headrace.runtime.wire import Kind
 
@@ -64,10 +63,3 @@ class Link:
                 die()
             self._received += data
         return frames
-
-
-def die() -> NoReturn:
-    """The processor is gone: end this process and whatever the handler started."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 
 from headrace.runtime import wire
 from headrace.runtime.channel import Channel, OnFrame
+from headrace.runtime.lease import Lease
 from headrace.runtime.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire import Kind
 
@@ -59,25 +60,30 @@ class WorkerProcess:
         start: WorkerStart,
         env: Mapping[str, str],
         on_frame: OnFrame,
+        lease: Lease,
         end_session: EndSession | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.spark_session_id = start.spark_session_id
         self._end_session = end_session
+        self._lease = lease
+        self._last_sweep = lease.last_sweep
+        self._index = start.worker_id
         self._is_reaped = False
         self._farewell: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
         with contextlib.ExitStack() as on_failure:
-            self.slot = ProgressSlot.create()
+            self.slot = ProgressSlot.create(lease)
             on_failure.callback(self.slot.close)
             ours, theirs = socket.socketpair()
             on_failure.callback(ours.close)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             with theirs:
-                self._popen = _spawn(theirs.fileno(), self.slot.fd, env)
+                self._popen = _spawn(theirs.fileno(), self.slot.fd, lease.fd, env)
             on_failure.callback(self._popen.kill)
             self._pidfd = os.pidfd_open(self._popen.pid)
             on_failure.pop_all()
+        lease.hold(self._index, self.pid)
         loop.add_reader(self._pidfd, self._reap)
         self._on_frame = on_frame
         self._channel = Channel(ours, self._listen if start.spark_url else on_frame, on_end=self.kill)
@@ -92,6 +98,11 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         """Not reaped yet."""
         return not self._is_reaped
+
+    @property
+    def is_swept(self) -> bool:
+        """Its lease ended, and so it was ended too."""
+        return self._lease.last_sweep != self._last_sweep
 
     def send(self, data: bytes) -> None:
         """One or more frames. Never blocks."""
@@ -123,6 +134,7 @@ class WorkerProcess:
         loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         self.kill()  # before the wait: until then the group's number is surely still its own
+        self._lease.release(self._index)
         code = self._popen.wait()
         self._is_reaped = True
         self._channel.drain_and_close()
@@ -138,14 +150,14 @@ class WorkerProcess:
             self.exited.set_result(code)
 
 
-def _spawn(socket_fd: int, slot_fd: int, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+def _spawn(socket_fd: int, slot_fd: int, lease_fd: int, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     # -P: what lies in the current folder must not shadow the standard library.
     module = "headrace.runtime.worker"
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, str(socket_fd), str(slot_fd)],
+        [sys.executable, "-P", "-m", module, str(socket_fd), str(slot_fd), str(lease_fd)],
         env=dict(env),
         stdin=subprocess.DEVNULL,
-        pass_fds=(socket_fd, slot_fd),
+        pass_fds=(socket_fd, slot_fd, lease_fd),
         process_group=0,
     )
 

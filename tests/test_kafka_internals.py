@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -120,3 +121,33 @@ async def test_a_commit_that_nobody_waits_for_any_more_fails_silently(
         await asyncio.sleep(0)
         gc.collect()
         assert "never retrieved" not in caplog.text
+
+
+async def test_a_session_is_renewed_from_the_time_at_which_the_question_was_sent(
+    broker: Broker, topic: str
+) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        coordinator = consumer._coordinator
+        send, sent = coordinator._send_req, []
+
+        async def slowly(request: object) -> object:
+            sent.append(time.monotonic_ns())
+            response = await send(request)
+            await asyncio.sleep(0.1)
+            return response
+
+        renewed: list[int] = []
+        coordinator._send_req = slowly
+        internals.watch_session(consumer, lambda sent_ns, _: renewed.append(sent_ns))
+        before = time.monotonic_ns()
+        assert await coordinator._do_heartbeat()
+        assert before <= renewed[-1] <= sent[-1]
+
+
+async def test_a_refused_heartbeat_renews_nothing(broker: Broker, topic: str) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        renewed: list[int] = []
+        internals.watch_session(consumer, lambda sent_ns, _: renewed.append(sent_ns))
+        consumer._coordinator.generation += 1
+        assert not await consumer._coordinator._do_heartbeat()
+        assert not renewed

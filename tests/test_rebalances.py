@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
-from replica import Replica, lines, replica, set_trigger, wait_until, write_function
+from replica import Replica, is_running, lines, replica, set_trigger, wait_until, write_function
 
 from headrace.runtime.config import load_function
 from headrace.runtime.embedded_kafka import EmbeddedKafka
@@ -315,9 +315,47 @@ def test_a_replica_that_lost_its_membership_kills_its_handlers_and_commits_nothi
                     (folder / f"go-{number}-{running.process.pid}").touch()
             wait_until(lambda: sum(len(set(o)) for o in handled(folder).values()) == 4, about=second)
             wait_until(lambda: set(group_offsets(broker, f"group-{topic}").values()) == {2}, about=second)
-            assert sum(worker["restarts"] for worker in first.trigger()["workers"]) == 1
+            assert sum(worker["restarts"] for worker in first.trigger()["workers"]) == 2  # the idle one too
             assert (second.stop(), first.stop()) == (0, 0)
     assert "a bug of Headrace" not in first.log + second.log
+
+
+def test_a_frozen_replica_starts_nothing_after_its_session_and_counts_no_attempt(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Its workers are busy, one of them in a C call that holds the interpreter."""
+    handler = """
+        import ctypes
+
+        def handler(context, event):
+            started = f"{os.getppid()} {time.time()} {event.attempt}"
+            write(f"{event.topic} {event.shard_id} {event.offset} {started}")
+            if event.offset == 100 and event.shard_id == 0 and not exists("go"):
+                ctypes.PyDLL(None).sleep(60)
+            time.sleep(0.002)
+    """
+    folder = write_function(
+        *(tmp_path / "f", handler, broker.bootstrap, [topic]),
+        sessionTimeout="2s",
+        workerAllocationMode="static",
+    )
+    with replica(folder, name="-a") as first:
+        first.wait_ready()
+        produce(broker, topic, 8000)
+        wait_until(lambda: any(line.startswith(f"{topic} 0 100 ") for line in lines(folder)), about=first)
+        pids = first.worker_pids()
+        os.kill(first.process.pid, signal.SIGSTOP)
+        with replica(folder, name="-b") as second:
+            owned = second.logged("assigned:")
+            assert not any(map(is_running, pids))
+            (folder / "go").touch()
+            woke = time.time()
+            os.kill(first.process.pid, signal.SIGCONT)
+            wait_until(lambda: sum(len(set(o)) for o in handled(folder).values()) == 8000, about=second)
+            assert (second.stop(), first.stop()) == (0, 0)
+    rows = [line.split() for line in lines(folder)]
+    assert not [row for row in rows if row[3] == str(first.process.pid) and owned < float(row[4]) < woke]
+    assert {row[5] for row in rows} == {"1"}
 
 
 def test_replicas_that_start_together_get_their_first_records_soon(

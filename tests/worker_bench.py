@@ -15,6 +15,7 @@ from headrace.runtime.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch import Dispatcher
 from headrace.runtime.failure_policy import FailurePolicy
 from headrace.runtime.handout import EndSession, no_session
+from headrace.runtime.lease import Lease
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partition import AssignedPartition
 from headrace.runtime.wire import Headers
@@ -105,6 +106,8 @@ async def bench(
     metrics = Metrics()
     allocator: Allocator = StaticAllocator(workers) if static else PoolAllocator()
 
+    lease = Lease.create(workers)
+
     def spawn(index: int, on_frame: object) -> WorkerProcess:
         start = WorkerStart(
             *(str(folder), "function_code", "handler", index, "kafka-cluster", "t"),
@@ -114,10 +117,10 @@ async def bench(
             is_batch=policy.batch is not None,
             spark_session_id=spark_session_id,
         )
-        return WorkerProcess(start, os.environ, on_frame)  # type: ignore[arg-type]
+        return WorkerProcess(start, os.environ, on_frame, lease)  # type: ignore[arg-type]
 
     trigger_metrics = TriggerMetrics(metrics, "", "f", "kafka-cluster", "t")
-    dispatcher = Dispatcher(workers, spawn, allocator, policy, trigger_metrics, router, end_session)
+    dispatcher = Dispatcher(workers, spawn, allocator, policy, trigger_metrics, lease, router, end_session)
     try:
         await dispatcher.start()
         yield Bench(dispatcher, folder, metrics)

@@ -18,6 +18,7 @@ from headrace.runtime.config import TriggerSpec
 from headrace.runtime.dispatch import Dispatcher
 from headrace.runtime.dispatch_reports import Worries, log_assignment
 from headrace.runtime.errors import HeadraceError
+from headrace.runtime.fence_process import Fence
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partition import AssignedPartition
 from headrace.runtime.partition_ranges import describe_partitions
@@ -77,6 +78,9 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._watcher: EndWatcher | None = None  # with delivery: ranges
         self._tight: dict[TopicPartition, AssignedPartition] = {}  # wanted, with room for few
         self._problem = "connecting"
+        self._lease = dispatcher.lease
+        self._fence = Fence(self._lease)
+        self._settled_ns = 0  # no rebalance that this member hasn't joined had begun by then
         self._is_stopping = False
         self._releasing = asyncio.Lock()
         self._starting: asyncio.Task[None] | None = None
@@ -114,6 +118,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             self._consumer = None
             await self._leave(consumer)
             await self._dead_letters.close()
+            await self._fence.stop()
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
         """Leave the group. A broker that is frozen, or in a rebalance, must not hold up the stop."""
@@ -130,6 +135,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             consumer, self._admin = await connect(self._settings, self._client_id)
             self._consumer = consumer
             self._committer = Committer(consumer, self._metrics)
+            self._fence.start()
+            internals.watch_session(consumer, self._session_renewed)
             internals.tune(consumer, retry_seconds=self._settings.retry_backoff_seconds)
             backoff_seconds = self._settings.rebalance_retry_backoff_seconds
             internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
@@ -149,6 +156,13 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             raise explain(errors.exceptions[0], self._settings) from None
         except* HeadraceError as errors:
             raise errors.exceptions[0] from None
+
+    def _session_renewed(self, sent_ns: int, is_rebalancing: bool) -> None:  # a callback
+        """The broker has answered what was sent then: it keeps this member for as long again."""
+        if not is_rebalancing:
+            self._settled_ns = sent_ns
+        self._lease.renew(membership_end_ns(self._settings, sent_ns, self._settled_ns))
+        self._dispatcher.dispatch()  # nothing is handed out while it is over
 
     # ---- fetch and commit
 
@@ -322,6 +336,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         )
         self._ends = await read_ends(consumer, mine) if self._dispatcher.takes_acks else {}
         self._assigned = {tp: self._deliver_from(consumer, tp, starts.commitments[tp]) for tp in mine}
+        self._lease.begin()
         self._dispatcher.assign(list(self._assigned.values()))
         self._committer.open(starts, generation)
         self._problem = ""
@@ -360,6 +375,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             self._tight.clear()
             try:
                 await self._dispatcher.revoke(partitions, wait_seconds, late_ack_seconds)
+                self._lease.lift()
                 self._dispatcher.disown()
                 await self._committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
             finally:
@@ -422,6 +438,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         stuck = [p for p in self._assigned.values() if p.is_stuck]
         return [
             *([problem] if (problem := self._joins.problem or self._problem) else []),
+            *(["no heartbeat was answered for sessionTimeout"] if self._lease.is_over else []),
             *(partition.problem for partition in stuck),
         ]
 
@@ -440,6 +457,15 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
                 for partition in self._assigned.values()
             ],
         }
+
+
+def membership_end_ns(settings: KafkaSettings, sent_ns: int, settled_ns: int) -> int:
+    """Until when the group keeps a member: which doesn't go silent, and joins a rebalance in time.
+
+    The broker has answered what was sent at `sent_ns`; it last did so without asking to join at `settled_ns`.
+    """
+    session_end_ns = sent_ns + int(settings.session_timeout_seconds * 1e9)
+    return min(session_end_ns, settled_ns + int(settings.rebalance_timeout_seconds * 1e9))
 
 
 async def _raise(error: BaseException) -> NoReturn:

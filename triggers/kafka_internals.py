@@ -5,6 +5,7 @@ Each function says what happens without it.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -21,6 +22,7 @@ from aiokafka.errors import (
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     KafkaError,
+    NoError,
     NotCoordinatorForGroupError,
     RebalanceInProgressError,
     UnknownError,
@@ -28,7 +30,12 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
-from aiokafka.protocol.group import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from aiokafka.protocol.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import ConsumerRecord
 
@@ -41,6 +48,8 @@ _REFUSED_JOINS = (
 _OVERTAKEN = (RebalanceInProgressError, IllegalGenerationError, UnknownMemberIdError)
 # As it is with the first groups of a new broker: these pass, mostly within milliseconds.
 _PASSING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
+# Answers to a member: a rebalance is for those who are in the group.
+_MEMBER_CODES = (NoError.errno, RebalanceInProgressError.errno)
 
 
 Records: TypeAlias = Mapping[TopicPartition, Sequence[ConsumerRecord]]
@@ -194,6 +203,28 @@ def tune(consumer: AIOKafkaConsumer, retry_seconds: float) -> None:
         await commit(*arguments)
 
     coordinator._do_commit_offsets = commit_quietly  # noqa: SLF001
+
+
+def watch_session(consumer: AIOKafkaConsumer, on_renewed: Callable[[int, bool], None]) -> None:
+    """Tell when each request was sent by whose answer the broker says that this member is one (monotonic ns).
+
+    And whether the answer says that the group rebalances, and waits for this member to join again.
+
+    The broker counts the session from when it got the request, or from its answer: not before that time.
+    aiokafka keeps the times of answers only.
+    """
+    coordinator: Any = consumer._coordinator  # noqa: SLF001
+    send = coordinator._send_req  # noqa: SLF001
+
+    async def watched(request: object) -> Any:
+        sent_ns = time.monotonic_ns()
+        response = await send(request)
+        is_about_membership = isinstance(request, HeartbeatRequest | JoinGroupRequest | SyncGroupRequest)
+        if is_about_membership and response.error_code in _MEMBER_CODES:
+            on_renewed(sent_ns, response.error_code == RebalanceInProgressError.errno)
+        return response
+
+    coordinator._send_req = watched  # noqa: SLF001
 
 
 def generation(consumer: AIOKafkaConsumer) -> int:

@@ -25,14 +25,19 @@ class Figure:
 
 
 class Report:
-    """Figures of one scenario. A value outside its bounds is a violation."""
+    """Figures of one scenario. A value outside its bounds is a violation.
 
-    def __init__(self) -> None:
+    `seconds` is how long the load of a repetition is to last, where a scenario has one.
+    """
+
+    def __init__(self, seconds: float = 0) -> None:
+        self.seconds = seconds
         self._figures: dict[str, Figure] = {}
 
     def add(self, name: str, value: float, low: float, high: float, number: int) -> None:
         """What repetition `number` gave."""
         figure = self._figures.setdefault(name, Figure(low, high))
+        figure.low, figure.high = min(figure.low, low), max(figure.high, high)  # for people
         figure.values.append(value)
         if not low <= value <= high:
             figure.violations.append(f"repetition {number}: {value:.3f}")
@@ -64,6 +69,7 @@ async def main(scenarios: Mapping[str, Scenario], description: str) -> int:
     parser.add_argument("scenario", nargs="?", choices=scenarios)
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="of the random moments")
+    parser.add_argument("--seconds", type=float, default=20, help="of load in one repetition")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     chosen = [options.scenario] if options.scenario else list(scenarios)
@@ -71,7 +77,7 @@ async def main(scenarios: Mapping[str, Scenario], description: str) -> int:
     async with EmbeddedKafka() as kafka:
         broker = Broker(kafka.bootstrap, "embedded")
         for name in chosen:
-            report = Report()
+            report = Report(options.seconds)
             try:
                 for number in range(options.count):
                     random.seed(f"{options.seed} {name} {number}")

@@ -1,0 +1,105 @@
+"""`make storm`: k5. A process ends by kill -9 at each place where it might matter, and nothing is lost.
+
+before-handler, after-handler, before-ack, after-ack                          in a worker
+before-commit, after-commit, before-dead-letter, after-dead-letter            in a processor
+
+usage: failpoints.py [FAILPOINT] [--count N] [--seed N]
+"""
+
+import asyncio
+import os
+import random
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import sabotage
+from broker import Broker
+from history import RECORDER, lost, out_of_order, read_history, repeated
+from kafka_records import group_offsets
+from load import Fault, Load
+from replica import wait_until
+from sabotage import FAILPOINTS, PROCESSOR
+from scenario import Report, Scenario, main
+
+from headrace.runtime.broker_access import BrokerAccess
+from headrace.runtime.dead_letter_topic import opened
+
+RECORDS = 400
+PARTITIONS = 4
+POISON = 7  # an offset of every partition
+HANDLER = f"""
+{RECORDER}
+    import nuclio_sdk
+
+    async def handler(context, event):
+        note("START", event)
+        if event.offset == {POISON}:
+            raise ValueError("poison")
+        await asyncio.sleep(0.002)
+        note("END", event)
+        if IS_EXPLICIT:
+            await context.platform.explicit_ack(nuclio_sdk.QualifiedOffset.from_event(event))
+"""
+
+
+def k5(name: str, broker: Broker, folder: Path, number: int, report: Report) -> None:
+    """One kill. Who started the processor starts it again; a worker is replaced."""
+    is_explicit = name.endswith("-ack")
+    letters = broker.create_topic(1)
+    died = folder / "died"
+    # Commits come every second, and when a record fails; dead letters once for each partition.
+    count = random.randint(1, 4 if FAILPOINTS[name][0] == PROCESSOR else RECORDS // 4)
+    load = Load(
+        *(broker, folder, RECORDS),
+        partitions=PARTITIONS,
+        handler=HANDLER.replace("IS_EXPLICIT", str(is_explicit)),
+        fields={"explicitAckMode": "explicitOnly"} if is_explicit else {},
+        workerAllocationMode="static",
+        onFailure={"maxAttempts": 2, "backoff": "100ms", "then": "deadLetter", "deadLetterTopic": letters},
+    )
+    (folder / "sitecustomize.py").write_bytes(Path(sabotage.__file__).read_bytes())
+    changes = {"PYTHONPATH": str(folder), "HEADRACE_FAILPOINT": f"{name} {count} {died}"}
+    with load, mock.patch.dict(os.environ, changes):
+        running = load.start()
+        load.produce()
+        wait_until(died.exists, about=running)
+        fault = Fault(running.process.pid, time.monotonic_ns())
+        if FAILPOINTS[name][0] == PROCESSOR:
+            running.process.wait(30)
+            load.replicas.remove(running)
+            load.start()
+        load.finish(60)
+    poison = {(load.topic, partition, POISON) for partition in range(PARTITIONS)}
+    # Wherever a worker ends, it was in one record; what an ack has left behind is not handled again.
+    allowed = load.may_repeat([fault]) if FAILPOINTS[name][0] == PROCESSOR else 1
+    history = read_history(load.function)
+    report.add("L1 lost", len(lost(load.produced, history, poison)), 0, 0, number)
+    report.add("L2 repeated", len(repeated(history)), 0, allowed, number)
+    report.add("L3 out of order", len(out_of_order(history)), 0, 0, number)
+    ends = set(group_offsets(broker, load.group).values())
+    report.add("commit in the end", max(ends), RECORDS // PARTITIONS, RECORDS // PARTITIONS, number)
+    found = read_letters(broker, letters)
+    report.add("poison without a dead letter", len(poison - set(found)), 0, 0, number)
+    # Those that were written before the kill may not have been committed yet.
+    written = max(0, count - name.startswith("before")) if name.endswith("letter") else PARTITIONS
+    report.add("dead letters written twice", len(found) - len(set(found)), 0, written, number)
+
+
+def read_letters(broker: Broker, letters: str) -> list[tuple[str, int, int]]:
+    """Which records they are of."""
+
+    async def read() -> list[tuple[str, int, int]]:
+        async with opened(BrokerAccess(broker.bootstrap), letters) as topic:
+            found = [it.provenance for it in await topic.newest(100)]
+        return [(it.topic, it.partition, it.offset) for it in found if it is not None]
+
+    return asyncio.run(read())
+
+
+SCENARIOS: dict[str, Scenario] = {name: partial(k5, name) for name in FAILPOINTS}
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(SCENARIOS, __doc__ or "")))

@@ -1,0 +1,260 @@
+"""A function under load, with replicas that come and go, and what its history and its commits say."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+from broker import Broker
+from history import (
+    RECORDER,
+    Entry,
+    Partition,
+    Sample,
+    committed_too_far,
+    longest_stall,
+    lost,
+    moved_back,
+    out_of_order,
+    overlaps,
+    read_history,
+    repeated,
+)
+from kafka_records import produce
+from replica import Replica, replica, set_trigger, wait_until, write_function
+from scenario import Report
+
+SESSION_SECONDS = 2.0
+WORKERS = 2
+HANDLER_SECONDS = 0.005
+_SAMPLE_SECONDS = 0.1
+HANDLER = f"""
+{RECORDER}
+    def handler(context, event):
+        note("START", event)
+        time.sleep({HANDLER_SECONDS})
+        note("END", event)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What was done to which processor, and when."""
+
+    pid: int
+    ns: int
+
+
+class Load:
+    """Records in a topic, replicas of a function that handle them, and somebody who watches the commits."""
+
+    def __init__(  # what a load is made of
+        self,
+        broker: Broker,
+        folder: Path,
+        records: int,
+        *,
+        partitions: int = 12,
+        handler: str = HANDLER,
+        brokers: str = "",
+        fields: dict[str, object] | None = None,
+        **attributes: object,
+    ) -> None:
+        self.broker = broker
+        self.partitions = partitions
+        self.topic = broker.create_topic(partitions)
+        self.group = f"group-{self.topic}"
+        self.records = records
+        self._attributes = {"sessionTimeout": f"{SESSION_SECONDS:g}s"} | attributes
+        self._handler, self._fields = handler, fields or {}
+        self.function = self.write(folder / "f", brokers or broker.bootstrap)
+        self.replicas: list[Replica] = []
+        self._started: list[Replica] = []
+        self.samples: list[Sample] = []
+        self._stack = ExitStack()
+        self._count = 0
+
+    def write(self, folder: Path, brokers: str) -> Path:
+        """The function, at another address of the broker if need be. All write one history."""
+        target = getattr(self, "function", folder)
+        handler = self._handler.replace("FOLDER", f"pathlib.Path({str(target)!r})")
+        write_function(folder, handler, brokers, [self.topic], WORKERS, **self._attributes)
+        return set_trigger(folder, **self._fields)
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(_sampled(self.broker, self.group, self.samples))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, function: Path | None = None) -> Replica:
+        """One more."""
+        self._count += 1
+        running = self._stack.enter_context(replica(function or self.function, name=f"-{self._count}"))
+        self.replicas.append(running)
+        self._started.append(running)
+        return running
+
+    def produce(self) -> None:
+        """All records, evenly."""
+        produce(self.broker, self.topic, self.records, self.partitions)
+
+    def kill(self, victim: Replica) -> Fault:
+        """kill -9."""
+        self.replicas.remove(victim)
+        fault = Fault(victim.process.pid, time.monotonic_ns())
+        victim.kill()
+        return fault
+
+    @property
+    def history(self) -> list[Entry]:
+        """So far."""
+        return read_history(self.function)
+
+    @property
+    def produced(self) -> set[tuple[str, int, int]]:
+        """Records are spread evenly."""
+        return {(self.topic, n % self.partitions, n // self.partitions) for n in range(self.records)}
+
+    @property
+    def ends(self) -> dict[Partition, int]:
+        """Where the partitions end: what is committed at last."""
+        return {(self.topic, n): -(-(self.records - n) // self.partitions) for n in range(self.partitions)}
+
+    def is_busy(self, left: int = 0) -> bool:
+        """More than `left` records have still to be handled."""
+        return len({entry.record for entry in self.history if entry.what == "END"}) < self.records - left
+
+    def begin(self, *functions: Path) -> None:
+        """A replica of each function; records, once each has partitions; and all have handled something."""
+        for function in functions:
+            self.start(function)
+        for running in self.replicas:
+            running.wait_ready()
+        wait_until(lambda: all(running.committed() for running in self.replicas), about=self.replicas[0])
+        self.produce()
+        pids = {running.process.pid for running in self.replicas}
+        wait_until(lambda: pids <= {it.replica for it in self.history}, about=self.replicas[0])
+
+    def finish(self, seconds: float = 180) -> None:
+        """All is handled and committed, or time is up; then everybody stops."""
+        ends = self.ends
+        try:
+            wait_until(lambda: bool(self.samples) and self.samples[-1].offsets == ends, seconds)
+        except TimeoutError:
+            print(f"not all was handled and committed within {seconds:g} s", flush=True)
+        for running in self.replicas:
+            running.stop()
+
+    def check(self, report: Report, number: int, repeats: int) -> None:
+        """What every storm has to show; at most `repeats` records may be handled twice.
+
+        And those of replicas that lost their membership: on a busy machine, a heartbeat may come too late.
+        """
+        history, produced = self.history, self.produced
+        late = self._lost_memberships()
+        report.add("memberships lost", len(late), 0, 1e9, number)
+        repeats += self.may_repeat(late)
+        report.add("produced", len(produced), 1, 1e9, number)
+        report.add("L1 lost", len(lost(produced, history)), 0, 0, number)
+        report.add("L2 repeated, of those allowed", _share(len(repeated(history)), repeats), 0, 1, number)
+        report.add("L2 repeated", len(repeated(history)), 0, repeats, number)
+        report.add("L3 out of order", len(out_of_order(history)), 0, 0, number)
+        worst = max((seconds for *_, seconds in overlaps(history)), default=0)
+        report.add("L4 longest overlap, s", worst, 0, 0, number)
+        too_far = committed_too_far(self.samples, history, produced)
+        report.add("L5 committed before their end", len(too_far), 0, 0, number)
+        report.add("L6 commits that moved back", len(moved_back(self.samples)), 0, 0, number)
+        failed = sum(len(running.log_times("a commit failed")) for running in self._started)
+        report.add("commits that failed", failed, 0, 1e9, number)
+        report.add("L9 longest stall, s", longest_stall(history), 0, 1e9, number)
+        wrong = sum("a bug of Headrace" in text or "Traceback" in text for text in self._logs())
+        report.add("logs with an error of Headrace's own", wrong, 0, 0, number)
+
+    def _logs(self) -> Iterator[str]:
+        for path in self.function.parent.glob("*/replica*.txt"):
+            yield path.read_text()
+
+    def _lost_memberships(self) -> list[Fault]:
+        since_boot = time.time() - time.monotonic()
+        return [
+            Fault(running.process.pid, int((said - since_boot) * 1e9))
+            for running in self._started
+            for said in running.log_times("the membership in the group is lost")
+        ]
+
+    def may_repeat(self, faults: list[Fault]) -> int:
+        """In flight, and settled since the last commit."""
+        history = self.history
+        return sum(WORKERS + len(self._uncommitted(fault, history)) for fault in faults)
+
+    def _uncommitted(self, fault: Fault, history: list[Entry]) -> list[Entry]:
+        """What its victim had handled, and the broker didn't know when it was asked last."""
+        known = [sample.offsets for sample in self.samples if sample.ns <= fault.ns]
+        committed = known[-1] if known else {}
+        return [
+            it
+            for it in history
+            if it.what == "END"
+            and it.replica == fault.pid
+            and it.ns <= fault.ns
+            and it.offset >= committed.get(it.key, 0)
+        ]
+
+    def resumed_seconds(self, fault: Fault) -> float:
+        """From a fault until others have started records of all partitions that were its victim's."""
+        last: dict[Partition, Entry] = {}
+        found: dict[Partition, int] = {}
+        for it in self.history:
+            if it.what == "START" and it.ns <= fault.ns:
+                last[it.key] = it
+            elif it.what == "START" and it.replica != fault.pid:
+                found.setdefault(it.key, it.ns)
+        owned = [key for key, entry in last.items() if entry.replica == fault.pid]
+        return max(((found[key] - fault.ns) / 1e9 for key in owned if key in found), default=0)
+
+
+def _share(count: int, allowed: int) -> float:
+    return count / allowed if allowed else float(bool(count)) * 2
+
+
+def pause(low: float, high: float) -> None:
+    """A random time; nothing waits for its end but the next fault."""
+    time.sleep(random.uniform(low, high))
+
+
+@contextmanager
+def _sampled(broker: Broker, group: str, samples: list[Sample]) -> Iterator[None]:
+    over = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(_sample(broker, group, samples, over.is_set)))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+async def _sample(broker: Broker, group: str, samples: list[Sample], is_over: Callable[[], bool]) -> None:
+    """Through brokers that come and go."""
+    while not is_over():
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap, request_timeout_ms=3000)
+        try:
+            await admin.start()
+            while not is_over():
+                found = await admin.list_consumer_group_offsets(group)
+                offsets = {(tp.topic, tp.partition): it.offset for tp, it in found.items()}
+                samples.append(Sample(time.monotonic_ns(), offsets))
+                await asyncio.sleep(_SAMPLE_SECONDS)
+        except (KafkaError, OSError):
+            await asyncio.sleep(_SAMPLE_SECONDS)
+        finally:
+            await admin.close()

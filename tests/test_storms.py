@@ -1,0 +1,44 @@
+"""A short look at each kind of storm; `make storm` has them at length."""
+
+import random
+from pathlib import Path
+
+import pytest
+from broker import Broker
+from failpoints import SCENARIOS as FAILPOINTS
+from faults import SCENARIOS as FAULTS
+from network import SCENARIOS as NETWORK
+from scenario import Report, Scenario
+
+LOAD_SECONDS = 4.0
+
+
+def holds(scenario: Scenario, name: str, broker: Broker, folder: Path) -> bool:
+    random.seed(name)
+    report = Report(LOAD_SECONDS)
+    scenario(broker, folder, 0, report)
+    return report.show(name)
+
+
+@pytest.mark.parametrize("name", FAILPOINTS)
+def test_nothing_is_lost_wherever_a_process_is_killed(name: str, broker: Broker, tmp_path: Path) -> None:
+    assert holds(FAILPOINTS[name], name, broker, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["k1-pool", "k2", "k3", "k4"])
+def test_every_promise_on_records_holds_under_faults(name: str, broker: Broker, tmp_path: Path) -> None:
+    assert holds(FAULTS[name], name, broker, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["k1-static", "r1", "t1"])
+def test_every_promise_on_records_holds_for_longer(name: str, broker: Broker, tmp_path: Path) -> None:
+    assert holds(FAULTS[name], name, broker, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(NETWORK.keys() - {"cut-60s"}))
+def test_every_promise_on_records_holds_when_the_broker_is_away(
+    name: str, broker: Broker, tmp_path: Path
+) -> None:
+    assert holds(NETWORK[name], name, broker, tmp_path)
