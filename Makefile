@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format storm fuzz bench bench-ranges bench-reliability bench-spark wheel clean
+.PHONY: help setup demo test test-slow check format storm fuzz bench bench-full bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -56,8 +56,14 @@ storm-%: $(READY) # one of them, as in storm-k1-pool
 fuzz: $(READY) ## 50,000 function files with mistakes: each is valid, or refused in clear lines, within 100 ms
 	@PYTHONPATH=tests $(BIN)/python tests/storm/mutated_files.py --count 50000
 
-bench: $(READY) ## the speed beside a bare aiokafka loop, in one run
-	@$(BIN)/python benchmarks/throughput.py
+bench: $(READY) ## the speed beside bare clients and peers, in one run (under 10 minutes)
+	@$(BIN)/python benchmarks/bench.py
+	@$(BIN)/python benchmarks/plot.py
+
+bench-full: $(READY) ## the same with more rounds, the ledger by itself, and memory over 10 minutes
+	@$(BIN)/python benchmarks/ledger.py
+	@BENCH_ROUNDS=7 $(BIN)/python benchmarks/bench.py
+	@$(BIN)/python benchmarks/memory.py 600
 
 bench-reliability: $(READY) ## the same kills and rebalances for Headrace and its peers, and what they lose
 	@$(BIN)/python benchmarks/reliability.py

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from throughput import PARTITIONS, SIZE, TOPIC, fill
+from rig import PARTITIONS, Load, fill
 
 from headrace.runtime.embedded_kafka import EmbeddedKafka
 
+TOPIC, SIZE = "bench", 100
 RECORDS = int(os.environ.get("BENCH_RECORDS", "1500000"))
 BATCH = int(os.environ.get("BENCH_BATCH", "70000"))
 WORKERS = 2
@@ -124,7 +125,7 @@ async def main() -> None:
     async with EmbeddedKafka() as kafka:
         await kafka.create_topics({TOPIC: PARTITIONS})
         print(f"producing {RECORDS} records of {SIZE} B onto {PARTITIONS} partitions", flush=True)
-        await fill(kafka.bootstrap)
+        await fill(Load(kafka.bootstrap, TOPIC, RECORDS, SIZE))
         assert kafka.pid is not None
         with tempfile.TemporaryDirectory() as folder:
             await asyncio.to_thread(measure, kafka.bootstrap, kafka.pid, Path(folder))

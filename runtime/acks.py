@@ -61,18 +61,31 @@ class Acks:
         if partition is None:
             self._early.append(ack)
             return None
-        end = max(partition.ledger.position, self.source.end_of(partition))
-        if not 0 <= ack.offset < end:
+        end = partition.ledger.position
+        if ack.offset >= end:
+            end = max(end, self.source.end_of(partition))
+        if not 0 <= ack.first <= ack.offset < end:
+            if ack.count > 1:
+                return self._take_singly(ack)
             _refuse(ack, f"the partition ends at {end}")
             return None
         first = partition.acked_by(ack.offset)
+        if ack.count > 1:
+            if first != ack.offset or partition.acked_by(ack.first) != ack.first:
+                return self._take_singly(ack)
+            first = ack.first
         if first is None:
             _refuse(ack, "it lies inside a range that is open; a range is acked through its last offset")
             return None
         is_through = ack.is_through or self._policy.is_cumulative
         partition.acked(0 if is_through else first, ack.offset + 1)
-        self._metrics.acks.inc()
+        self._metrics.acks.inc(ack.count)
         return partition
+
+    def _take_singly(self, ack: Ack) -> AssignedPartition | None:
+        """Some are refused, or some lie in a range."""
+        taken = [self.take(single) for single in ack.singles()]
+        return next(filter(None, taken), None)
 
 
 def _refuse(ack: Ack, why: str) -> None:

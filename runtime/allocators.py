@@ -19,6 +19,9 @@ class Allocator(Protocol):
     def take(self, worker_index: int) -> AssignedPartition | None:
         """The deliverable partition that has waited longest among those that this worker may get."""
 
+    def put_back(self, worker_index: int, partitions: Sequence[AssignedPartition]) -> None:
+        """What `take` has just given, in its order: before all others."""
+
     def ready(self, worker_index: int) -> list[AssignedPartition]:
         """All deliverable partitions that this worker may get, in the order of `take`; they stay."""
 
@@ -34,6 +37,13 @@ def take_deliverable(queue: deque[AssignedPartition]) -> AssignedPartition | Non
         if partition.is_deliverable and not partition.in_flight:
             return partition
     return None
+
+
+def put_back(queue: deque[AssignedPartition], partitions: Sequence[AssignedPartition]) -> None:
+    """The first ones again."""
+    queue.extendleft(reversed(partitions))
+    for partition in partitions:
+        partition.is_queued = True
 
 
 def all_deliverable(queue: deque[AssignedPartition]) -> list[AssignedPartition]:
@@ -64,6 +74,10 @@ class PoolAllocator:
     def take(self, worker_index: int) -> AssignedPartition | None:
         """The head of the one queue."""
         return take_deliverable(self._ready)
+
+    def put_back(self, worker_index: int, partitions: Sequence[AssignedPartition]) -> None:
+        """To the head of the one queue."""
+        put_back(self._ready, partitions)
 
     def ready(self, worker_index: int) -> list[AssignedPartition]:
         """The one queue."""
@@ -96,6 +110,10 @@ class StaticAllocator:
     def take(self, worker_index: int) -> AssignedPartition | None:
         """The head of this worker's queue."""
         return take_deliverable(self._ready[worker_index])
+
+    def put_back(self, worker_index: int, partitions: Sequence[AssignedPartition]) -> None:
+        """To the head of this worker's queue."""
+        put_back(self._ready[worker_index], partitions)
 
     def ready(self, worker_index: int) -> list[AssignedPartition]:
         """This worker's queue."""

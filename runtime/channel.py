@@ -6,13 +6,16 @@ import fcntl
 import logging
 import socket
 import termios
+from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from headrace.runtime import wire
 
 logger = logging.getLogger(__name__)
 
 _BYTES_PER_READ = 1 << 18
+_PIECES_PER_WRITE = 64
 OnFrame = Callable[[wire.Kind, bytes], None]
 
 
@@ -23,13 +26,20 @@ class Channel:
     still said. Here reading goes on to the end whatever happens to writes.
     """
 
-    def __init__(self, sock: socket.socket, on_frame: OnFrame, on_end: Callable[[], None]) -> None:
-        """`on_end` is called once, when the other side has closed."""
+    def __init__(
+        self,
+        sock: socket.socket,
+        on_frame: OnFrame,
+        on_read: Callable[[], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        """`on_read` is called after the frames of a read, `on_end` once, when the other side has closed."""
         self._sock = sock
         self._on_frame = on_frame
+        self._on_read = on_read
         self._on_end = on_end
         self._received = bytearray()
-        self._unsent = bytearray()
+        self._unsent: deque[memoryview] = deque()
         self._is_open = True
         self.is_broken = False
         """Something that the worker said could not be taken in: what it said after that isn't known."""
@@ -37,11 +47,14 @@ class Channel:
         sock.setblocking(False)
         self._loop.add_reader(sock, self._read_some)
 
-    def send(self, data: bytes) -> None:
-        """Never blocks. Lost if the worker is dead, which its exit will tell."""
-        self._unsent += data
-        if len(self._unsent) == len(data):
-            self._write_some()
+    def send(self, *data: wire.Buffer) -> None:
+        """Never blocks. Lost if the worker is dead, which its exit will tell.
+
+        What is sent in one turn of the event loop leaves together.
+        """
+        if not self._unsent:
+            self._loop.call_soon(self._write_some)
+        self._unsent.extend(memoryview(piece) for piece in data if piece)
 
     def read_available(self) -> None:
         """Pass on all that the worker has sent by now; what it goes on sending meanwhile has to wait."""
@@ -73,6 +86,7 @@ class Channel:
         try:
             for kind, body in wire.split_frames(self._received):
                 self._on_frame(kind, body)
+            self._on_read()
         except Exception:
             # Left as it is, this frame would come up at every read, and nothing behind it ever.
             logger.exception("a worker sent what its processor can't handle: it is replaced")
@@ -85,16 +99,21 @@ class Channel:
 
     def _write_some(self) -> None:
         try:
-            sent = self._sock.send(self._unsent) if self._is_open else len(self._unsent)
+            self._drop(self._sock.sendmsg(islice(self._unsent, _PIECES_PER_WRITE)))
         except BlockingIOError:
-            sent = 0
-        except OSError:
-            sent = len(self._unsent)
-        del self._unsent[:sent]
+            pass
+        except OSError:  # closed, or its other end is
+            self._unsent.clear()
         if self._unsent:
             self._loop.add_writer(self._sock, self._write_some)
         elif self._is_open:
             self._loop.remove_writer(self._sock)
+
+    def _drop(self, sent: int) -> None:
+        while self._unsent and sent >= len(self._unsent[0]):
+            sent -= len(self._unsent.popleft())
+        if sent:
+            self._unsent[0] = self._unsent[0][sent:]
 
     def _close(self) -> None:
         if self._is_open:

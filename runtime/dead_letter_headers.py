@@ -10,6 +10,8 @@ TOPIC, PARTITION, OFFSET, TIMESTAMP = (
     f"headrace-source-{name}" for name in ("topic", "partition", "offset", "timestamp")
 )
 ERROR, ATTEMPTS, FUNCTION = (f"headrace-{name}" for name in ("error", "attempts", "function"))
+RAW_NAME = "headrace-raw-header-name"
+"""Bytes: the name of the header before it, where that is no UTF-8."""
 NAMES = (TOPIC, PARTITION, OFFSET, TIMESTAMP, ERROR, ATTEMPTS, FUNCTION)
 
 _NO_TIMESTAMP = -1  # Kafka's own way to say it
@@ -35,6 +37,18 @@ class Provenance:
         texts = (self.topic, self.partition, self.offset, timestamp, self.error, self.attempts, self.function)
         pairs = zip(NAMES, (_encoded(str(text)) for text in texts), strict=True)
         return [(name, _cut(value) if name == ERROR else value) for name, value in pairs]
+
+
+def with_writable_names(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
+    """Clients write only UTF-8 names: another one is spelled out, and comes as a value behind its header."""
+    written: Headers = []
+    for name, value in headers:
+        raw = name.encode(errors="surrogateescape")
+        spelled = raw.decode(errors="backslashreplace")
+        written.append((spelled, value))
+        if spelled != name:
+            written.append((RAW_NAME, raw))
+    return written
 
 
 def split_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers, Provenance | None]:

@@ -39,6 +39,8 @@ class DeliveryPolicy:
     """At a rebalance: how long to wait for acks after the handlers have ended."""
     failure: FailurePolicy = field(default_factory=FailurePolicy)
     batch: BatchPolicy | None = None
+    decoder: str = ""
+    """`module:function` for batches that come undecoded; empty where all records come decoded."""
     is_ranges: bool = False
     """What a batch holds is ranges of offsets, of records that nobody fetched."""
     event_timeout_seconds: float | None = None

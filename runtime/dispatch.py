@@ -21,8 +21,9 @@ from headrace.runtime.lease import Lease
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.old_sessions import OldSessions
 from headrace.runtime.pace import Pace
-from headrace.runtime.partition import AssignedPartition, Hold, record_bytes
+from headrace.runtime.partition import AssignedPartition, Hold
 from headrace.runtime.range_partition import RangePartition
+from headrace.runtime.record_buffer import record_bytes
 from headrace.runtime.record_source import NoSource, RecordSource
 from headrace.runtime.stragglers import Stragglers
 from headrace.runtime.watchdog import Watchdog
@@ -285,9 +286,9 @@ class Dispatcher:
         self._metrics.handled_success.inc(len(records))
         self._freed(partition)
 
-    def handled_unacked(self, partition: AssignedPartition, record: WireRecord) -> None:
+    def handled_unacked(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """A record succeeded, and its response says that somebody will ack it later."""
-        partition.handled_unacked([record])
+        partition.handled_unacked(records)
         self._metrics.handled_success.inc()
         self._freed(partition)
 
@@ -352,7 +353,7 @@ class Dispatcher:
         """What is acked and waits in a worker comes back, and is not handed out again."""
         if partition.in_flight and not partition.is_recalled and partition.worker_index is not None:
             worker = self.workers[partition.worker_index]
-            first = 0 if ack.is_through or self.policy.is_cumulative else ack.offset
+            first = 0 if ack.is_through or self.policy.is_cumulative else ack.first
             if worker.has_waiting(partition, first, ack.offset + 1):
                 worker.recall(partition)
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import nuclio_sdk
 
-from headrace.runtime.wire import SentRecord, decode_headers, decode_range
+from headrace.runtime.wire import SentRecord, WireRecord, decode_range, encode_headers
 
 T = TypeVar("T")
 
@@ -87,12 +87,20 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
     """
 
     # Not the SDK's __init__: it costs six times as much per record, for fields that streams leave empty.
-    def __init__(self, record: SentRecord, source: Source, attempt: int) -> None:
+    def __init__(self, record: WireRecord, source: Source, attempt: int) -> None:
         self._record = record
         self._source = source
-        self.offset = record[0]
-        self.body = record[4]
+        self.offset = record.offset
+        self.body = record.value
         self.attempt = attempt
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: a record that a decoder made may know of neither."""
+        r = self._record
+        headers = encode_headers(r.headers)
+        time_type = -1 if r.timestamp_type is None else r.timestamp_type
+        record = SentRecord(r.offset, r.timestamp, time_type, r.key, r.value, headers)
+        return {**self.__dict__, "_record": record}
 
     def enter(self) -> None:
         """Its handler is about to be called."""
@@ -112,7 +120,7 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
     key = Lazy(lambda event: event._record.key)
     size = Lazy(lambda event: len(event._record.value or b""))
     fields: Lazy[dict[str, Any]] = Lazy(lambda _: {})
-    header_list = Lazy(lambda event: decode_headers(event._record.headers))
+    header_list = Lazy(lambda event: list(event._record.headers))
     headers = Lazy(lambda event: dict(event.header_list))
     # ruff: enable[SLF001]
 
@@ -125,13 +133,13 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
     def timestamp(self) -> datetime | None:
         """Naive UTC, to the millisecond; None where Kafka has none."""
         ms = self._record.timestamp
-        return None if ms < 0 else datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)
+        return None if ms is None or ms < 0 else datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)
 
     @Lazy
     def timestamp_type(self) -> int | None:
         """0: by the producer, 1: by the broker."""
         kind = self._record.timestamp_type
-        return None if kind < 0 else kind
+        return None if kind is None or kind < 0 else kind
 
     def to_json(self) -> str:
         """As the SDK writes it: bodies in base64, bytes elsewhere by `str`."""
@@ -148,7 +156,7 @@ class RangeEvent(StreamEvent):
     It has no body, key or headers, and its timestamp is None. `functions.spark.ranges_to_dataframe` reads it.
     """
 
-    def __init__(self, record: SentRecord, source: Source, attempt: int) -> None:
+    def __init__(self, record: WireRecord, source: Source, attempt: int) -> None:
         super().__init__(record, source, attempt)
         self.first_offset = decode_range(record.value or b"")
         self.body = None

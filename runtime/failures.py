@@ -11,6 +11,7 @@ from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partition import AssignedPartition, Hold
 from headrace.runtime.record_source import RecordSource
 from headrace.runtime.troubles import Trouble
+from headrace.runtime.undecodable import UndecodableError
 from headrace.runtime.wire import WireRecord
 
 logger = logging.getLogger(__name__)
@@ -119,30 +120,40 @@ class Failures:
                 partition.hold = Hold.BURYING
                 self._start(partition, self._bury(partition, offset, trouble))
             case "halt":
-                partition.hold = Hold.HALTED
-                attempts = f" after {trouble.failures} attempts" if trouble.failures else ""
-                partition.why_stuck = f"{attempts}: {trouble.reason_in_one_line}"
-                logger.error(
-                    "%s; nothing of it is lost or committed past that record, the other partitions go on; "
-                    "`headrace partition retry|skip %s` moves it",
-                    *(partition.problem, partition),
-                )
-                self._source().on_room(partition)  # there is none
+                self._halt(partition, trouble)
                 self._start(partition, self._persist(partition))
+
+    def _halt(self, partition: AssignedPartition, trouble: Trouble) -> None:
+        partition.hold = Hold.HALTED
+        attempts = f" after {trouble.failures} attempts" if trouble.failures else ""
+        partition.why_stuck = f"{attempts}: {trouble.reason_in_one_line}"
+        logger.error(
+            "%s; nothing of it is lost or committed past that record, the other partitions go on; "
+            "`headrace partition retry|skip %s` moves it",
+            *(partition.problem, partition),
+        )
+        self._source().on_room(partition)  # there is none
 
     async def _bury(self, partition: AssignedPartition, offset: int, trouble: Trouble) -> None:
         record = partition.head
         assert record is not None, "the failed record is back"
         tries = 0
-        while not await self._is_buried(partition, record, trouble):
-            tries += 1
-            await asyncio.sleep(self._policy.wait_seconds(tries) or _RETRY_SECONDS)
+        try:
+            while not await self._is_buried(partition, record, trouble):
+                tries += 1
+                await asyncio.sleep(self._policy.wait_seconds(tries) or _RETRY_SECONDS)
+        except UndecodableError:  # nothing of it can be copied
+            self._halt(partition, trouble)
+            await self._persist(partition)
+            return
         self._give_up(partition, offset)
 
     async def _is_buried(self, partition: AssignedPartition, record: WireRecord, trouble: Trouble) -> bool:
         topic = self._policy.dead_letter_topic
         try:
             is_written = await self._source().bury(partition, record, trouble.reason, trouble.failures)
+        except UndecodableError:
+            raise
         except Exception as error:  # whatever it is, the record stays where it is
             why = str(error) or type(error).__name__
             partition.why_stuck = f": {why}"

@@ -192,7 +192,7 @@ class _Trial:
             waiting = [*self._sent]
             while waiting:
                 for run in self._runs(waiting):
-                    worker.receive(run)
+                    worker.receive(Kind.RUN, run)
                 worker.run_forever()
                 waiting, self._returned = self._returned, []
             loop.run_until_complete(_end_background(background_seconds))

@@ -19,6 +19,7 @@ from headrace.runtime.worker_handle import WorkerHandle
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.5
+_MAX_PASSED = 100
 
 Refuse = Callable[[AssignedPartition], None]
 EndSession = Callable[[str], Awaitable[bool]]
@@ -62,11 +63,24 @@ class Runs:
         return True
 
     def _next_for(self, worker: WorkerHandle) -> AssignedPartition | None:
-        partition = self._allocator.take(worker.index)
+        partition = self._take(worker)
         if partition is not None:
             return partition
         # Nobody else may have the rest of what this worker is in: keep its queue from running dry.
         return next((run.partition for run in worker.in_flight.runs if run.partition.is_deliverable), None)
+
+    def _take(self, worker: WorkerHandle) -> AssignedPartition | None:
+        """The one that has waited longest of those that suit it, or of all where it idles."""
+        passed: list[AssignedPartition] = []
+        while (partition := self._allocator.take(worker.index)) is not None and not worker.suits(partition):
+            passed.append(partition)
+            if len(passed) == _MAX_PASSED:
+                partition = None
+                break
+        if partition is None and passed and not worker.in_flight.runs:
+            partition = passed.pop(0)
+        self._allocator.put_back(worker.index, passed)
+        return partition
 
     async def stop(self) -> None:
         """It waits for nothing."""

@@ -30,10 +30,11 @@ class InFlight:
     def __init__(self) -> None:
         self.runs: deque[Run] = deque()
         self._next_seq = 0
+        self._count = 0
 
     def __len__(self) -> int:
         """How many records."""
-        return sum(len(run.records) for run in self.runs)
+        return self._count
 
     def add(
         self, partition: AssignedPartition, records: Sequence[WireRecord], has_more: bool = False
@@ -41,8 +42,9 @@ class InFlight:
         """Records at the same attempt are about to be sent; the header to send them under."""
         first_seq = self._next_seq
         self._next_seq += len(records)
+        self._count += len(records)
         self.runs.append(Run(partition, first_seq, records))
-        attempt = partition.troubles.attempt(partition.first_of(records[0]))
+        attempt = partition.troubles.attempt(partition.firsts_of(records[:1])[0]) if partition.troubles else 1
         return RunHeader(partition.id, partition.epoch, first_seq, attempt, len(records), has_more)
 
     def settle_before(self, seq: int) -> Iterator[tuple[AssignedPartition, Sequence[WireRecord]]]:
@@ -53,12 +55,12 @@ class InFlight:
             self._drop(run, len(done))
             yield run.partition, done
 
-    def take(self, seq: int) -> tuple[AssignedPartition, WireRecord] | None:
+    def take(self, seq: int) -> tuple[AssignedPartition, Sequence[WireRecord]] | None:
         """Take out record `seq`, which must be the first in flight; None where it isn't in flight."""
         if not self.runs or self.runs[0].first_seq != seq:
             return None
         run = self.runs[0]
-        record = run.records[0]
+        record = run.records[:1]
         self._drop(run, 1)
         return run.partition, record
 
@@ -67,10 +69,10 @@ class InFlight:
         if is_batch and self.find(seq) is None:
             return []  # it died between its last word on a batch and the slot's, and another was on its way
         if is_batch:
-            runs, self.runs = self.runs, deque()
+            runs, self.runs, self._count = self.runs, deque(), 0
             return [_joined(list(of_one)) for _, of_one in groupby(runs, key=lambda run: run.partition)]
         taken = self.take(seq)
-        return [Run(taken[0], seq, [taken[1]])] if taken else []
+        return [Run(taken[0], seq, taken[1])] if taken else []
 
     def take_back(self, first: int, end: int) -> tuple[AssignedPartition, Sequence[WireRecord]]:
         """Take out the records of `[first, end)`: the tail of one run, or a whole one."""
@@ -78,6 +80,7 @@ class InFlight:
         keep = first - run.first_seq
         returned = run.records[keep : end - run.first_seq]
         run.records = run.records[:keep]
+        self._count -= len(returned)
         if not keep:
             self.runs.remove(run)
         return run.partition, returned
@@ -100,6 +103,7 @@ class InFlight:
         return False
 
     def _drop(self, run: Run, count: int) -> None:
+        self._count -= count
         if count == len(run.records):
             self.runs.popleft()
         else:

@@ -1,15 +1,16 @@
 """One partition in one assignment: what was fetched of it, what is in flight, what is settled."""
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
-from itertools import count, filterfalse, islice, takewhile
+from itertools import count, filterfalse, islice
 from typing import Any
 
 from headrace.runtime.ack_window import AckWindow
 from headrace.runtime.commitment import Commitment, Plan
 from headrace.runtime.ledger import Ledger
+from headrace.runtime.record_batch import BatchRecord, RecordBatch, offsets_of
+from headrace.runtime.record_buffer import RecordBuffer
 from headrace.runtime.troubles import Trouble, Troubles
 from headrace.runtime.wire import WireRecord
 
@@ -86,8 +87,8 @@ class AssignedPartition:
         self.unacked: set[int] = set()  # handled, and not to be settled before somebody acks
         self.waiting_since = 0.0  # on the caller's clock: when the first record to hand out came
         self.fetched_at = 0.0  # on the same clock: when the last one did
-        self._buffer: deque[WireRecord] = deque()
-        self._returned: list[WireRecord] = []
+        self._buffer: Any = RecordBuffer()  # a subclass has another
+        self._returned: list[Sequence[WireRecord]] = []
         self._is_alone = False  # nothing goes behind what is in flight
         self._is_planned = False  # what is in flight is what `plan` says
         self._is_only_planned = False  # the plan names a session of ours, which hasn't begun with it
@@ -183,12 +184,18 @@ class AssignedPartition:
     @property
     def head(self) -> WireRecord | None:
         """The next record to hand out."""
-        return self._buffer[0] if self._buffer else None
+        head: WireRecord | None = self._buffer.head
+        return head
+
+    @property
+    def next_batch(self) -> RecordBatch | None:
+        """What the next record to hand out is part of, undecoded."""
+        return head.batch if isinstance(head := self.head, BatchRecord) else None
 
     @property
     def next_offset(self) -> int | None:
         """The lowest one to hand out."""
-        return self._buffer[0].offset if self._buffer else None
+        return None if (head := self.head) is None else head.offset
 
     @property
     def is_plan_incomplete(self) -> bool:
@@ -206,11 +213,12 @@ class AssignedPartition:
 
     def waiting_below(self, offset: int) -> int:
         """How many of those to hand out lie before `offset`."""
-        return sum(1 for _ in takewhile(lambda record: record.offset < offset, self._buffer))
+        count: int = self._buffer.count_below(offset)
+        return count
 
     def span_of_first(self, count: int) -> Plan:
         """From the first one to hand out to the end of the `count`th."""
-        return Plan(self._buffer[0].offset, self._buffer[count - 1].offset + 1)
+        return Plan(self._buffer.offset_at(0), self._buffer.offset_at(count - 1) + 1)
 
     def count_together(self, size: int) -> tuple[int, bool]:
         """How many of the first `size` to hand out may go in one batch, and whether they must go alone.
@@ -261,22 +269,28 @@ class AssignedPartition:
         else:  # compaction or control records left holes
             for record in records:
                 ledger.add(record.offset, record.offset + 1)
-        self._buffer.extend([r for r in records if ledger.is_open(r.offset)] if is_acked_ahead else records)
+        if is_acked_ahead:
+            self._buffer.append_open(records, ledger)
+        else:
+            self._buffer.append(records)
 
-    def take(self, limit: int, byte_limit: int) -> list[WireRecord]:
+    def take(self, limit: int, byte_limit: int) -> Sequence[WireRecord]:
         """The next records to hand out, at least one. A record in trouble goes alone."""
-        buffer, troubles = self._buffer, self.troubles
         self.plan = None  # an earlier owner handed out batches
-        taken = [buffer.popleft()]
-        self._is_alone = taken[0].offset in troubles
-        wanted = 1 if self._is_alone else limit
-        size = record_bytes(taken[0])
-        while len(taken) < wanted and buffer and (size := size + record_bytes(buffer[0])) <= byte_limit:
-            if troubles and buffer[0].offset in troubles:
-                break
-            taken.append(buffer.popleft())
+        if self.troubles:
+            limit = self._limit_by_troubles(limit)
+        taken: Sequence[WireRecord] = self._buffer.take(limit, byte_limit)
         self._handed_out(taken)
         return taken
+
+    def _limit_by_troubles(self, limit: int) -> int:
+        first = self.next_offset
+        assert first is not None, "something waits"
+        self._is_alone = first in self.troubles
+        if self._is_alone:
+            return 1
+        nearest = min(filter(first.__lt__, self.troubles), default=None)
+        return limit if nearest is None else min(limit, self.waiting_below(nearest))
 
     def plan_part(self, part: Plan) -> None:
         """A batch with `part` of it is about to be committed, then handed out."""
@@ -316,14 +330,15 @@ class AssignedPartition:
         for first, end in self.spans_of(records):
             self._settle(first, end)
         if self.troubles:
-            self.troubles.forget(map(self.first_of, records))
+            self.troubles.forget(self.firsts_of(records))
         self._left(len(records))
 
     def handled_unacked(self, records: Sequence[WireRecord]) -> None:
         """These were in flight, went well, and stay open until they are acked."""
-        firsts = list(map(self.first_of, records))
+        firsts = self.firsts_of(records)
         self.unacked.update(filter(self.ledger.is_open, firsts))
-        self.troubles.forget(firsts)
+        if self.troubles:
+            self.troubles.forget(firsts)
         self._left(len(records))
 
     def acked(self, first: int, end: int) -> None:
@@ -339,7 +354,7 @@ class AssignedPartition:
         if self.hold is Hold.NONE:
             self.hold = Hold.RETURNING
         is_open = self.ledger.is_open
-        for offset in filter(is_open, map(self.first_of, records)):  # else it was acked
+        for offset in filter(is_open, self.firsts_of(records)):  # else it was acked
             trouble = self.troubles.setdefault(offset, Trouble())
             trouble.failures += 1
             trouble.reason, trouble.among = reason, among
@@ -354,7 +369,7 @@ class AssignedPartition:
         self._planned_deaths += 1
         if self.plan is None or self._planned_deaths > 1:
             self.drop_plan()
-            for first in map(self.first_of, records):
+            for first in self.firsts_of(records):
                 self.troubles.setdefault(first, Trouble()).batch_limit = 1
 
     def refused(self, record: WireRecord, reason: str) -> None:
@@ -366,7 +381,7 @@ class AssignedPartition:
 
     def came_back(self, records: Sequence[WireRecord]) -> None:
         """These were in flight and are to be handed out again, once nothing is in flight any more."""
-        self._returned.extend(records)
+        self._returned.append(records)
         self._left(len(records))
 
     def give_up(self, offset: int) -> None:
@@ -388,9 +403,9 @@ class AssignedPartition:
     # ---- what a subclass does otherwise, because its records are none
 
     @staticmethod
-    def first_of(record: WireRecord) -> int:
-        """The first offset that it stands for."""
-        return record.offset
+    def firsts_of(records: Sequence[WireRecord]) -> Sequence[int]:
+        """The first offset that each stands for."""
+        return offsets_of(records)
 
     def spans_of(self, records: Sequence[WireRecord]) -> Sequence[tuple[int, int]]:
         """The offsets that these stand for, which follow each other."""
@@ -404,20 +419,16 @@ class AssignedPartition:
         self.plan = None
 
     def _pop_below(self, end: int) -> list[WireRecord]:
-        taken = []
-        while self._buffer and self._buffer[0].offset < end:
-            taken.append(self._buffer.popleft())
+        taken: list[WireRecord] = self._buffer.take_below(end)
         return taken
 
     def _keep_open(self) -> None:
         """Of what waits."""
-        is_open = self.ledger.is_open
-        self._buffer = deque(record for record in self._buffer if is_open(record.offset))
+        self._buffer.keep_open(self.ledger)
 
-    def _put_back(self, records: Sequence[WireRecord]) -> None:
+    def _put_back(self, returned: Sequence[Sequence[WireRecord]]) -> None:
         """Before what waits; some may have been acked."""
-        is_open = self.ledger.is_open
-        self._buffer.extendleft(record for record in reversed(records) if is_open(record.offset))
+        self._buffer.prepend_open(returned, self.ledger)
 
     # ---- inside
 
@@ -450,7 +461,7 @@ class AssignedPartition:
             self._planned_deaths = 0
         elif self.hold is not Hold.REVOKED:
             # They came back in several messages, in any order.
-            self._put_back(sorted(self._returned, key=lambda record: record.offset))
+            self._put_back(sorted(self._returned, key=lambda records: records[0].offset))
         self._returned.clear()
 
     def status(self) -> dict[str, Any]:
@@ -467,8 +478,3 @@ class AssignedPartition:
             "unacked": len(self.unacked),
             "attempt": 1 if (offset := self.next_offset) is None else self.troubles.attempt(offset),
         }
-
-
-def record_bytes(record: WireRecord) -> int:
-    """What a record counts where bytes are limited: key and value."""
-    return len(record.value or b"") + len(record.key or b"")

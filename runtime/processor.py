@@ -1,6 +1,7 @@
 """One replica of a function, or of several: triggers, their dispatchers and workers, in one process."""
 
 import asyncio
+import gc
 import logging
 import os
 import time
@@ -139,6 +140,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             is_cumulative=policy.is_cumulative,
             takes_acks=router.takes_acks,
             is_batch=policy.batch is not None,
+            decoder=policy.decoder,
             is_ranges=policy.is_ranges,
             source_options=spec.settings.spark_source_options if policy.is_ranges else {},
             spark_url=spark.session_url if spark else "",
@@ -205,6 +207,7 @@ class Processor:
     async def _run(self) -> None:
         for running in self._triggers:
             await asyncio.create_task(running.start_workers(), context=running.context)
+        gc.freeze()  # what is imported stays: no collection need look at it
         try:
             async with asyncio.TaskGroup() as runs:
                 for running in self._triggers:

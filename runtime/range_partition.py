@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, ClassVar
 
 from headrace.runtime.commitment import Commitment, Plan
@@ -178,10 +178,9 @@ class RangePartition(AssignedPartition):
     # ---- as its base asks
 
     @staticmethod
-    def first_of(record: Any) -> int:
-        """The first offset of a range."""
-        first: int = record.first
-        return first
+    def firsts_of(records: Sequence[Any]) -> Sequence[int]:
+        """The first offset of each range."""
+        return [record.first for record in records]
 
     def spans_of(self, records: Sequence[Any]) -> Sequence[Span]:
         """Each range's own."""
@@ -215,9 +214,10 @@ class RangePartition(AssignedPartition):
             span for first, end in self._buffer for span in self.ledger.open_spans(first, end)
         )
 
-    def _put_back(self, records: Sequence[Any]) -> None:
+    def _put_back(self, returned: Sequence[Sequence[Any]]) -> None:
         waited, self._buffer = self._buffer, deque()
-        self._wait(span for r in records for span in self.ledger.open_spans(r.first, r.end))
+        ranges = chain.from_iterable(returned)
+        self._wait(span for r in ranges for span in self.ledger.open_spans(r.first, r.end))
         self._wait(waited)
 
     def _wait(self, spans: Iterable[Span]) -> None:

@@ -52,6 +52,7 @@ class TriggerSpec:
             late_ack_seconds=late_acks if ack_mode.is_explicit else 0.0,
             failure=own.on_failure.policy,
             batch=self.batch,
+            decoder=own.decoder if self.batch is None else "",
             is_ranges=own.delivery == "ranges",
             event_timeout_seconds=event_timeout_seconds,
             memory_limit_bytes=memory_limit_bytes,

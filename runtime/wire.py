@@ -7,8 +7,9 @@ is sent to a worker has a sequence number `seq`, counted per worker from 0; span
 import json
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -28,6 +29,8 @@ class Kind(IntEnum):
     TERMINATE = 8  # the replica stops: call the termination callback
     OWNED = 9  # JSON: the partitions of all triggers that may be acked here; replaces what was said before
     TIME_OUT = 10  # record seq has run for eventTimeout: cancel it
+    BATCH = 12  # undecoded records, which the SLICE behind it names, and others may
+    SLICE = 13  # records of a BATCH to handle, in order
     READY = 16  # the handler is loaded; one byte: 1 if it is async
     INIT_FAILED = 17  # UTF-8: why the handler can't be loaded
     PROGRESS = 18  # all before seq succeeded, except those that were named
@@ -57,14 +60,19 @@ class WireRecord(Protocol):
 
 
 class SentRecord(NamedTuple):
-    """A record as the worker gets it. `headers` is undecoded; see `decode_headers`."""
+    """A record as the worker gets it; a WireRecord."""
 
     offset: int
     timestamp: int
     timestamp_type: int
     key: bytes | None
     value: bytes | None
-    headers: bytes
+    encoded_headers: bytes
+
+    @property
+    def headers(self) -> Headers:
+        """Decoded anew each time."""
+        return decode_headers(self.encoded_headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +90,39 @@ class RunHeader:
     has_more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
-    """A handler's statement on one offset, or with `is_through` on all up to it."""
+@dataclass(slots=True)
+class Ack:  # not frozen: there is one per record, and that would double its cost
+    """A handler's statement on one offset, or with `is_through` on all up to it.
+
+    Statements that came one after another on offsets that follow each other are one, on `count` of them.
+    """
 
     topic: str
     partition: int
     offset: int
     is_through: bool
+    count: int = 1
+
+    @property
+    def first(self) -> int:
+        """The lowest offset; `offset` is the highest."""
+        return self.offset - self.count + 1
+
+    def singles(self) -> "Iterator[Ack]":
+        """Those that it was joined of."""
+        return (replace(self, offset=offset, count=1) for offset in range(self.first, self.offset + 1))
 
 
+_KINDS = {kind.value: kind for kind in Kind}
 _FRAME = struct.Struct("<IB")
 _RUN = struct.Struct("<IIQII?")
+_SLICE = struct.Struct("<IIq?")
 _SEQ = struct.Struct("<Q")
 _OFFSET = struct.Struct("<q")
 _PROGRESS = struct.Struct("<QQI")
 _SPAN = struct.Struct("<QQ")
 _PARTITION = struct.Struct("<I")
-_ACK = struct.Struct("<iq?")
+_ACK = struct.Struct("<i?")
 _LENGTH = struct.Struct("<i")
 _NO_VALUE = -1
 _MAX_OFFSET = 2**63 - 1
@@ -131,7 +154,7 @@ def split_frames(received: bytearray) -> Iterator[tuple[Kind, bytes]]:
             end = at + 4 + length
             if end > size:
                 break
-            yield Kind(kind), bytes(view[at + _FRAME.size : end])
+            yield _KINDS[kind], bytes(view[at + _FRAME.size : end])
             at = end
     finally:
         view.release()
@@ -153,12 +176,37 @@ def encode_run(header: RunHeader, records: Sequence[WireRecord]) -> bytes:
         *[_NO_VALUE if value is None else len(value) for value in values],
         *map(len, headers),
     )
-    head = _RUN.pack(*astuple(header))
-    return frame(Kind.RUN, head, columns, *filter(None, keys), *filter(None, values), *headers)
+    return frame(
+        Kind.RUN, _pack_header(header), columns, *filter(None, keys), *filter(None, values), *headers
+    )
+
+
+def _pack_header(header: RunHeader) -> bytes:
+    h = header
+    return _RUN.pack(h.partition_id, h.epoch, h.first_seq, h.attempt, h.count, h.has_more)
+
+
+def encode_batch(size: int) -> bytes:
+    """What goes before the `size` bytes of a BATCH; the SLICE behind it names them."""
+    return _FRAME.pack(1 + size, Kind.BATCH)
+
+
+def encode_slice(header: RunHeader, batch_id: int, skip: int, first_offset: int, *, is_end: bool) -> bytes:
+    """A SLICE frame: records of that batch without its first `skip`, from `first_offset` on.
+
+    `is_end`: up to its last one.
+    """
+    return frame(Kind.SLICE, _pack_header(header), _SLICE.pack(batch_id, skip, first_offset, is_end))
+
+
+def decode_slice(body: bytes) -> tuple[int, int, int, bool]:
+    """`batch_id, skip, first_offset, is_end`, from behind a SLICE's header."""
+    batch_id, skip, first_offset, is_end = _SLICE.unpack_from(body, _RUN.size)
+    return batch_id, skip, first_offset, is_end
 
 
 def decode_run_header(body: bytes) -> RunHeader:
-    """The first part of a RUN; cheap, so that the rest can wait until the run is its worker's next."""
+    """The first part of a RUN or a SLICE; cheap, so that the rest can wait until it is its worker's next."""
     return RunHeader(*_RUN.unpack_from(body))
 
 
@@ -285,12 +333,26 @@ def decode_seq(body: bytes) -> int:
 def encode_ack(ack: Ack) -> bytes:
     """ACK. Offsets that Kafka can't have become the nearest that it can: they are refused all the same."""
     offset = max(-1, min(ack.offset, _MAX_OFFSET))
-    return frame(Kind.ACK, _ACK.pack(ack.partition, offset, ack.is_through), ack.topic.encode())
+    return _encode_ack_about(ack.topic, ack.partition, ack.is_through) + _OFFSET.pack(offset)
+
+
+@lru_cache(maxsize=1024)
+def _encode_ack_about(topic: str, partition: int, is_through: bool) -> bytes:  # cached by it
+    """What goes before the offset: the same for thousands of acks."""
+    about = _ACK.pack(partition, is_through) + topic.encode()
+    return _FRAME.pack(1 + len(about) + _OFFSET.size, Kind.ACK) + about
 
 
 def decode_ack(body: bytes) -> Ack:
     """The ack."""
-    return Ack(body[_ACK.size :].decode(), *_ACK.unpack_from(body))
+    partition, is_through = _ACK.unpack_from(body)
+    topic = body[_ACK.size : -_OFFSET.size].decode()
+    return Ack(topic, partition, decode_ack_offset(body), is_through)
+
+
+def decode_ack_offset(body: bytes) -> int:
+    """The end of an ACK."""
+    return int.from_bytes(body[-_OFFSET.size :], "little", signed=True)
 
 
 def encode_returned(spans: Sequence[tuple[int, int]]) -> bytes:

@@ -5,6 +5,7 @@ and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Th
 """
 
 import faulthandler
+import gc
 import os
 import signal
 import socket
@@ -25,6 +26,7 @@ from headrace.runtime.worker_loop import WorkerLoop
 
 # The link thread must get a turn soon while a handler computes: recalls and runs wait for it.
 _SWITCH_INTERVAL_SECONDS = 0.001
+_GARBAGE_THRESHOLD = 10_000  # more objects than a run has
 
 
 def _follow(link: Link, worker: WorkerLoop, frames: list[tuple[Kind, bytes]]) -> None:
@@ -41,8 +43,8 @@ def _follow(link: Link, worker: WorkerLoop, frames: list[tuple[Kind, bytes]]) ->
 
 def _obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:
     match kind:
-        case Kind.RUN:
-            worker.receive(body)
+        case Kind.RUN | Kind.BATCH | Kind.SLICE:
+            worker.receive(kind, body)
         case Kind.RECALL:
             worker.inbox.recall(wire.decode_partition_id(body))
         case Kind.PARTITION:
@@ -83,6 +85,9 @@ def main() -> None:
     except HandlerNotLoadedError as error:
         link.send(wire.frame(Kind.INIT_FAILED, str(error).encode(errors="backslashreplace")))
         os._exit(1)
+    # What is imported stays: a collection need not look at it, nor come after every few hundred records.
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
     link.send(wire.frame(Kind.READY, bytes([worker.is_async])))
     worker.run_forever()
 

@@ -13,9 +13,12 @@ from typing import Protocol
 from headrace.runtime import wire
 from headrace.runtime.errors import HandlerLoadError
 from headrace.runtime.in_flight import InFlight, Run
+from headrace.runtime.joined_acks import JoinedAcks
+from headrace.runtime.kept_batches import KeptBatches
 from headrace.runtime.partition import AssignedPartition
 from headrace.runtime.progress_slot import Progress
-from headrace.runtime.wire import Ack, Kind, WireRecord
+from headrace.runtime.record_batch import BatchSlice
+from headrace.runtime.wire import Ack, Buffer, Kind, WireRecord
 from headrace.runtime.worker_process import WorkerProcess, describe_exit
 
 logger = logging.getLogger(__name__)
@@ -24,6 +27,8 @@ logger = logging.getLogger(__name__)
 REAP_SECONDS = 5.0
 _FIRST_RESPAWN_SECONDS = 0.1
 _MAX_RESPAWN_SECONDS = 5.0
+# Some times what a batch of 1 MB takes to be decoded; a partition may wait so long for its turn.
+_KEPT_SECONDS = 0.03
 
 Spawn = Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]
 
@@ -63,8 +68,8 @@ class WorkerListener(Protocol):
     def handled(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """They follow each other, and succeeded."""
 
-    def handled_unacked(self, partition: AssignedPartition, record: WireRecord) -> None:
-        """It succeeded, and its response asks not to ack it."""
+    def handled_unacked(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+        """It is one; it succeeded, and its response asks not to ack it."""
 
     def failed(
         self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str, among: int
@@ -100,6 +105,9 @@ class WorkerHandle:
         self._listener = listener
         self._process: WorkerProcess | None = None
         self._announced: set[int] = set()
+        self._kept: KeptBatches[int] = KeptBatches()
+        self._displaced_at = 0.0  # when a batch was dropped that it wasn't done with
+        self._acks = JoinedAcks(listener.acked)
         self._is_kill_ours = False
         self._verdict: Verdict | None = None
         self._cancelled_seq: int | None = None
@@ -153,30 +161,55 @@ class WorkerHandle:
 
     def send(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Hand out a run."""
-        self.send_frame(self._frames(partition, records, has_more=False))
+        self.send_frame(*self._frames(partition, records, has_more=False))
 
     def send_batch(self, parts: Sequence[tuple[AssignedPartition, Sequence[WireRecord]]]) -> None:
         """Hand out records of several partitions, for one call of the handler."""
         self._batch_size = sum(len(records) for _, records in parts)
         runs = [(p, list(run)) for p, records in parts for run in _by_attempt(p, records)]
         last = len(runs) - 1
-        self.send_frame(b"".join(self._frames(*run, has_more=i < last) for i, run in enumerate(runs)))
+        frames = [frame for i, run in enumerate(runs) for frame in self._frames(*run, has_more=i < last)]
+        self.send_frame(*frames)
 
     def _frames(
         self, partition: AssignedPartition, records: Sequence[WireRecord], *, has_more: bool
-    ) -> bytes:
-        announcement = b""
+    ) -> list[Buffer]:
+        frames: list[Buffer] = []
         if partition.id not in self._announced:
             self._announced.add(partition.id)
             about = {"partition_id": partition.id, "topic": partition.topic, "partition": partition.partition}
-            announcement = wire.json_frame(Kind.PARTITION, about)
+            frames.append(wire.json_frame(Kind.PARTITION, about))
         partition.worker_index = self.index
-        return announcement + wire.encode_run(self.in_flight.add(partition, records, has_more), records)
+        header = self.in_flight.add(partition, records, has_more)
+        if not isinstance(records, BatchSlice):
+            return [*frames, wire.encode_run(header, records)]
+        batch, first = records.batch, records.offsets.start
+        is_end = records.offsets.stop == batch.first + batch.count
+        if self._kept.get(batch.id) is None:
+            if not self._kept.has_place_for(batch.id, len(batch.data)):
+                self._displaced_at = time.monotonic()
+            self._kept.put(batch.id, batch.id, len(batch.data))
+            frames += [wire.encode_batch(len(batch.data)), batch.data]
+        if is_end:
+            self._kept.drop(batch.id)
+        return [*frames, wire.encode_slice(header, batch.id, first - batch.first, first, is_end=is_end)]
 
-    def send_frame(self, frame: bytes) -> None:
-        """To the process that it has now, if it has one."""
+    def suits(self, partition: AssignedPartition) -> bool:
+        """Whether its next records go without having a batch sent again that this worker isn't done with.
+
+        That is put off for a while: a batch that comes again is decoded again.
+        """
+        batch = partition.next_batch
+        return (
+            batch is None
+            or self._kept.has_place_for(batch.id, len(batch.data))
+            or time.monotonic() - self._displaced_at > _KEPT_SECONDS
+        )
+
+    def send_frame(self, *frame: Buffer) -> None:
+        """To the process that it has now, if it has one. Also several, in pieces."""
         if self._process is not None:
-            self._process.send(frame)
+            self._process.send(*frame)
 
     def recall(self, partition: AssignedPartition) -> None:
         """Ask for what hasn't started of it."""
@@ -258,6 +291,7 @@ class WorkerHandle:
             self._process = self._spawn(self.index, self._on_frame)
         except OSError as error:
             return f"its process can't be started ({error.strerror or error})"
+        self._process.on_read = self._on_read
         self._listener.started(self)
         code = await asyncio.shield(self._process.exited)
         self._is_kill_ours |= self._process.is_swept
@@ -275,6 +309,8 @@ class WorkerHandle:
         progress = process.read_progress()
         process.slot.close()
         self._announced.clear()
+        self._kept.clear()
+        self._acks.flush()  # before anything is settled: acks were sent before the slot moved
         started: list[Run] = []
         if progress is not None:  # else all that was not reported comes back: better twice than never
             self._settle_before(progress.seq)
@@ -302,7 +338,7 @@ class WorkerHandle:
             if self._is_kill_ours and verdict is None:
                 logger.warning(
                     "worker %d was killed in %s offset %d, which stays uncommitted and is delivered again",
-                    *(self.index, run.partition, run.partition.first_of(run.records[0])),
+                    *(self.index, run.partition, run.partition.firsts_of(run.records)[0]),
                 )
                 self._listener.returned(run.partition, run.records)
             elif count == 1 or (verdict and verdict.is_certain):
@@ -311,6 +347,18 @@ class WorkerHandle:
                 self._listener.suspected(run.partition, run.records, verdict.reason if verdict else death)
 
     def _on_frame(self, kind: Kind, body: bytes) -> None:
+        if kind is Kind.ACK:
+            self._acks.add(body)
+        else:
+            self._acks.flush()
+            self._on_news(kind, body)
+
+    def _on_read(self) -> None:
+        """What came in one read is one batch of news."""
+        self._acks.flush()
+        self._listener.changed()
+
+    def _on_news(self, kind: Kind, body: bytes) -> None:
         match kind:
             case Kind.PROGRESS:
                 seq, handler_ns, count = wire.decode_progress(body)
@@ -320,8 +368,6 @@ class WorkerHandle:
                 self._on_failed(*wire.decode_failed(body))
             case Kind.UNACKED:
                 self._listener.handled_unacked(*self._take(wire.decode_seq(body)))
-            case Kind.ACK:
-                self._listener.acked(wire.decode_ack(body))
             case Kind.RETURNED:
                 for span in wire.decode_returned(body):
                     self._listener.returned(*self.in_flight.take_back(*span))
@@ -333,7 +379,6 @@ class WorkerHandle:
                 self._init_failure = body.decode()
             case _:
                 raise AssertionError(f"a worker does not send {kind.name}")
-        self._listener.changed()
 
     def _settle_before(self, seq: int) -> None:
         for partition, records in self.in_flight.settle_before(seq):
@@ -349,7 +394,7 @@ class WorkerHandle:
         for partition, records in failed:
             self._listener.failed(partition, records, reason, self._batch_size or 1)
 
-    def _take(self, seq: int) -> tuple[AssignedPartition, WireRecord]:
+    def _take(self, seq: int) -> tuple[AssignedPartition, Sequence[WireRecord]]:
         """The record whose outcome has come, out of what is in flight."""
         self._settle_before(seq)
         taken = self.in_flight.take(seq)
@@ -381,4 +426,4 @@ def _by_attempt(
 ) -> Iterator[Iterator[WireRecord]]:
     """Runs of records that are at the same attempt."""
     attempt = partition.troubles.attempt
-    return (run for _, run in groupby(records, key=lambda record: attempt(partition.first_of(record))))
+    return (run for _, run in groupby(records, key=lambda record: attempt(partition.firsts_of([record])[0])))

@@ -2,15 +2,10 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from headrace.runtime.wire import (
-    SentRecord,
-    decode_records,
-    decode_run_header,
-    encode_failed,
-    encode_returned,
-)
+from headrace.runtime.wire import RunHeader, encode_failed, encode_returned
 
 
 class PendingRun:
@@ -19,21 +14,23 @@ class PendingRun:
     Both ends of a deque are atomic, so each record goes to exactly one of the two, without a lock per record.
     """
 
-    def __init__(self, body: bytes) -> None:
-        self.header = decode_run_header(body)
-        self.records: deque[SentRecord] = deque()
-        self._body: bytes | None = body
+    def __init__(self, header: RunHeader, decode: Callable[[], Iterable[Any]]) -> None:
+        self.header = header
+        self.records: deque[Any] = deque()
+        self._decode: Callable[[], Iterable[Any]] | None = decode
 
     def open(self) -> None:
         """Decode: only when the run's turn has come, as it may be recalled before."""
-        if self._body is not None:
-            self.records.extend(decode_records(self._body))
-            self._body = None
+        if self._decode is not None:
+            self.records.extend(self._decode())
+            self._decode = None
 
     def give_back(self) -> tuple[int, int] | None:
         """Take what hasn't started away from the main thread; its span of seq."""
-        self.open()
         count = 0
+        if self._decode is not None:
+            self._decode = None
+            count = self.header.count
         while self.records:
             try:
                 self.records.pop()
@@ -51,9 +48,13 @@ class Inbox:
     enter a later run; and after a failure no later record of that partition's epoch is entered.
     """
 
-    def __init__(self, send: Callable[[bytes], None], wake: Callable[[], None]) -> None:
+    def __init__(
+        self, send: Callable[[bytes], None], wake: Callable[[], None], enter: Callable[[int], None]
+    ) -> None:
+        """`enter` says that record `seq` starts now."""
         self._send = send
         self._wake = wake
+        self._enter = enter
         self._lock = threading.Lock()
         self._waiting: deque[PendingRun] = deque()
         self._incomplete: list[PendingRun] = []  # the beginning of a batch
@@ -61,9 +62,8 @@ class Inbox:
         self._closed_epochs: dict[int, int] = {}
         self._is_stopping = False
 
-    def put(self, body: bytes) -> None:
+    def put(self, run: PendingRun) -> None:
         """A run has arrived (link thread)."""
-        run = PendingRun(body)
         with self._lock:
             if self._closed_epochs.get(run.header.partition_id, -1) >= run.header.epoch:
                 self._give_back([run])
@@ -95,6 +95,8 @@ class Inbox:
         with self._lock:
             self._current = self._waiting.popleft() if self._waiting else None
             if self._current is not None:
+                # Before it is decoded: that may take as long, and kill as well, as a handler.
+                self._enter(self._current.header.first_seq)
                 self._current.open()
             return self._current
 

@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import CoroutineType
 from typing import Any
@@ -15,10 +16,12 @@ from headrace.runtime.context import create_context
 from headrace.runtime.event import RangeEvent, Source, StreamEvent
 from headrace.runtime.handler import Handler, HandlerNotLoadedError, describe_failure, load_handler
 from headrace.runtime.handler_results import HandlerReturnedError, Outcome
+from headrace.runtime.kept_batches import KeptBatches
 from headrace.runtime.progress_slot import ProgressSlot
 from headrace.runtime.spark_session import WorkerSpark
 from headrace.runtime.wire import Kind
 from headrace.runtime.worker_acks import WorkerAcks
+from headrace.runtime.worker_batches import ReceivedBatch, load_decoder, no_decoder
 from headrace.runtime.worker_callbacks import Callbacks
 from headrace.runtime.worker_inbox import Inbox, PendingRun
 from headrace.runtime.worker_link import Sender
@@ -35,7 +38,7 @@ class WorkerLoop:
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)  # sync handlers may ask for it
         self._arrived = asyncio.Event()
-        self.inbox = Inbox(link.send, self._wake)
+        self.inbox = Inbox(link.send, self._wake, slot.enter)
         mode, takes_acks = start["ack_mode"], start["takes_acks"]
         self.acks = WorkerAcks(link.send, mode, takes_acks=takes_acks, is_cumulative=start["is_cumulative"])
         self._may_ask_no_ack = mode == "enable"
@@ -52,6 +55,9 @@ class WorkerLoop:
         )
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._sources: dict[int, Source] = {}
+        self._batches: KeptBatches[ReceivedBatch] = KeptBatches()
+        self._new_batch = b""  # the next slice says its name
+        self._decode = load_decoder(start["decoder"]) if start["decoder"] else no_decoder
         self._handler: Handler
         self._task: asyncio.Task[Any] | None = None
         self._timed_out: int | None = None  # the last seq that ran past its time
@@ -91,10 +97,27 @@ class WorkerLoop:
         self._sources.pop(partition_id, None)
         self.inbox.forget(partition_id)
 
-    def receive(self, run: bytes) -> None:
-        """Records to handle."""
-        self._sources[wire.decode_run_header(run).partition_id].received(*wire.decode_run_span(run))
-        self.inbox.put(run)
+    def receive(self, kind: Kind, body: bytes) -> None:
+        """Records to handle, or a batch that slices will refer to."""
+        if kind is Kind.BATCH:
+            self._new_batch = body
+            return
+        header = wire.decode_run_header(body)
+        decode: Callable[[], Sequence[Any]] = partial(wire.decode_records, body)
+        if kind is Kind.RUN:
+            span = wire.decode_run_span(body)
+        else:
+            batch_id, skip, first, is_end = wire.decode_slice(body)
+            batch = self._batches.get(batch_id)
+            if batch is None:
+                batch = ReceivedBatch(self._new_batch, self._decode)
+                self._batches.put(batch_id, batch, len(self._new_batch))
+                self._new_batch = b""
+            if is_end:
+                self._batches.drop(batch_id)
+            span, decode = (first, first + header.count), partial(batch.read, skip, header.count)
+        self._sources[header.partition_id].received(*span)
+        self.inbox.put(PendingRun(header, decode))
 
     def drain(self) -> None:
         """Partitions are being taken away."""
@@ -143,7 +166,7 @@ class WorkerLoop:
 
     def _cancel(self, seq: int) -> None:
         """On the loop: so whatever runs is at an await."""
-        if self._is_in(seq) and self._task is not None:
+        if self._is_in(seq) and self._task is not None and not self._task.done():  # else it was decoded
             self._is_cancelled = True
             self._task.cancel()
 
@@ -168,10 +191,11 @@ class WorkerLoop:
                 record = records.popleft()
             except IndexError:  # recalled between the test and the step
                 break
-            if source.has_acked_ahead and source.is_acked(record[0]):
+            offset = record.offset
+            if source.has_acked_ahead and source.is_acked(offset):
                 seq += 1
                 continue
-            source.entered = record[0]
+            source.entered = offset
             enter(seq)
             try:
                 result = call(context, StreamEvent(record, source, attempt))

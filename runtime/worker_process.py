@@ -14,7 +14,7 @@ from headrace.runtime import wire
 from headrace.runtime.channel import Channel, OnFrame
 from headrace.runtime.lease import Lease
 from headrace.runtime.progress_slot import Progress, ProgressSlot
-from headrace.runtime.wire import Kind
+from headrace.runtime.wire import Buffer, Kind
 
 _SEND_BUFFER_BYTES = 1 << 20
 
@@ -34,6 +34,8 @@ class WorkerStart:
     takes_acks: bool = False
     """Some trigger of the function does."""
     is_batch: bool = False
+    decoder: str = ""
+    """`module:function`, of batches that come undecoded; empty where all records come decoded."""
     is_ranges: bool = False
     """What a batch holds is ranges of offsets, not records."""
     source_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -86,7 +88,10 @@ class WorkerProcess:
         lease.hold(self._index, self.pid)
         loop.add_reader(self._pidfd, self._reap)
         self._on_frame = on_frame
-        self._channel = Channel(ours, self._listen if start.spark_url else on_frame, on_end=self.kill)
+        self.on_read: Callable[[], None] = lambda: None
+        """Called after the frames of each read were passed to `on_frame`. Its owner sets it."""
+        listen = self._listen if start.spark_url else on_frame
+        self._channel = Channel(ours, listen, on_read=self._tell_read, on_end=self.kill)
         self.send(wire.json_frame(Kind.START, asdict(start)))
 
     @property
@@ -104,9 +109,9 @@ class WorkerProcess:
         """Its lease ended, and so it was ended too."""
         return self._lease.last_sweep != self._last_sweep
 
-    def send(self, data: bytes) -> None:
-        """One or more frames. Never blocks."""
-        self._channel.send(data)
+    def send(self, *data: Buffer) -> None:
+        """One or more frames, in pieces. Never blocks."""
+        self._channel.send(*data)
 
     def read_progress(self) -> Progress | None:
         """The slot, once all that the worker said before it wrote that has been passed to `on_frame`.
@@ -122,6 +127,9 @@ class WorkerProcess:
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
+
+    def _tell_read(self) -> None:
+        self.on_read()
 
     def _listen(self, kind: Kind, body: bytes) -> None:
         if kind is Kind.SPARK_SESSION:

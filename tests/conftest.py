@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+import replica
 from broker import Broker, any_broker
 from hypothesis import settings
 from spark import TestSpark, running_spark
@@ -41,6 +42,14 @@ def narrow_broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
         yield Broker(kafka.bootstrap, "embedded")
     finally:
         asyncio.run(kafka.stop())
+
+
+@pytest.fixture(params=["undecoded", "decoded"])
+def either_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test runs twice: with batches that workers decode, and with records that the processor decodes."""
+    if request.param == "decoded":
+        for name, value in replica.DECODED.items():
+            monkeypatch.setitem(replica.DEFAULTS, name, value)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,13 @@ import yaml
 from worker_bench import PRELUDE
 
 PROGRAM = (sys.executable, "-P", "-m", "headrace")
+# The size of each record counts, so the processor decodes it.
+DECODED = {"fetchMax": 1 << 30}
 QUICK_GROUP = {"sessionTimeout": "6s", "heartbeatInterval": "200ms"}
+
+
+DEFAULTS: dict[str, object] = {}
+"""Attributes of every function. The fixture `either_path` changes them."""
 
 
 def write_function(
@@ -34,7 +40,13 @@ def write_function(
     """A function.yaml and its handler, which has PRELUDE's names."""
     folder.mkdir(exist_ok=True, parents=True)
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
-    kafka = {"topics": topics, "brokers": [brokers], "consumerGroup": f"group-{topics[0]}", **QUICK_GROUP}
+    kafka = {
+        "topics": topics,
+        "brokers": [brokers],
+        "consumerGroup": f"group-{topics[0]}",
+        **QUICK_GROUP,
+        **DEFAULTS,
+    }
     trigger = {"kind": "kafka-cluster", "numWorkers": workers, "attributes": kafka | attributes}
     spec = {"handler": "function_code:handler", "runtime": "python:3.11", "triggers": {"records": trigger}}
     function = {

@@ -301,10 +301,10 @@ async def test_any_worker_of_any_trigger_acks_for_any_trigger_of_the_function(tm
         (q,) = two.assign(("u", 0))
         one.feed(p, records(0, 3))
         await handled(one, 3)
+        two.feed(q, records(0, 2))
+        await two.settled(q, 2)  # so its worker has heard what the replica owns, too
         assert await ack(two, 1, 0, 2) == ["True"] * 3
         assert p.commitment == Commitment(3)
-        two.feed(q, records(0, 2))
-        await two.settled(q, 2)
 
 
 async def test_a_trigger_with_disable_says_so_even_where_another_one_takes_acks(tmp_path: Path) -> None:

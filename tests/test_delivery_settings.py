@@ -34,7 +34,8 @@ def _notices(folder: Path, attributes: dict[str, Any] | None = None, **fields: A
 @pytest.mark.parametrize("name", ["kafka-minimal", "kafka-full"])
 def test_the_published_examples_deliver_as_a_file_that_says_nothing(name: str) -> None:
     (trigger,) = load_function(SPECS / f"{name}.yaml", KINDS).triggers
-    assert trigger.delivery_policy(None, None) == DeliveryPolicy()
+    expected = DeliveryPolicy(decoder="headrace.triggers.kafka_decoder:decode")
+    assert trigger.delivery_policy(None, None) == expected
 
 
 def test_the_full_example_shows_what_is_no_attribute_too() -> None:

@@ -13,7 +13,7 @@ from broker import Broker
 from failing_records import HEADERS, act, attempts, halted_metric, partition, problems, read, send
 from kafka_records import group_offsets, handled, produce, send_undecodable
 from poison import dies, raises, rebalances
-from replica import replica, set_spec, wait_until, write_function
+from replica import DECODED, replica, set_spec, wait_until, write_function
 from scenario import Report
 from test_run_command import one_line, run
 
@@ -59,6 +59,7 @@ def test_what_the_storm_says(
 # ---- attempts
 
 
+@pytest.mark.usefixtures("either_path")
 def test_the_attempt_count_survives_the_death_of_a_replica(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_halt_is_red_until_an_operator_moves_it(broker: Broker, topic: str, tmp_
     assert set(group_offsets(broker, f"group-{topic}").values()) == {10}
 
 
+@pytest.mark.usefixtures("either_path")
 def test_a_halted_record_gets_one_more_delivery_in_each_new_assignment(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -262,7 +264,7 @@ def test_a_record_that_cannot_be_decoded_can_be_retried_and_skipped(
     produce(broker, topic, 80)
     send_undecodable(broker, topic)
     produce(broker, topic, 80)
-    folder = write_function(tmp_path / "f", FAILS_AT_5, broker.bootstrap, [topic], partitions=[3])
+    folder = write_function(tmp_path / "f", FAILS_AT_5, broker.bootstrap, [topic], partitions=[3], **DECODED)
     (folder / "mended").touch()
     with replica(folder) as running:
         wait_until(lambda: partition(running, 3).get("committed") == 10, about=running)

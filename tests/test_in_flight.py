@@ -54,4 +54,4 @@ def test_only_the_first_record_in_flight_can_have_failed(lengths: list[int]) -> 
     for seq, (number, offset) in enumerate(book):
         taken = in_flight.take(seq)
         assert taken is not None
-        assert (taken[0].partition, taken[1].offset) == (number, offset)
+        assert (taken[0].partition, [record.offset for record in taken[1]]) == (number, [offset])

@@ -276,3 +276,14 @@ def test_a_long_error_keeps_its_beginning_and_its_end_within_two_kibibytes() -> 
     assert len(error) <= 2048
     assert error.decode().startswith("Traceback\né")
     assert error.decode().endswith("é\nValueError: no")
+
+
+async def test_a_header_name_that_is_no_utf8_is_spelled_out_and_its_bytes_follow(
+    broker: Broker, topic: str
+) -> None:
+    async with dead_letters(broker.bootstrap, topic) as letters:
+        record = Record(headers=(("caf\udce9", b"1"), ("a\\xe9", b"2"), ("é", None)))
+        await letters.write(record, "orders", 2, "boom", 3)
+    (copy,) = await written(broker.bootstrap, topic, 1)
+    raw = ("headrace-raw-header-name", b"caf\xe9")
+    assert copy.headers[:4] == (("caf\\xe9", b"1"), raw, ("a\\xe9", b"2"), ("é", None))

@@ -12,6 +12,7 @@ from worker_bench import Bench, bench, records, until
 from headrace.runtime.commitment import Commitment
 from headrace.runtime.delivery_policy import AckMode, DeliveryPolicy
 from headrace.runtime.dispatch_reports import Worries
+from headrace.runtime.fence_process import Fence
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partition import AssignedPartition, Hold
 from headrace.triggers import kafka_internals as internals
@@ -29,6 +30,7 @@ def fed_by_hand(b: Bench) -> Any:
     trigger: Any = object.__new__(KafkaTrigger)
     trigger._dispatcher, trigger._wanted, trigger._tight = b.dispatcher, internals.Wanted(), {}
     trigger._consumer, trigger._assigned = None, {}
+    trigger._lease, trigger._fence = b.dispatcher.lease, Fence(b.dispatcher.lease)
     trigger._settings = SimpleNamespace(channel_buffer_size=16)
     b.dispatcher.source = trigger
     return trigger

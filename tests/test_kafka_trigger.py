@@ -9,7 +9,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from kafka_records import group_offsets, handled, produce, send_undecodable, truncate
-from replica import Replica, is_running, lines, replica, wait_until, write_function
+from replica import DECODED, Replica, is_running, lines, replica, wait_until, write_function
 
 WRITES = """
     def handler(context, event):
@@ -17,6 +17,7 @@ WRITES = """
 """
 
 
+@pytest.mark.usefixtures("either_path")
 def test_every_record_is_handled_once_in_order_and_committed(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -29,6 +30,7 @@ def test_every_record_is_handled_once_in_order_and_committed(
     assert group_offsets(broker, f"group-{topic}") == {(topic, partition): 500 for partition in range(8)}
 
 
+@pytest.mark.usefixtures("either_path")
 def test_a_second_replica_takes_over_without_a_loss_or_a_duplicate(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -66,6 +68,7 @@ def test_a_long_computation_costs_no_heartbeat_and_no_rebalance(
         assert running.trigger()["generation"] == generation
 
 
+@pytest.mark.usefixtures("either_path")
 def test_a_killed_worker_repeats_exactly_the_record_that_it_was_in(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -110,6 +113,7 @@ def test_workers_die_with_their_processor(broker: Broker, topic: str, tmp_path: 
         wait_until(lambda: not any(map(is_running, pids)), seconds=10)
 
 
+@pytest.mark.usefixtures("either_path")
 def test_a_killed_processor_loses_nothing(broker: Broker, topic: str, tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], sessionTimeout="2s")
     produce(broker, topic, 4000)
@@ -198,6 +202,7 @@ def test_a_commit_out_of_range_goes_on_with_the_earliest_record(
     assert handled(folder)[topic, 0] == [*range(10), *range(60, 100)]
 
 
+@pytest.mark.usefixtures("either_path")
 def test_control_records_at_the_end_leave_no_lag(broker: Broker, topic: str, tmp_path: Path) -> None:
     async def produce_transactions() -> None:
         async with AIOKafkaProducer(
@@ -254,7 +259,7 @@ def test_a_record_that_cannot_be_decoded_halts_its_partition_and_no_other(
     produce(broker, topic, 80)
     send_undecodable(broker, topic)
     produce(broker, topic, 80)
-    folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
+    folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], **DECODED)
     with replica(folder) as running:
         wait_until(lambda: f"{topic}/3 is halted at offset 10:" in running.log, about=running)
         wait_until(lambda: sum(map(len, handled(folder).values())) >= 140, about=running)
@@ -265,3 +270,18 @@ def test_a_record_that_cannot_be_decoded_halts_its_partition_and_no_other(
     assert {key: offsets for key, offsets in handled(folder).items() if key[1] != 3} == others
     assert handled(folder)[topic, 3] == list(range(10))
     assert group_offsets(broker, f"group-{topic}")[topic, 3] == 10
+
+
+def test_a_header_may_have_any_bytes_as_its_name(broker: Broker, topic: str, tmp_path: Path) -> None:
+    handler = """
+    def handler(context, event):
+        (name, value), = event.header_list
+        write(name.encode(errors="surrogateescape").hex())
+    """
+    send_undecodable(broker, topic)
+    folder = write_function(tmp_path / "f", handler, broker.bootstrap, [topic])
+    with replica(folder) as running:
+        wait_until(lambda: lines(folder), about=running)
+        assert running.stop() == 0
+    assert lines(folder) == [b"caf\xe9".hex()]
+    assert group_offsets(broker, f"group-{topic}")[topic, 3] == 1

@@ -76,6 +76,7 @@ def explicit(folder: Path, mode: str = "explicitOnly", **fields: object) -> Path
     return set_trigger(folder, explicitAckMode=mode, **fields)
 
 
+@pytest.mark.usefixtures("either_path")
 def test_a_handler_that_outsleeps_its_wait_is_killed_on_time_and_its_record_goes_on(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -234,6 +235,7 @@ def test_the_wait_for_acks_ends_when_nothing_is_open(broker: Broker, topic: str,
     assert only_once(folder, 8)
 
 
+@pytest.mark.usefixtures("either_path")
 def test_an_ack_that_crosses_a_revoke_is_refused_and_its_record_comes_again(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

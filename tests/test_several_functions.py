@@ -46,7 +46,7 @@ def test_two_functions_share_kafka_the_process_and_the_admin_server(tmp_path: Pa
         assert [trigger["function"] for trigger in running.triggers()] == ["orders", "audit"]
         metrics = running.get("/metrics")[1]
         assert all(f'function="{name}"' in metrics for name in ("orders", "audit"))
-        assert len(children_of(running.process.pid)) == 3  # the broker and a worker each
+        assert len(children_of(running.process.pid)) == 5  # the broker, a worker and a fence each
         for name in ("orders", "audit"):
             told = [line for line in running.log.splitlines() if f"function={name}" in line]
             assert any("handler: seen" in line and "offset=9" in line for line in told)

@@ -5,12 +5,13 @@ import threading
 from worker_bench import records
 
 from headrace.runtime import wire
-from headrace.runtime.worker_inbox import Inbox
+from headrace.runtime.worker_inbox import Inbox, PendingRun
 
 
-def run(partition_id: int, first_seq: int, count: int, epoch: int = 0) -> bytes:
+def run(partition_id: int, first_seq: int, count: int, epoch: int = 0) -> PendingRun:
     header = wire.RunHeader(partition_id, epoch, first_seq, 1, count)
-    return wire.encode_run(header, records(first_seq, count))[5:]
+    body = wire.encode_run(header, records(first_seq, count))[5:]
+    return PendingRun(header, lambda: wire.decode_records(body))
 
 
 class Sent:
@@ -32,9 +33,9 @@ class Sent:
 
 def test_a_recall_takes_the_tail_of_the_open_run_and_all_waiting_ones() -> None:
     sent = Sent()
-    inbox = Inbox(sent, lambda: None)
-    for body in (run(1, 0, 5), run(2, 5, 3), run(1, 8, 4)):
-        inbox.put(body)
+    inbox = Inbox(sent, lambda: None, lambda _: None)
+    for pending in (run(1, 0, 5), run(2, 5, 3), run(1, 8, 4)):
+        inbox.put(pending)
     current = inbox.next()
     assert current is not None
     current.records.popleft()
@@ -46,9 +47,25 @@ def test_a_recall_takes_the_tail_of_the_open_run_and_all_waiting_ones() -> None:
     assert inbox.next() is None
 
 
+def test_a_run_is_entered_before_it_is_decoded() -> None:
+    entered: list[int] = []
+    inbox = Inbox(Sent(), lambda: None, entered.append)
+    header = wire.RunHeader(1, 0, 7, 1, 3)
+    seen: list[list[int]] = []
+
+    def decode() -> list[wire.SentRecord]:
+        seen.append(list(entered))
+        return []
+
+    inbox.put(PendingRun(header, decode))
+    assert not entered
+    inbox.next()
+    assert seen == [[7]]
+
+
 def test_after_a_failure_runs_of_that_epoch_come_back_and_later_ones_are_taken() -> None:
     sent = Sent()
-    inbox = Inbox(sent, lambda: None)
+    inbox = Inbox(sent, lambda: None, lambda _: None)
     inbox.put(run(1, 0, 3))
     current = inbox.next()
     assert current is not None
@@ -67,7 +84,7 @@ def test_a_recall_during_a_run_splits_it_without_a_gap_or_an_overlap() -> None:
     count = 20_000
     for _ in range(20):
         sent = Sent()
-        inbox = Inbox(sent, lambda: None)
+        inbox = Inbox(sent, lambda: None, lambda _: None)
         inbox.put(run(1, 0, count))
         current = inbox.next()
         assert current is not None

@@ -18,7 +18,7 @@ from headrace.runtime.handout import EndSession, no_session
 from headrace.runtime.lease import Lease
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partition import AssignedPartition
-from headrace.runtime.wire import Headers
+from headrace.runtime.wire import Headers, WireRecord
 from headrace.runtime.worker_process import WorkerProcess, WorkerStart
 
 QUICK_RETRIES = FailurePolicy(max_attempts=3, backoff_seconds=0.01, max_backoff_seconds=0.02)
@@ -50,7 +50,7 @@ class Bench:
         self.dispatcher.assign(partitions)
         return partitions
 
-    def feed(self, partition: AssignedPartition, batch: Sequence[Record]) -> None:
+    def feed(self, partition: AssignedPartition, batch: Sequence[WireRecord]) -> None:
         self.dispatcher.add(partition, batch)
         self.dispatcher.dispatch()
 
@@ -99,6 +99,7 @@ async def bench(
     policy: DeliveryPolicy = QUICK,
     router: AckRouter | None = None,
     spark_session_id: str = "",
+    decoder: str = "headrace.triggers.kafka_decoder:decode",
     end_session: EndSession = no_session,
 ) -> AsyncIterator[Bench]:
     """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
@@ -114,6 +115,7 @@ async def bench(
             ack_mode=policy.ack_mode.value,
             is_cumulative=policy.is_cumulative,
             takes_acks=router.takes_acks if router else policy.ack_mode.is_explicit,
+            decoder=decoder,
             is_batch=policy.batch is not None,
             spark_session_id=spark_session_id,
         )

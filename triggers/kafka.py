@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
-from aiokafka.structs import ConsumerRecord
 
 from headrace.runtime.commitment import Commitment
 from headrace.runtime.config import TriggerSpec
@@ -23,12 +22,16 @@ from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partition import AssignedPartition
 from headrace.runtime.partition_ranges import describe_partitions
 from headrace.runtime.range_partition import RangePartition
+from headrace.runtime.record_batch import BatchSlice
+from headrace.runtime.undecoded_partition import UndecodedPartition
 from headrace.runtime.wire import WireRecord
+from headrace.triggers import kafka_batches as batches
 from headrace.triggers import kafka_internals as internals
 from headrace.triggers.kafka_committer import Committer
 from headrace.triggers.kafka_connect import connect, wait_for_topics
 from headrace.triggers.kafka_dead_letters import DeadLetters
 from headrace.triggers.kafka_errors import explain
+from headrace.triggers.kafka_item_limit import ItemLimit
 from headrace.triggers.kafka_joins import Joins
 from headrace.triggers.kafka_ranges import EndWatcher, read_record
 from headrace.triggers.kafka_rules import MAX_EVENTS
@@ -42,6 +45,8 @@ _COMMIT_TIMEOUT_SECONDS = 5.0
 _LEAVE_TIMEOUT_SECONDS = 5.0
 _FETCH_WAIT_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
+# Undecoded, per partition: enough to keep workers busy during a fetch.
+_AHEAD_BYTES = 1 << 19
 
 
 class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -73,10 +78,13 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         dead_letter_topic = self._settings.on_failure.dead_letter_topic
         self._dead_letters = DeadLetters(self._settings, dead_letter_topic, metrics.function, client_id)
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
+        self._byte_share = self._settings.max_buffered_bytes  # of one partition
         self._ends: Mapping[TopicPartition, int] = {}
         self._wanted = internals.Wanted()
         self._watcher: EndWatcher | None = None  # with delivery: ranges
         self._tight: dict[TopicPartition, AssignedPartition] = {}  # wanted, with room for few
+        self._is_undecoded = False
+        self._item_limit = ItemLimit()
         self._problem = "connecting"
         self._lease = dispatcher.lease
         self._fence = Fence(self._lease)
@@ -139,6 +147,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             internals.watch_session(consumer, self._session_renewed)
             internals.tune(consumer, retry_seconds=self._settings.retry_backoff_seconds)
             backoff_seconds = self._settings.rebalance_retry_backoff_seconds
+            self._forward_batches(consumer)
             internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
             self._problem = f"waiting for topics {', '.join(self._settings.topics)}"
             await wait_for_topics(self._admin, self._settings)
@@ -164,6 +173,11 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._lease.renew(membership_end_ns(self._settings, sent_ns, self._settled_ns))
         self._dispatcher.dispatch()  # nothing is handed out while it is over
 
+    def _forward_batches(self, consumer: AIOKafkaConsumer) -> None:
+        self._is_undecoded = bool(self._dispatcher.policy.decoder) and batches.forward(consumer)
+        if self._dispatcher.policy.decoder and not self._is_undecoded:
+            logger.warning("this aiokafka is unknown inside: records are decoded here, not in the workers")
+
     # ---- fetch and commit
 
     async def _fetch_forever(self, consumer: AIOKafkaConsumer) -> None:
@@ -174,8 +188,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             except Exception as error:  # codecs raise what they like
                 await self._mend(consumer, error)
                 continue
-            for tp, records in fetched.items():
-                self._add(tp, records)
+            for tp, found in fetched.items():
+                self._take_in(tp, found)
             if fetched:
                 self._dispatcher.dispatch()
                 await asyncio.sleep(0)  # a fetch that finds records never waits; others must get a turn
@@ -184,17 +198,28 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         """Of one fetch, which may bring as much of one partition as of all."""
         for tp, partition in list(self._tight.items()):
             self._note_room(tp, partition)
-        return min(
+        most = min(
             (partition.room for partition in self._tight.values()), default=max(1, self._capacity // 2)
         )
+        wanted = [p for tp in self._wanted if isinstance(p := self._assigned.get(tp), UndecodedPartition)]
+        return min(most, self._item_limit.items(wanted)) if wanted else most
 
-    def _add(self, tp: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
+    def _take_in(self, tp: TopicPartition, found: Sequence[Any]) -> None:
+        partition = self._assigned[tp]
+        if isinstance(partition, UndecodedPartition):
+            before_bytes = partition.waiting_room_bytes
+            for records in batches.pieces(found):
+                self._add(tp, records)
+            self._item_limit.brought(len(found), before_bytes - partition.waiting_room_bytes)
+        else:
+            self._add(tp, found)
+        self._note_room(tp, partition)
+
+    def _add(self, tp: TopicPartition, records: Sequence[WireRecord]) -> None:
         partition = self._assigned[tp]
         self._dispatcher.add(partition, records)
-        record_bytes = max(1, sum(record.serialized_value_size for record in records) // len(records))
-        share = self._settings.max_buffered_bytes // len(self._assigned)
-        partition.capacity = max(1, min(self._capacity, share // record_bytes))
-        self._note_room(tp, partition)
+        record_bytes = max(1, _average_bytes(records))
+        partition.capacity = max(1, min(self._capacity, self._byte_share // record_bytes))
 
     def _note_room(self, tp: TopicPartition, partition: AssignedPartition) -> None:
         """Fetch it, or not, and how much at most."""
@@ -261,7 +286,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
                 for records in fetched.values():
                     # A fetch may outlast an assignment, and bring records of the next one.
                     if (now := self._assigned.get(tp)) is not None:
-                        self._dispatcher.add(now, records)
+                        for piece in batches.pieces(records):
+                            self._dispatcher.add(now, piece)
         if self._assigned.get(tp) is partition:
             self._dispatcher.cut_off(partition, f"the record can't be decoded ({error})")
         if (now := self._assigned.get(tp)) is not None:
@@ -335,6 +361,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             consumer, self._admin, settings.consumer_group, mine, settings.initial_offset
         )
         self._ends = await read_ends(consumer, mine) if self._dispatcher.takes_acks else {}
+        self._byte_share = settings.max_buffered_bytes // max(1, len(mine))
         self._assigned = {tp: self._deliver_from(consumer, tp, starts.commitments[tp]) for tp in mine}
         self._lease.begin()
         self._dispatcher.assign(list(self._assigned.values()))
@@ -359,7 +386,10 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             start = replace(start, plan=None)  # made of ranges, before the function was changed
         self._wanted.add(tp)
         window = self._dispatcher.policy.ack_window_size
-        return AssignedPartition(tp.topic, tp.partition, start, self._capacity, window)
+        about = (tp.topic, tp.partition, start, self._capacity, window)
+        if self._is_undecoded:
+            return UndecodedPartition(*about, min(_AHEAD_BYTES, self._byte_share))
+        return AssignedPartition(*about)
 
     async def _release(self, wait_seconds: float, late_ack_seconds: float) -> None:
         """Nothing of this assignment is in flight, and what it settled is committed, when this returns."""
@@ -466,6 +496,13 @@ def membership_end_ns(settings: KafkaSettings, sent_ns: int, settled_ns: int) ->
     """
     session_end_ns = sent_ns + int(settings.session_timeout_seconds * 1e9)
     return min(session_end_ns, settled_ns + int(settings.rebalance_timeout_seconds * 1e9))
+
+
+def _average_bytes(records: Sequence[Any]) -> int:
+    if isinstance(records, BatchSlice):
+        return records.batch.record_bytes
+    total: int = sum([record.serialized_value_size for record in records])
+    return total // len(records)
 
 
 async def _raise(error: BaseException) -> NoReturn:

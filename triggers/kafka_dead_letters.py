@@ -21,7 +21,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from headrace.runtime.dead_letter_headers import Provenance
+from headrace.runtime.dead_letter_headers import Provenance, with_writable_names
 from headrace.runtime.dead_letter_producer import Copy, discard, start_producer, write_copy
 from headrace.runtime.errors import BrokerError
 from headrace.triggers.kafka_errors import explain
@@ -80,7 +80,7 @@ class DeadLetters:
         provenance = Provenance(
             *(source_topic, source_partition, record.offset, timestamp, reason, attempts, self._function)
         )
-        headers = [*record.headers, *provenance.headers()]
+        headers = [*with_writable_names(record.headers), *provenance.headers()]
         # With the source's time, the topic's retention might delete it before anybody has looked.
         copy = Copy(record.key, record.value, headers, None)
         try:

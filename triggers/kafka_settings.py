@@ -307,6 +307,12 @@ class KafkaSettings(Settings):
         return spark_source_options(self)
 
     @property
+    def decoder(self) -> str:
+        """Of batches that workers may decode; empty where the processor has to look at each record."""
+        is_plain = self.isolation_level == "read_uncommitted" and not self.fetch_max_bytes
+        return "headrace.triggers.kafka_decoder:decode" if is_plain and self.delivery == "events" else ""
+
+    @property
     def uses_tls(self) -> bool:
         """Whether to connect with TLS: a caCert alone turns it on, as in Nuclio."""
         return self.tls.enable or bool(self.ca_cert)

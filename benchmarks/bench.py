@@ -1,0 +1,136 @@
+"""`make bench`: Headrace beside bare clients and beside its peers, in one run. Only ratios travel.
+
+Rounds are interleaved, so that a machine that changes its speed changes it for all. Prints tables, and writes
+benchmarks/results/*.json.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import time
+from collections.abc import Mapping
+
+import latency
+import peers
+from rig import ACKS, COUNTS_ASYNC, HERE, PARTITIONS, SLEEPS, Load, Start, fill, headrace, measure, script
+
+from headrace.runtime.embedded_kafka import EmbeddedKafka
+
+RECORDS = int(os.environ.get("BENCH_RECORDS", "1500000"))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+BARE = "bare aiokafka, getmany(500)"
+DECODED = {"isolationLevel": "read_committed"}  # the processor decodes
+SYNC = "headrace, 2 workers"
+
+Table = dict[str, list[float]]
+
+
+def main_systems() -> dict[str, Start]:
+    """100 B, a trivial handler."""
+    return {
+        BARE: script(HERE / "bare.py"),
+        "aiokafka, async for, a call per record": script(HERE / "bare_each.py"),
+        "headrace, 1 worker": headrace(1),
+        SYNC: headrace(2),
+        "headrace, 1 worker, decoded": headrace(1, **DECODED),
+        "headrace, 2 workers, decoded": headrace(2, **DECODED),
+        "headrace, 2 workers, async handler": headrace(2, COUNTS_ASYNC),
+        "headrace, 2 workers, awaited ack each": headrace(2, ACKS, acks=True),
+    }
+
+
+def installed_peers() -> tuple[dict[str, Start], dict[str, str]]:
+    """Those that could be installed, and why the others couldn't."""
+    found: dict[str, Start] = {}
+    missing: dict[str, str] = {}
+    for name, module in peers.PEERS.items():
+        try:
+            found[name] = script(peers.program(module), peers.install(module))
+        except RuntimeError as error:
+            missing[name] = str(error)
+    return found, missing
+
+
+async def rounds(systems: Mapping[str, Start], load: Load) -> Table:
+    """Events per second, by system; a system that fails has none."""
+    rates: Table = {name: [] for name in systems}
+    for number in range(ROUNDS):
+        for name, start in systems.items():
+            try:
+                rates[name].append(await asyncio.to_thread(measure, start, load))
+            except RuntimeError as error:
+                print(f"round {number + 1}: {name}: {error}", flush=True)
+            else:
+                print(f"round {number + 1}: {name}: {rates[name][-1]:,.0f} /s", flush=True)
+    return {name: found for name, found in rates.items() if found}
+
+
+async def topic_of(kafka: EmbeddedKafka, topic: str, records: int, size: int) -> Load:
+    """Filled."""
+    await kafka.create_topics({topic: PARTITIONS})
+    load = Load(kafka.bootstrap, topic, records, size)
+    print(f"producing {records:,} records of {size} B", flush=True)
+    if records:
+        await fill(load)
+    return load
+
+
+async def latency_rounds(kafka: EmbeddedKafka) -> Table:
+    """p50 and p99, milliseconds, by system and rate."""
+    await kafka.create_topics({"latency": PARTITIONS})
+    systems = {"bare aiokafka": script(HERE / "latency.py"), "headrace": headrace(2, latency.NOTES)}
+    found: Table = {}
+    for _ in range(ROUNDS):
+        for rate in (200, 2000):
+            for name, start in systems.items():
+                middle, high = await latency.latencies(start, kafka.bootstrap, "latency", rate)
+                found.setdefault(f"{name}, {rate}/s, p50", []).append(middle)
+                found.setdefault(f"{name}, {rate}/s, p99", []).append(high)
+    return found
+
+
+def show(title: str, table: Table, reference: float | None, digits: int = 0) -> None:
+    """Min, median, max, and the median's ratio to `reference`."""
+    print(f"\n{title:42}{'min':>12}{'median':>12}{'max':>12}" + ("   ratio" if reference else ""))
+    for name, found in table.items():
+        middle = statistics.median(found)
+        ratio = f"{middle / reference:8.2f}" if reference else ""
+        cells = "".join(f"{value:12,.{digits}f}" for value in (min(found), middle, max(found)))
+        print(f"{name:42}{cells}{ratio}")
+
+
+async def main() -> None:
+    """All tables."""
+    began = time.monotonic()
+    found_peers, missing = installed_peers()
+    tables: dict[str, Table] = {}
+    async with EmbeddedKafka() as kafka:
+        load = await topic_of(kafka, "small", RECORDS, 100)
+        tables["100 B"] = await rounds(main_systems() | found_peers, load)
+        for size, name in ((1 << 10, "1 KiB"), (10 << 10, "10 KiB")):
+            load = await topic_of(kafka, f"size-{size}", RECORDS * 200 // size, size)
+            systems = {BARE: script(HERE / "bare.py"), SYNC: headrace(2)}
+            tables[name] = await rounds(systems, load)
+        load = await topic_of(kafka, "slow", 1000, 100)
+        tables["a handler of 20 ms; ideal: 100/s"] = await rounds({SYNC: headrace(2, SLEEPS)}, load)
+        tables["latency, ms"] = await latency_rounds(kafka)
+    for title, table in tables.items():
+        middle = statistics.median(table[BARE]) if BARE in table else None
+        show(title, table, middle, digits=1 if middle is None else 0)
+    for name, why in missing.items():
+        print(f"{name}: not measured, it can't be installed here: {why}")
+    print(f"{time.monotonic() - began:.0f} s")
+    save(tables, missing)
+
+
+def save(tables: dict[str, Table], missing: dict[str, str]) -> None:
+    """As JSON; plot.py draws it."""
+    folder = HERE / "results"
+    folder.mkdir(exist_ok=True)
+    path = folder / time.strftime("bench-%Y%m%d-%H%M%S.json", time.gmtime())
+    path.write_text(json.dumps({"tables": tables, "missing": missing}, indent=1))
+    print(path)
+
+
+asyncio.run(main())
