@@ -137,9 +137,7 @@ class Dispatcher:
 
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Records were fetched. Call `dispatch` once all partitions of a fetch are added."""
-        partition.fetched_at = time.monotonic()
-        if not partition.waiting:
-            partition.waiting_since = partition.fetched_at
+        _note_arrival(partition)
         partition.fetched(records)
         if (limit := self.policy.max_record_bytes) is not None:
             for record in records:
@@ -151,9 +149,7 @@ class Dispatcher:
         """The log of a partition whose records aren't fetched ends at `end` now. Call `dispatch` at last."""
         if end <= partition.ledger.position:
             return
-        partition.fetched_at = time.monotonic()
-        if not partition.waiting:
-            partition.waiting_since = partition.fetched_at
+        _note_arrival(partition)
         partition.grew(end)
         self._offer(partition)
 
@@ -401,3 +397,10 @@ def _first_and_last(partition: AssignedPartition, records: Sequence[WireRecord])
     """Offsets, for people."""
     spans = partition.spans_of(records)
     return spans[0][0], spans[-1][1] - 1
+
+
+def _note_arrival(partition: AssignedPartition) -> None:
+    """What a batch's time to wait is counted from. To be called before what has come waits."""
+    partition.fetched_at = time.monotonic()
+    if not partition.waiting:
+        partition.waiting_since = partition.fetched_at

@@ -31,6 +31,29 @@ VALID: dict[str, Any] = {
     },
 }
 
+# The configuration example of Nuclio's page on the Kafka trigger.
+NUCLIOS_EXAMPLE: dict[str, Any] = yaml.safe_load("""
+triggers:
+  myKafkaTrigger:
+    kind: kafka-cluster
+    attributes:
+      initialOffset: earliest
+      topics:
+        - mytopic
+      brokers:
+        - 10.0.0.2:9092
+      consumerGroup: my-consumer-group
+      sasl:
+        enable: true
+        user: "nuclio"
+        password: "s3rv3rl3ss"
+        handshake: true
+        mechanism: SCRAM-SHA-256
+      tls:
+        enable: true
+        insecureSkipVerify: true
+""")
+
 
 class KafkaKind:
     """A kind with the Kafka trigger's settings, so that no client is imported."""

@@ -5,14 +5,14 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from broker import Broker
-from replica import environment, lines
+from replica import environment, lines, replica, wait_until
 
 
 async def _produce(bootstrap: str, topic: str, count: int, partitions: int, size: int) -> None:
@@ -71,6 +71,25 @@ class Feed:
         finally:
             feed._is_over = True
             thread.join()
+
+
+def send_while_replicas_come_and_go(
+    broker: Broker, topic: str, folder: Path, count: Callable[[], int]
+) -> int:
+    """How many records were sent while a replica joined and others left. All are counted at its end."""
+    with replica(folder, name="-a") as first:
+        first.wait_ready()
+        with Feed.into(broker, topic) as feed, replica(folder, name="-b") as second:
+            second.logged(f"assigned: {topic}/")
+            assert first.stop() == 0
+            second.logged(f"assigned: {topic}/0-7 ")
+            was = count()
+            wait_until(lambda: count() > was, about=second)
+            assert second.stop() == 0
+        with replica(folder, name="-c") as third:
+            wait_until(lambda: count() >= feed.sent, about=third)
+            assert third.stop() == 0
+    return feed.sent
 
 
 def group_offsets(broker: Broker, group: str) -> dict[tuple[str, int], int]:

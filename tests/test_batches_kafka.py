@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 from broker import Broker
-from kafka_records import Feed, group_offsets, produce
+from kafka_records import group_offsets, produce, send_while_replicas_come_and_go
 from replica import lines, replica, set_trigger, wait_until, write_function
 
 from headrace.runtime.commitment import Commitment, Plan
@@ -114,19 +114,8 @@ def test_replicas_that_join_and_leave_cost_batches_no_repetition(
 ) -> None:
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
     set_trigger(folder, batch=batch(16, "20ms"))
-    with replica(folder, name="-a") as first:
-        first.wait_ready()
-        with Feed.into(broker, topic) as feed, replica(folder, name="-b") as second:
-            second.logged(f"assigned: {topic}/")
-            assert first.stop() == 0
-            second.logged(f"assigned: {topic}/0-7 ")
-            was = count(folder)
-            wait_until(lambda: count(folder) > was, about=second)
-            assert second.stop() == 0
-        with replica(folder, name="-c") as third:
-            wait_until(lambda: count(folder) >= feed.sent, about=third)
-            assert third.stop() == 0
-    assert count(folder) == feed.sent
+    sent = send_while_replicas_come_and_go(broker, topic, folder, lambda: count(folder))
+    assert count(folder) == sent
     for partition in range(8):
         found = [o for part in offsets(folder, partition) for o in part]
         assert found == list(range(len(found)))

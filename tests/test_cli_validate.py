@@ -6,10 +6,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from function_files import NUCLIOS_EXAMPLE
 from replica import environment
 from test_run_command import one_line, run
 
@@ -282,32 +282,7 @@ def test_a_wrong_set_is_one_line(tmp_path: Path) -> None:
         assert line.endswith("expected KEY=VALUE, such as triggers.orders.numWorkers=4")
 
 
-# Nuclio's page on the Kafka trigger: its configuration example, and every parameter that it documents.
-EXAMPLE: dict[str, Any] = yaml.safe_load("""
-triggers:
-  myKafkaTrigger:
-    kind: kafka-cluster
-    attributes:
-      initialOffset: earliest
-      topics:
-        - mytopic
-      brokers:
-        - 10.0.0.2:9092
-      consumerGroup: my-consumer-group
-      sasl:
-        enable: true
-        user: "nuclio"
-        password: "s3rv3rl3ss"
-        handshake: true
-
-        # [optional] specify mechanism
-        mechanism: SCRAM-SHA-256
-
-      # [optional] set tls if broker requires a secured communication
-      tls:
-        enable: true
-        insecureSkipVerify: true
-""")
+# Every parameter that Nuclio's page on the Kafka trigger documents.
 GIVEN = {
     "attributes.initialOffset": "earliest",
     "attributes.topics": ["mytopic"],
@@ -344,7 +319,7 @@ def test_the_documented_example_is_valid_and_resolves_to_the_documented_defaults
         "apiVersion": "nuclio.io/v1",
         "kind": "NuclioFunction",
         "metadata": {"name": "example"},
-        "spec": {"handler": "main:handler"} | EXAMPLE,
+        "spec": {"handler": "main:handler"} | NUCLIOS_EXAMPLE,
     }
     folder = write(tmp_path / "f", yaml.safe_dump(document))
     result = run("validate", "--resolved", "--json", str(folder))

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 import yaml
-from function_files import FULL, KINDS, SPECS, VALID, Change, load_changed, load_text, problems_of
+from function_files import (
+    FULL,
+    KINDS,
+    NUCLIOS_EXAMPLE,
+    SPECS,
+    VALID,
+    Change,
+    load_changed,
+    load_text,
+    problems_of,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -30,41 +40,13 @@ def test_a_valid_file_becomes_a_function(tmp_path: Path) -> None:
 
 
 def test_the_configuration_example_of_nuclios_page_is_valid(tmp_path: Path) -> None:
-    function = load_text(
-        tmp_path,
-        """
-        apiVersion: nuclio.io/v1
-        kind: NuclioFunction
-        metadata:
-          name: example
-        spec:
-          handler: main:handler
-          runtime: python:3.11
-          triggers:
-            myKafkaTrigger:
-              kind: kafka-cluster
-              attributes:
-                initialOffset: earliest
-                topics:
-                  - mytopic
-                brokers:
-                  - 10.0.0.2:9092
-                consumerGroup: my-consumer-group
-                sasl:
-                  enable: true
-                  user: "nuclio"
-                  password: "s3rv3rl3ss"
-                  handshake: true
-
-                  # [optional] specify mechanism
-                  mechanism: SCRAM-SHA-256
-
-                # [optional] set tls if broker requires a secured communication
-                tls:
-                  enable: true
-                  insecureSkipVerify: true
-        """,
-    )
+    example = {
+        "apiVersion": "nuclio.io/v1",
+        "kind": "NuclioFunction",
+        "metadata": {"name": "example"},
+        "spec": {"handler": "main:handler", "runtime": "python:3.11"} | NUCLIOS_EXAMPLE,
+    }
+    function = load_text(tmp_path, yaml.safe_dump(example))
     own = function.triggers[0].settings
     assert isinstance(own, KafkaSettings)
     assert (own.sasl.mechanism, own.sasl.password, own.uses_tls) == ("SCRAM-SHA-256", "s3rv3rl3ss", True)

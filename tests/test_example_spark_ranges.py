@@ -1,16 +1,13 @@
 """examples/spark_ranges, as its README says it."""
 
-import os
-import signal
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from replica import Replica, wait_until
-from test_example_spark_orders import orders, produce, rows
+from example_orders import COUNT, orders_through_a_kill, rows
+from replica import wait_until
 
 FOLDER = Path(__file__).parent.parent / "examples/spark_ranges"
-COUNT = 400
 
 
 def test_every_order_counts_once_even_if_a_worker_is_killed(
@@ -18,21 +15,10 @@ def test_every_order_counts_once_even_if_a_worker_is_killed(
 ) -> None:
     table = tmp_path / "totals.parquet"
     monkeypatch.setenv("TOTALS_FOLDER", str(table))
-    running = Replica(FOLDER, tmp_path / "replica.txt", "--embedded-kafka")
-    try:
-        wait_until(lambda: "embedded Kafka at" in running.log, about=running)
-        address = running.log.split("embedded Kafka at ")[1].split()[0]
-        running.wait_ready()
-        produce(address, *orders(range(COUNT)), "tea, please")
-        wait_until(lambda: list(table.glob("topic=orders/*/*.parquet")), about=running)
-        os.kill(running.worker_pids()[0], signal.SIGKILL)
-        produce(address, *orders(range(COUNT, 2 * COUNT)))
-        wait_until(lambda: totals(table)["orders"] >= 2 * COUNT, about=running)
-        assert totals(table) == {"orders": 2 * COUNT, "total": sum(range(2 * COUNT)) * 2.5}
+    with orders_through_a_kill(FOLDER, table) as running:
+        wait_until(lambda: totals(table)["orders"] >= COUNT, about=running)
+        assert totals(table) == {"orders": COUNT, "total": sum(range(COUNT)) * 2.5}
         assert {row["item"] for row in rows(table)} == {"tea"}
-        assert running.stop() == 0
-    finally:
-        running.kill()
 
 
 def totals(table: Path) -> Counter[str]:

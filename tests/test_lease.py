@@ -16,7 +16,7 @@ from worker_bench import Bench, bench, records, until
 
 from headrace.runtime.fence_process import Fence
 from headrace.runtime.lease import Lease
-from headrace.runtime.partition import Hold
+from headrace.runtime.partition import AssignedPartition, Hold
 from headrace.triggers.kafka import membership_end_ns
 from headrace.triggers.kafka_settings import KafkaSettings
 
@@ -118,16 +118,21 @@ async def fenced(b: Bench) -> Fence:
     return fence
 
 
+async def computing(b: Bench, count: int) -> tuple[AssignedPartition, int]:
+    """Under a lease of a second, the partition with so many records and the process that is in the first."""
+    [partition] = b.assign(("t", 0))
+    b.dispatcher.lease.renew(in_seconds(1))
+    b.dispatcher.lease.begin()
+    b.feed(partition, records(0, count))
+    await until(b.lines)
+    return partition, int(b.lines()[0].split()[1])
+
+
 async def test_at_its_end_a_worker_dies_in_a_call_that_holds_the_interpreter(tmp_path: Path) -> None:
     async with bench(tmp_path, HOLDS_THE_INTERPRETER) as b:
         lease = b.dispatcher.lease
         fence = await fenced(b)
-        [partition] = b.assign(("t", 0))
-        lease.renew(in_seconds(1))
-        lease.begin()
-        b.feed(partition, records(0, 3))
-        await until(b.lines)
-        pid = int(b.lines()[0].split()[1])
+        partition, pid = await computing(b, 3)
         end = time.monotonic() + lease.left_seconds
         freeze_until(lambda: not is_running(pid))
         assert time.monotonic() >= end
@@ -146,12 +151,7 @@ async def test_a_lease_is_renewed_without_the_worker_that_computes(tmp_path: Pat
     async with bench(tmp_path, HOLDS_THE_INTERPRETER) as b:
         lease = b.dispatcher.lease
         fence = await fenced(b)
-        [partition] = b.assign(("t", 0))
-        lease.renew(in_seconds(1))
-        lease.begin()
-        b.feed(partition, records(0, 1))
-        await until(b.lines)
-        pid = int(b.lines()[0].split()[1])
+        _, pid = await computing(b, 1)
         for _ in range(6):
             lease.renew(in_seconds(2))
             half_a_second_later = time.monotonic() + 0.5

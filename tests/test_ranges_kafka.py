@@ -10,7 +10,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from failing_records import HEADERS, read, send
-from kafka_records import Feed, group_offsets, produce, truncate
+from kafka_records import group_offsets, produce, send_while_replicas_come_and_go, truncate
 from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 
 # One line for each batch: its attempt, then partition, first and last offset of each range.
@@ -90,17 +90,8 @@ def test_replicas_that_join_and_leave_cost_ranges_no_repetition(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     folder = function(tmp_path / "f", WRITES, broker, topic, 100)
-    with replica(folder, name="-a") as first:
-        first.wait_ready()
-        with Feed.into(broker, topic) as feed, running(folder, name="-b") as second:
-            second.logged(f"assigned: {topic}/")
-            assert first.stop() == 0
-            second.logged(f"assigned: {topic}/0-7 ")
-            was = count(folder)
-            wait_until(lambda: count(folder) > was, about=second)
-        with running(folder, name="-c") as third:
-            wait_until(lambda: count(folder) >= feed.sent, about=third)
-    assert count(folder) == feed.sent
+    sent = send_while_replicas_come_and_go(broker, topic, folder, lambda: count(folder))
+    assert count(folder) == sent
 
 
 def test_a_bad_record_is_found_by_halves_and_becomes_a_dead_letter_byte_for_byte(

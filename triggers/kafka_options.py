@@ -55,8 +55,7 @@ def _assignor(strategy: str) -> type[AbstractPartitionAssignor]:
 
 def security_options(settings: KafkaSettings) -> dict[str, Any]:
     """The client's arguments for TLS and SASL; none for a plaintext listener."""
-    protocol = ("SASL_" if settings.sasl.enable else "") + ("SSL" if settings.uses_tls else "PLAINTEXT")
-    options: dict[str, Any] = {"security_protocol": protocol}
+    options: dict[str, Any] = {"security_protocol": settings.security_protocol}
     if settings.uses_tls:
         options["ssl_context"] = _tls_context(settings)
     if settings.sasl.enable:

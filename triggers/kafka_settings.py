@@ -313,6 +313,11 @@ class KafkaSettings(Settings):
         return "headrace.triggers.kafka_decoder:decode" if is_plain and self.delivery == "events" else ""
 
     @property
+    def security_protocol(self) -> str:
+        """In Kafka's words, which all its clients share."""
+        return ("SASL_" if self.sasl.enable else "") + ("SSL" if self.uses_tls else "PLAINTEXT")
+
+    @property
     def uses_tls(self) -> bool:
         """Whether to connect with TLS: a caCert alone turns it on, as in Nuclio."""
         return self.tls.enable or bool(self.ca_cert)

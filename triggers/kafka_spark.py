@@ -14,11 +14,10 @@ _LOGIN_MODULES = {
 
 def spark_source_options(settings: "KafkaSettings") -> dict[str, str]:
     """Options of `spark.read.format("kafka")`: brokers, isolation, TLS and SASL; certificates as text."""
-    protocol = ("SASL_" if settings.sasl.enable else "") + ("SSL" if settings.uses_tls else "PLAINTEXT")
     options = {
         "bootstrap.servers": ",".join(settings.brokers),
         "isolation.level": settings.isolation_level,
-        "security.protocol": protocol,
+        "security.protocol": settings.security_protocol,
         **(_tls(settings) if settings.uses_tls else {}),
         **(_sasl(settings) if settings.sasl.enable else {}),
     }
