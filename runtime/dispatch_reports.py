@@ -96,7 +96,7 @@ class Worries:
                 "later ones were acked: if an ack of the function means all records up to its own, set"
                 " explicitAckSemantics: cumulative or call explicit_ack_through"
                 if later
-                else "it gets no more before some are acked; channelBufferSize says how many it may hold"
+                else "it gets no more before some are acked; maxInFlight says how many it may hold"
                 " (with delivery: ranges, one range)"
             )
             logger.warning(

@@ -123,8 +123,9 @@ async def test_offsets_that_were_stored_are_acked_after_a_restart_before_their_r
     assert await held_by(broker, topic, 2) == {0: Commitment(10), 1: Commitment(10)}
 
 
+@pytest.mark.parametrize("holds_16", [{"channelBufferSize": 16}, {"channelBufferSize": 8, "maxInFlight": 16}])
 async def test_a_handler_may_collect_as_many_records_as_the_buffer_holds_before_it_acks_any(
-    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    holds_16: dict[str, int], broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One that acks nothing gets so many and no more; the log says so, and its neighbour does not notice."""
     handler = """
@@ -139,7 +140,7 @@ async def test_a_handler_may_collect_as_many_records_as_the_buffer_holds_before_
                     await context.platform.explicit_ack(held.pop())
     """
     topic = broker.create_topic(2)
-    function = explicit(tmp_path, handler, broker, topic, channelBufferSize=16)
+    function = explicit(tmp_path, handler, broker, topic, **holds_16)
     async with processing(function):
         for count in (2, 14, 6, 100, 70):  # fetches of odd sizes
             before = len(lines(function))
@@ -147,7 +148,7 @@ async def test_a_handler_may_collect_as_many_records_as_the_buffer_holds_before_
             await until(lambda before=before: len(lines(function)) > before)
         await until(lambda: Counter(line[0] for line in lines(function)) == {"0": 96, "1": 16})
         await until(lambda: f"{topic}/1 holds 16 unacked records, the first at offset 0" in caplog.text)
-    assert "channelBufferSize says how many it may hold" in caplog.text
+    assert "maxInFlight says how many it may hold" in caplog.text
     assert [line for line in lines(function) if line[0] == "0"] == [f"0 {offset}" for offset in range(96)]
     assert await held_by(broker, topic, 2) == {0: Commitment(96), 1: Commitment(0)}
 

@@ -31,7 +31,7 @@ def fed_by_hand(b: Bench) -> Any:
     trigger._dispatcher, trigger._wanted, trigger._tight = b.dispatcher, internals.Wanted(), {}
     trigger._consumer, trigger._assigned = None, {}
     trigger._lease, trigger._fence = b.dispatcher.lease, Fence(b.dispatcher.lease)
-    trigger._settings = SimpleNamespace(channel_buffer_size=16)
+    trigger._settings = SimpleNamespace(max_unsettled=16)
     b.dispatcher.source = trigger
     return trigger
 

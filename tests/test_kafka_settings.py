@@ -76,13 +76,13 @@ ROWS = [
     Row("ordering", "", "partition", "partition", "", "partition"),
     Row("maxConcurrency", "", 1, 1, "", 1),
     Row("delivery", "", "events", "events", "", "events"),
+    Row("maxInFlight", "", 0, 2000, "", 2000),
 ]
 ELSEWHERE = {"topics", "brokers", "consumerGroup", "secretPath"}
 NOT_BUILT = {
     "topicPattern": "a.*",
     "topicRefresh": "1m",
     "pollInterval": "10s",
-    "maxInFlight": 10,
     "groupInstanceId": "a",
     "sasl.oauth.clientID": "a",
     "sasl.oauth.clientSecret": "a",
@@ -376,6 +376,15 @@ def test_a_channel_buffer_of_zero_is_the_default(tmp_path: Path) -> None:
     assert _load(tmp_path, {"channelBufferSize": 0}).channel_buffer_size == 256
 
 
+def test_the_larger_of_buffer_and_in_flight_counts(tmp_path: Path) -> None:
+    assert _load(tmp_path).max_unsettled == 256
+    assert _load(tmp_path, {"maxInFlight": 2000}).max_unsettled == 2000
+    assert _load(tmp_path, {"maxInFlight": 10, "channelBufferSize": 100}).max_unsettled == 100
+    assert "no effect up to channelBufferSize, 256; lower that" in _notices(tmp_path, {"maxInFlight": 10})
+    ranges = {"maxInFlight": 2000, "delivery": "ranges"}
+    assert "no effect with delivery: ranges" in _notices(tmp_path, ranges, batch={"mode": "enable"})
+
+
 def test_an_empty_string_is_not_given_as_in_go(tmp_path: Path) -> None:
     own = _load(tmp_path, {"sessionTimeout": ""}, annotations={"nuclio.io/kafka-session-timeout": "20s"})
     assert own.session_timeout_seconds == 20
@@ -472,7 +481,7 @@ def test_the_schema_tells_what_a_file_may_hold() -> None:
     timeout = schema["properties"]["sessionTimeout"]
     assert (timeout["type"], timeout["default"], timeout["unit"]) == ("string", "10s", "seconds")
     assert schema["properties"]["caCert"]["writeOnly"]
-    assert schema["properties"]["maxInFlight"]["notBuilt"]
+    assert schema["properties"]["topicPattern"]["notBuilt"]
     assert schema["required"] == ["topics", "consumerGroup"]
 
 

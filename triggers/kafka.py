@@ -238,7 +238,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
     def _capacity(self) -> int:
         """Records of a partition that are held: enough for a batch to fill while another one is handled."""
         batch = self._dispatcher.policy.batch
-        return max(self._settings.channel_buffer_size, 2 * batch.size if batch else 0)
+        return max(self._settings.max_unsettled, 2 * batch.size if batch else 0)
 
     async def _commit_forever(self, consumer: AIOKafkaConsumer) -> None:
         while True:

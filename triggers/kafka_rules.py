@@ -143,6 +143,18 @@ def _ranges_are_not_fetched(settings: "KafkaSettings", _trigger: TriggerFields) 
     return "has no effect with delivery: ranges, which fetches no record" if is_unused else ""
 
 
+def _in_flight_is_unused(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
+    """has no effect up to channelBufferSize, nor with delivery ranges, and is noticed."""
+    if not settings.max_in_flight:
+        return ""
+    if settings.delivery == "ranges":
+        return "has no effect with delivery: ranges, which fetches no record"
+    held = settings.channel_buffer_size
+    if settings.max_in_flight <= held:
+        return f"has no effect up to channelBufferSize, {held}; lower that to hold less"
+    return ""
+
+
 def _ranges_have_no_window(settings: "KafkaSettings", _trigger: TriggerFields) -> str:
     """It is not built for delivery ranges."""
     is_given = settings.delivery == "ranges" and settings.ack_window_size
@@ -205,6 +217,12 @@ RULES = (
     Rule("delivery", ("delivery", "trigger.batch.mode"), _ranges_need_batches),
     Rule("delivery", ("delivery", "trigger.batch.mode", "trigger.batch.batch_size"), _events_are_held),
     Rule("fetch_max_bytes", ("delivery", "fetch_max_bytes"), _ranges_are_not_fetched),
+    Rule(
+        "max_in_flight",
+        ("delivery", "max_in_flight", "channel_buffer_size"),
+        _in_flight_is_unused,
+        is_error=False,
+    ),
     Rule("ack_window_size", ("delivery", "ack_window_size"), _ranges_have_no_window),
     Rule("tls.insecure_skip_verify", ("delivery", "tls.insecure_skip_verify", "ca_cert"), _spark_verifies),
     Rule("sasl.user", (), _trigger_sign_in, is_error=False),

@@ -278,8 +278,7 @@ class KafkaSettings(Settings):
         "maxInFlight",
         0,
         unit="records",
-        built=False,
-        effect="Too low stalls a partition behind its unacked records, too high costs memory.",
+        effect="Where it is above channelBufferSize it counts: long runs, late acks, and more memory.",
     )
     delivery: Delivery = setting(
         "delivery",
@@ -311,6 +310,11 @@ class KafkaSettings(Settings):
         """Of batches that workers may decode; empty where the processor has to look at each record."""
         is_plain = self.isolation_level == "read_uncommitted" and not self.fetch_max_bytes
         return "headrace.triggers.kafka_decoder:decode" if is_plain and self.delivery == "events" else ""
+
+    @property
+    def max_unsettled(self) -> int:
+        """Records of one partition that may be handed out, or decoded, and not settled."""
+        return max(self.channel_buffer_size, self.max_in_flight)
 
     @property
     def security_protocol(self) -> str:
