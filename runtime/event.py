@@ -38,6 +38,8 @@ class Lazy(Generic[T]):
 class Source:
     """Where the events of one partition come from, and which of those that wait here were acked.
 
+    `id` is the partition's in this assignment.
+
     `entered` is the last offset whose handler was called, `end` lies after the last record that has come. The
     link thread receives, the main thread enters, any thread acks.
     """
@@ -45,6 +47,7 @@ class Source:
     topic: str
     partition: int
     trigger: nuclio_sdk.TriggerInfo
+    id: int = 0
     entered: int = -1
     end: int = 0
     has_acked_ahead: bool = False

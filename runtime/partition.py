@@ -336,7 +336,8 @@ class AssignedPartition:
     def handled_unacked(self, records: Sequence[WireRecord]) -> None:
         """These were in flight, went well, and stay open until they are acked."""
         firsts = self.firsts_of(records)
-        self.unacked.update(filter(self.ledger.is_open, firsts))
+        if any(self.ledger.open_spans(firsts[0], firsts[-1] + 1)):  # else all were acked already
+            self.unacked.update(filter(self.ledger.is_open, firsts))
         if self.troubles:
             self.troubles.forget(firsts)
         self._left(len(records))

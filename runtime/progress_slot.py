@@ -1,4 +1,4 @@
-"""One word of memory that a processor shares with a worker: which record the worker is in.
+"""Memory that a processor shares with a worker: which record the worker is in, and what it has acked.
 
 DESIGN.md, "Progress slot", says what the word promises when a worker dies.
 """
@@ -8,10 +8,13 @@ import os
 import time
 from dataclasses import dataclass
 
+from headrace.runtime.ack_slot import WORDS as ACK_WORDS
+from headrace.runtime.ack_slot import AckSlot
 from headrace.runtime.death import die
 from headrace.runtime.lease import Lease
 
-_SIZE = 16
+_WORDS = 2
+_SIZE = 8 * (_WORDS + ACK_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +32,16 @@ class ProgressSlot:
     The word is `2 * seq + 1` while record seq runs, `2 * seq` once everything before seq is done.
     """
 
-    __slots__ = ("_lease", "_memory", "_words", "fd")
+    __slots__ = ("_lease", "_memory", "_words", "acks", "fd")
 
     def __init__(self, fd: int, lease: Lease) -> None:
         """No record is entered once `lease` is over."""
         self.fd = fd
         self._lease = lease.words
         self._memory = mmap.mmap(fd, _SIZE)
-        self._words = memoryview(self._memory).cast("Q")
+        words = memoryview(self._memory).cast("Q")
+        self._words = words[:_WORDS]
+        self.acks = AckSlot(words[_WORDS:])
 
     @classmethod
     def create(cls, lease: Lease) -> "ProgressSlot":
@@ -68,5 +73,6 @@ class ProgressSlot:
         """Give the memory back; idempotent."""
         if not self._memory.closed:
             self._words.release()
+            self.acks.release()
             self._memory.close()
             os.close(self.fd)

@@ -20,20 +20,24 @@ class RecordBuffer:
     Decoded records that follow each other join; a batch's slices stay apart.
     """
 
-    __slots__ = ("_count", "_parts", "decoded_count", "size_bytes")
+    __slots__ = ("_batch_bytes", "_count", "_decoded_bytes", "_largest_bytes", "_parts", "decoded_count")
 
     def __init__(self) -> None:
         self._parts: deque[Records] = deque()
-        self._count = 0
-        self.decoded_count = 0
-        self.size_bytes = 0
-        """Of batches as they are kept, of decoded records about what they take."""
+        self._count = self.decoded_count = 0
+        self._batch_bytes = self._decoded_bytes = 0
+        self._largest_bytes = 0  # of the decoded records that have been here since none was
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[WireRecord]:
         return chain.from_iterable(self._parts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of batches as they are kept, of decoded records about what they take."""
+        return self._batch_bytes + self._decoded_bytes
 
     @property
     def head(self) -> WireRecord | None:
@@ -56,11 +60,17 @@ class RecordBuffer:
 
     def append(self, records: Records) -> None:
         """After all others."""
-        self._weigh(records, 1)
+        self._count += len(records)
         last = self._parts[-1] if self._parts else None
         if isinstance(records, BatchSlice):
+            self._batch_bytes += len(records) * records.batch.record_bytes
             self._parts.append(records)
-        elif isinstance(last, list):
+            return
+        sizes = _sizes(records)
+        self.decoded_count += len(records)
+        self._decoded_bytes += sum(sizes) + len(records) * _DECODED_BYTES
+        self._largest_bytes = max(self._largest_bytes, *sizes)
+        if isinstance(last, list):
             last.extend(records)
         else:
             self._parts.append(list(records))
@@ -81,7 +91,11 @@ class RecordBuffer:
     def take(self, limit: int, byte_limit: int) -> Records:
         """Remove the first ones: at least one, and no more than one sequence has."""
         part = self._parts[0]
-        return self._take(_fitting(part, min(limit, len(part)), byte_limit))
+        limit = min(limit, len(part))
+        if isinstance(part, BatchSlice):
+            return self._take(max(1, min(limit, byte_limit // part.batch.record_bytes)))
+        fits = limit * self._largest_bytes <= byte_limit
+        return self._take(limit if fits else _fitting(part, limit, byte_limit))
 
     def take_below(self, end: int) -> list[WireRecord]:
         """Remove those before offset `end`."""
@@ -93,7 +107,8 @@ class RecordBuffer:
     def clear(self) -> None:
         """Remove all."""
         self._parts.clear()
-        self._count = self.decoded_count = self.size_bytes = 0
+        self._count = self.decoded_count = 0
+        self._batch_bytes = self._decoded_bytes = self._largest_bytes = 0
 
     def _take(self, count: int) -> Records:
         part = self._parts[0]
@@ -101,17 +116,15 @@ class RecordBuffer:
             taken = self._parts.popleft()
         else:
             taken, self._parts[0] = part[:count], part[count:]
-        self._weigh(taken, -1)
+        self._count -= count
+        if isinstance(part, BatchSlice):
+            self._batch_bytes -= count * part.batch.record_bytes
+        else:  # to add them up once more would cost as much as to send them
+            self._decoded_bytes -= self._decoded_bytes * count // self.decoded_count
+            self.decoded_count -= count
+            if not self.decoded_count:
+                self._largest_bytes = 0
         return taken
-
-    def _weigh(self, records: Records, sign: int) -> None:
-        count = sign * len(records)
-        self._count += count
-        if isinstance(records, BatchSlice):
-            self.size_bytes += count * records.batch.record_bytes
-        else:
-            self.decoded_count += count
-            self.size_bytes += count * _DECODED_BYTES + sign * sum(_sizes(records))
 
     def _rebuild(self, parts: Sequence[Records], ledger: Ledger) -> None:
         parts = tuple(parts)
@@ -132,11 +145,7 @@ def _sizes(records: Iterable[WireRecord]) -> list[int]:
 
 def _fitting(part: Records, limit: int, byte_limit: int) -> int:
     """How many of the first `limit` fit into so many bytes; one at least."""
-    if isinstance(part, BatchSlice):
-        return max(1, min(limit, byte_limit // part.batch.record_bytes))
     sizes = _sizes(islice(part, limit))
-    if sum(sizes) <= byte_limit:
-        return limit
     return max(1, bisect_right(list(accumulate(sizes)), byte_limit))
 
 

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     ACK = 22  # an explicit ack
     UNACKED = 23  # one record returned, and asks not to be acked: seq
     SPARK_SESSION = 24  # the id of the Spark session that it uses from now on
+    ACKED = 25  # explicit acks of one partition's offsets, [first, end)
 
 
 class WireRecord(Protocol):
@@ -122,6 +123,7 @@ _OFFSET = struct.Struct("<q")
 _PROGRESS = struct.Struct("<QQI")
 _SPAN = struct.Struct("<QQ")
 _PARTITION = struct.Struct("<I")
+_ACKED = struct.Struct("<Iqq")
 _ACK = struct.Struct("<i?")
 _LENGTH = struct.Struct("<i")
 _NO_VALUE = -1
@@ -353,6 +355,17 @@ def decode_ack(body: bytes) -> Ack:
 def decode_ack_offset(body: bytes) -> int:
     """The end of an ACK."""
     return int.from_bytes(body[-_OFFSET.size :], "little", signed=True)
+
+
+def encode_acked(partition_id: int, first: int, end: int) -> bytes:
+    """ACKED."""
+    return frame(Kind.ACKED, _ACKED.pack(partition_id, first, end))
+
+
+def decode_acked(body: bytes) -> tuple[int, int, int]:
+    """`partition_id, first, end`."""
+    partition_id, first, end = _ACKED.unpack(body)
+    return partition_id, first, end
 
 
 def encode_returned(spans: Sequence[tuple[int, int]]) -> bytes:

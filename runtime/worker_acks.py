@@ -1,21 +1,36 @@
 """Explicit acks, in a worker process: from any thread and any event loop."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 import nuclio_sdk
 
 from headrace.runtime import wire
+from headrace.runtime.ack_slot import AckSlot
 from headrace.runtime.event import Source
 from headrace.runtime.wire import Ack
 
 
 class WorkerAcks:
-    """Sends acks, and remembers those of records that wait in this worker: they are not to be handled."""
+    """Sends acks, and remembers those of records that wait in this worker: they are not to be handled.
+
+    What a handler says of the very record that it is in goes to the slot, and from there with the next frame.
+    """
 
     def __init__(
-        self, send: Callable[[bytes], None], mode: str, *, takes_acks: bool, is_cumulative: bool
+        self,
+        send: Callable[[bytes], None],
+        slot: AckSlot,
+        mode: str,
+        *,
+        takes_acks: bool,
+        is_cumulative: bool,
     ) -> None:
         self._send = send
+        self._slot = slot
+        self._main_thread = threading.get_ident()
+        self.running: Source | None = None
+        """Of the run that is being handled, where records are handled one by one (main thread)."""
         self._mode = mode
         self._takes_acks = takes_acks
         self._is_cumulative = is_cumulative
@@ -54,8 +69,35 @@ class WorkerAcks:
                 f"explicit_ack({topic}/{partition}/{offset}): lies inside the range of offsets"
                 f" {first} to {last}; ack its last one, event.offset"
             )
-        self._send(wire.encode_ack(Ack(topic, partition, offset, is_through)))
+        is_one = not (is_through or self._is_cumulative)
+        if is_one and source is not None and self._is_in(source, offset):
+            self._note(source.id, offset)
+        else:
+            self._send(wire.encode_ack(Ack(topic, partition, offset, is_through)))
         # Only now: a kill between the two must not leave a record that is skipped here and open there.
         if source is not None:
             source.acked(offset, is_through=is_through or self._is_cumulative)
         return True
+
+    def flush(self, behind: bytes = b"") -> None:
+        """Send what is in the slot, and a frame behind it (main thread)."""
+        span = self._slot.read()
+        if frames := (wire.encode_acked(*span) if span else b"") + behind:
+            self._send(frames)
+        if span:  # only now: a kill between the two has it taken in twice, which harms nothing
+            self._slot.clear()
+
+    def abandon(self) -> None:
+        """In a process that the handler has forked: it shares the slot, and has no part in it."""
+        self._main_thread = -1
+
+    def _is_in(self, source: Source, offset: int) -> bool:
+        """Whether the handler is in that record, and this is its thread."""
+        return (
+            source is self.running and offset == source.entered and threading.get_ident() == self._main_thread
+        )
+
+    def _note(self, partition_id: int, offset: int) -> None:
+        if not self._slot.add(partition_id, offset):
+            self.flush()
+            self._slot.add(partition_id, offset)

@@ -104,7 +104,7 @@ class WorkerHandle:
         self._spawn = spawn
         self._listener = listener
         self._process: WorkerProcess | None = None
-        self._announced: set[int] = set()
+        self._announced: dict[int, AssignedPartition] = {}  # to its process, by id
         self._kept: KeptBatches[int] = KeptBatches()
         self._displaced_at = 0.0  # when a batch was dropped that it wasn't done with
         self._acks = JoinedAcks(listener.acked)
@@ -176,7 +176,7 @@ class WorkerHandle:
     ) -> list[Buffer]:
         frames: list[Buffer] = []
         if partition.id not in self._announced:
-            self._announced.add(partition.id)
+            self._announced[partition.id] = partition
             about = {"partition_id": partition.id, "topic": partition.topic, "partition": partition.partition}
             frames.append(wire.json_frame(Kind.PARTITION, about))
         partition.worker_index = self.index
@@ -227,7 +227,7 @@ class WorkerHandle:
     def forget(self, partition: AssignedPartition) -> None:
         """It is revoked, and nothing of it is here."""
         if self._process is not None and partition.id in self._announced:
-            self._announced.remove(partition.id)
+            del self._announced[partition.id]
             self._process.send(wire.encode_forget(partition.id))
 
     def signal(self, kind: Kind) -> None:
@@ -264,9 +264,18 @@ class WorkerHandle:
         """Settle what the worker has finished but not reported; where it is now."""
         if self._process is None or not self.is_ready:
             return None
-        progress = self._process.read_progress()
+        progress = self._read(self._process)
         if progress is not None:
             self._settle_before(progress.seq)
+        return progress
+
+    def _read(self, process: WorkerProcess) -> Progress | None:
+        """Take in what the worker has said, and acked, by now; as `WorkerProcess.read_progress`."""
+        acked = process.slot.acks.read()
+        progress = process.read_progress()
+        self._acks.flush()
+        if acked is not None:
+            self._on_acked(*acked)
         return progress
 
     async def _keep_running(self) -> None:
@@ -306,11 +315,10 @@ class WorkerHandle:
 
     def _clear_up(self, process: WorkerProcess, code: int, was_ready: bool) -> None:
         """The process is reaped. Decide on each record that it held, by its last word and the slot."""
-        progress = process.read_progress()
+        progress = self._read(process)  # with its acks, before anything is settled: they came first
         process.slot.close()
         self._announced.clear()
         self._kept.clear()
-        self._acks.flush()  # before anything is settled: acks were sent before the slot moved
         started: list[Run] = []
         if progress is not None:  # else all that was not reported comes back: better twice than never
             self._settle_before(progress.seq)
@@ -366,6 +374,8 @@ class WorkerHandle:
                 self._listener.measured(count, handler_ns)
             case Kind.FAILED:
                 self._on_failed(*wire.decode_failed(body))
+            case Kind.ACKED:
+                self._on_acked(*wire.decode_acked(body))
             case Kind.UNACKED:
                 self._listener.handled_unacked(*self._take(wire.decode_seq(body)))
             case Kind.RETURNED:
@@ -379,6 +389,10 @@ class WorkerHandle:
                 self._init_failure = body.decode()
             case _:
                 raise AssertionError(f"a worker does not send {kind.name}")
+
+    def _on_acked(self, partition_id: int, first: int, end: int) -> None:
+        if (of := self._announced.get(partition_id)) is not None:  # else it has left, and was told so
+            self._listener.acked(Ack(of.topic, of.partition, end - 1, is_through=False, count=end - first))
 
     def _settle_before(self, seq: int) -> None:
         for partition, records in self.in_flight.settle_before(seq):

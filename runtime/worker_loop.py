@@ -40,7 +40,9 @@ class WorkerLoop:
         self._arrived = asyncio.Event()
         self.inbox = Inbox(link.send, self._wake, slot.enter)
         mode, takes_acks = start["ack_mode"], start["takes_acks"]
-        self.acks = WorkerAcks(link.send, mode, takes_acks=takes_acks, is_cumulative=start["is_cumulative"])
+        self.acks = WorkerAcks(
+            *(link.send, slot.acks, mode), takes_acks=takes_acks, is_cumulative=start["is_cumulative"]
+        )
         self._may_ask_no_ack = mode == "enable"
         self._must_ack = mode == "explicitOnly"
         self._is_batch = start["is_batch"]
@@ -89,7 +91,7 @@ class WorkerLoop:
 
     def add_source(self, partition_id: int, topic: str, partition: int) -> None:
         """Runs name partitions by id."""
-        source = self._sources[partition_id] = Source(topic, partition, self._trigger)
+        source = self._sources[partition_id] = Source(topic, partition, self._trigger, partition_id)
         self.acks.add_source(source)
 
     def forget_source(self, partition_id: int) -> None:
@@ -186,6 +188,7 @@ class WorkerLoop:
         if is_async:
             self._task = asyncio.current_task()
         started_ns = time.perf_counter_ns()
+        self.acks.running = source
         while records:
             try:
                 record = records.popleft()
@@ -211,11 +214,13 @@ class WorkerLoop:
                     if self._may_ask_no_ack and handler_results.asks_no_ack(result):
                         self._link.send(wire.encode_seq(Kind.UNACKED, seq))
             except BaseException as error:  # user code may raise anything, SystemExit too
+                self.acks.flush()
                 self.inbox.fail(run, seq, self._reason(error, seq))
             seq += 1
         self._slot.leave(seq)
         elapsed_ns = time.perf_counter_ns() - started_ns
-        self._link.send(wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq))
+        self.acks.running = None
+        self.acks.flush(wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq))
 
     async def _handle_batch(self, batch: Sequence[PendingRun]) -> None:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""

@@ -1,0 +1,64 @@
+"""Words of memory that a processor shares with a worker: what the worker has acked and not sent yet.
+
+Acks of one record after another are most of all acks. Here each of them is one store instead of a frame, and
+a killed worker's are there to be read.
+"""
+
+from typing import NamedTuple
+
+WORDS = 3
+_KEY, _FIRST, _END = range(WORDS)
+_ID_BITS = 32
+_ID_MASK = 2**_ID_BITS - 1
+
+
+class AckedSpan(NamedTuple):
+    """The offsets `[first, end)` of one partition, by its id in this assignment, were acked."""
+
+    partition_id: int
+    first: int
+    end: int
+
+
+class AckSlot:
+    """One span at a time. Written by the worker's main thread alone, with single aligned stores."""
+
+    def __init__(self, words: memoryview) -> None:
+        self._words = words
+        self._partition_id: int | None = None  # of the span that is there, as the worker knows it
+        self._spans = 0
+
+    def add(self, partition_id: int, offset: int) -> bool:
+        """Whether there was place for it: it follows what is there, or nothing is."""
+        words = self._words
+        if partition_id == self._partition_id and offset == words[_END]:
+            words[_END] = offset + 1
+            return True
+        if self._partition_id is not None:
+            return False
+        self._spans += 1
+        # Who reads the same key before and after has read what belongs to it: see `read`.
+        words[_FIRST] = offset
+        words[_KEY] = (self._spans << _ID_BITS | partition_id) % 2**64
+        words[_END] = offset + 1
+        self._partition_id = partition_id
+        return True
+
+    def clear(self) -> None:
+        """What was there is on its way."""
+        self._words[_END] = 0
+        self._partition_id = None
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._words.release()
+
+    def read(self) -> AckedSpan | None:
+        """What is there, from any process; None where nothing is."""
+        words = self._words
+        while True:
+            key, first, end = words[_KEY], words[_FIRST], words[_END]
+            if not end:
+                return None
+            if words[_KEY] == key:
+                return AckedSpan(key & _ID_MASK, first, end)
