@@ -2,79 +2,107 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import chain
+
+PAGE = 512  # edges at most: shifting them costs less than finding the place
 
 
 class IntervalSet:
     """Half-open runs `[first, end)`: disjoint, not adjacent, ascending.
 
-    Each method costs a binary search, the runs that it removes, and one shift of what lies above them.
+    Their edges lie in pages: first, end, first, end. So what bisects to an odd index is inside a run.
+    Each method costs a few binary searches, the runs that it removes or returns, and the shift of a page.
     """
 
-    __slots__ = ("_ends", "_starts", "count")
+    __slots__ = ("_borders", "_pages", "count")
 
     def __init__(self) -> None:
         self.count = 0  # how many numbers it holds; written here only
-        # Run i is [_starts[i], _ends[i]): two lists, because bisect searches lists of numbers fastest.
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        self._pages: list[list[int]] = [[]]  # no run lies in two
+        self._borders: list[int] = []  # where the pages behind the lowest begin
 
     def __bool__(self) -> bool:
-        return bool(self._starts)
+        return self.count > 0
 
     def __contains__(self, number: int) -> bool:
-        run = bisect_right(self._starts, number) - 1
-        return run >= 0 and number < self._ends[run]
+        page = self._pages[bisect_right(self._borders, number)]
+        return bisect_right(page, number) % 2 == 1
 
     def to_list(self) -> list[tuple[int, int]]:
         """The runs, ascending."""
-        return list(zip(self._starts, self._ends, strict=True))
+        return [run for page in self._pages for run in _pairs(page)]
 
     def gaps(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """What of `[first, end)` it doesn't hold, ascending."""
-        run = bisect_right(self._ends, first)
-        while first < end:
-            next_start = self._starts[run] if run < len(self._starts) else end
-            if first < min(next_start, end):
-                yield first, min(next_start, end)
-            first = self._ends[run] if run < len(self._ends) else end
-            run += 1
+        if first >= end:
+            return iter(())
+        low, high = bisect_right(self._borders, first), bisect_right(self._borders, end)
+        edges = [] if first in self else [first]
+        for page in self._pages[low : high + 1]:
+            edges += page[bisect_right(page, first) : bisect_left(page, end)]
+        if len(edges) % 2:
+            edges.append(end)
+        return _pairs(edges)
 
     def insert(self, first: int, end: int) -> int:
         """Add `[first, end)`, merged with the runs that it overlaps or touches; return how many were new."""
         if first >= end:
             return 0
-        before = self.count
-        low = bisect_left(self._ends, first)
-        high = bisect_right(self._starts, end)
-        if low < high:
-            first = min(first, self._starts[low])
-            end = max(end, self._ends[high - 1])
-            self._remove(low, high)
-        self._starts.insert(low, first)
-        self._ends.insert(low, end)
-        self.count += end - first
-        return self.count - before
+        at = bisect_right(self._borders, first)
+        page = self._join(at, bisect_right(self._borders, end))
+        low, high = bisect_left(page, first), bisect_right(page, end)
+        begin = [] if low % 2 else [first]
+        close = [] if high % 2 else [end]
+        new = _size(begin + page[low:high] + close)  # of the gaps that it fills
+        page[low:high] = begin + close
+        self.count += new
+        if len(page) > PAGE:
+            self._split(at)
+        return new
 
     def take_below(self, bound: int) -> list[tuple[int, int]]:
         """Remove what lies below `bound` and return it as runs; a run across it is cut there."""
-        high = bisect_left(self._starts, bound)
-        taken = list(zip(self._starts[:high], self._ends[:high], strict=True))
-        self._remove(0, high)
-        if taken and taken[-1][1] > bound:
-            first, end = taken[-1]
-            taken[-1] = (first, bound)
-            self.insert(bound, end)
-        return taken
+        page = self._join(0, bisect_right(self._borders, bound))
+        taken = self._take(page, bisect_left(page, bound))
+        if taken and taken[-1] > bound:
+            self.insert(bound, taken[-1])
+            taken[-1] = bound
+        return list(_pairs(taken))
 
     def take_through(self, bound: int) -> int:
         """Remove what lies below `bound` and the run that it reaches; return that run's end, else `bound`."""
-        high = bisect_right(self._starts, bound)
-        if high:
-            bound = max(bound, self._ends[high - 1])
-            self._remove(0, high)
+        if self.count:
+            page = self._join(0, bisect_right(self._borders, bound))
+            if high := bisect_right(page, bound):
+                bound = max(bound, self._take(page, high)[-1])
         return bound
 
-    def _remove(self, low: int, high: int) -> None:
-        self.count -= sum(self._ends[low:high]) - sum(self._starts[low:high])
-        del self._starts[low:high]
-        del self._ends[low:high]
+    def _take(self, page: list[int], high: int) -> list[int]:
+        high += high % 2  # to the end of the run
+        taken = page[:high]
+        del page[:high]
+        self.count -= _size(taken)
+        return taken
+
+    def _join(self, low: int, high: int) -> list[int]:
+        if low < high:
+            self._pages[low : high + 1] = [list(chain(*self._pages[low : high + 1]))]
+            del self._borders[low:high]
+        return self._pages[low]
+
+    def _split(self, at: int) -> None:
+        page = self._pages[at]
+        half = len(page) // 4 * 2
+        self._pages[at : at + 1] = page[:half], page[half:]
+        self._borders.insert(at, page[half])
+
+
+def _pairs(edges: list[int]) -> Iterator[tuple[int, int]]:
+    return zip(edges[::2], edges[1::2], strict=True)
+
+
+def _size(edges: list[int]) -> int:
+    size = 0
+    for edge in edges:  # sum(ends) - sum(firsts), in one pass: most are two
+        size = edge - size
+    return size

@@ -115,6 +115,6 @@ class Ledger:
             return self._settled.insert(first, end)
         if end <= self._committable:
             return 0
-        before = self.open_count
+        before = self._committable + self._settled.count
         self._committable = self._settled.take_through(end)
-        return before - self.open_count
+        return self._committable + self._settled.count - before
