@@ -53,8 +53,13 @@ class Channel:
         What is sent in one turn of the event loop leaves together.
         """
         if not self._unsent:
-            self._loop.call_soon(self._write_some)
+            self._loop.call_soon(self.flush)
         self._unsent.extend(memoryview(piece) for piece in data if piece)
+
+    def flush(self) -> None:
+        """Write what waits now, not at the end of this turn."""
+        if self._unsent:
+            self._write_some()
 
     def read_available(self) -> None:
         """Pass on all that the worker has sent by now; what it goes on sending meanwhile has to wait."""

@@ -165,6 +165,8 @@ class Dispatcher:
             while takers:
                 takers.sort(key=lambda worker: len(worker.in_flight))
                 takers = [worker for worker in takers if self._hand_out.give(worker)]
+            for worker in self.workers:
+                worker.flush()
         finally:
             self._is_dispatching = False
         self._stragglers.watch()

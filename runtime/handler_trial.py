@@ -262,6 +262,9 @@ class _Trial:
                     self._by_seq[first:end] = [None] * (end - first)
             case Kind.ACK:
                 self._acked(wire.decode_ack(body))
+            case Kind.ACKED:
+                number, first, end = wire.decode_acked(body)
+                [*self._ledgers.values()][number].settle(first, end)
 
     def _handled_before(self, seq: int) -> None:
         for one in filter(None, self._by_seq[self._decided : seq]):

@@ -211,6 +211,11 @@ class WorkerHandle:
         if self._process is not None:
             self._process.send(*frame)
 
+    def flush(self) -> None:
+        """Have what was sent leave now."""
+        if self._process is not None:
+            self._process.flush()
+
     def recall(self, partition: AssignedPartition) -> None:
         """Ask for what hasn't started of it."""
         if self._process is not None:

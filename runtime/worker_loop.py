@@ -37,7 +37,7 @@ class WorkerLoop:
         self._slot = slot
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)  # sync handlers may ask for it
-        self._arrived = asyncio.Event()
+        self._is_idle = False
         self.inbox = Inbox(link.send, self._wake, slot.enter)
         mode, takes_acks = start["ack_mode"], start["takes_acks"]
         self.acks = WorkerAcks(
@@ -145,7 +145,7 @@ class WorkerLoop:
         while not self.inbox.is_finished:
             work = self._next_work()
             if work is None:
-                self._loop.run_until_complete(self._arrival())
+                self._idle()
             elif self._handler.is_async:
                 self._loop.run_until_complete(work)
             else:
@@ -159,12 +159,18 @@ class WorkerLoop:
         run = self.inbox.next()
         return self._handle_run(run) if run else None
 
-    def _wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._arrived.set)
+    def _idle(self) -> None:
+        """Let the loop turn until something comes, which may have been already."""
+        self._is_idle = True
+        self._loop.run_forever()
+        self._is_idle = False
 
-    async def _arrival(self) -> None:
-        await self._arrived.wait()
-        self._arrived.clear()
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop_idling)
+
+    def _stop_idling(self) -> None:
+        if self._is_idle:  # else it is a handler that has the loop turn
+            self._loop.stop()
 
     def _cancel(self, seq: int) -> None:
         """On the loop: so whatever runs is at an await."""

@@ -113,6 +113,10 @@ class WorkerProcess:
         """One or more frames, in pieces. Never blocks."""
         self._channel.send(*data)
 
+    def flush(self) -> None:
+        """Have what was sent leave now."""
+        self._channel.flush()
+
     def read_progress(self) -> Progress | None:
         """The slot, once all that the worker said before it wrote that has been passed to `on_frame`.
 
