@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import latency
 import peers
+import starts
 from rig import ACKS, COUNTS_ASYNC, HERE, PARTITIONS, SLEEPS, Load, Start, fill, headrace, measure, script
 
 from headrace.runtime.embedded_kafka import EmbeddedKafka
@@ -20,23 +21,25 @@ from headrace.runtime.embedded_kafka import EmbeddedKafka
 RECORDS = int(os.environ.get("BENCH_RECORDS", "1500000"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 BARE = "bare aiokafka, getmany(500)"
-DECODED = {"isolationLevel": "read_committed"}  # the processor decodes
+MORE = {"maxInFlight": 2000}  # channelBufferSize, 256 at most, bounds the length of a run
+DECODED = {"isolationLevel": "read_committed", **MORE}  # the processor decodes
 SYNC = "headrace, 2 workers"
 
 Table = dict[str, list[float]]
 
 
 def main_systems() -> dict[str, Start]:
-    """100 B, a trivial handler."""
+    """100 B, a trivial handler, and room for 2,000 unsettled records per partition but for one of them."""
     return {
         BARE: script(HERE / "bare.py"),
         "aiokafka, async for, a call per record": script(HERE / "bare_each.py"),
-        "headrace, 1 worker": headrace(1),
-        SYNC: headrace(2),
+        "headrace, 2 workers, no maxInFlight": headrace(2),
+        "headrace, 1 worker": headrace(1, **MORE),
+        SYNC: headrace(2, **MORE),
         "headrace, 1 worker, decoded": headrace(1, **DECODED),
         "headrace, 2 workers, decoded": headrace(2, **DECODED),
-        "headrace, 2 workers, async handler": headrace(2, COUNTS_ASYNC),
-        "headrace, 2 workers, awaited ack each": headrace(2, ACKS, acks=True),
+        "headrace, 2 workers, async handler": headrace(2, COUNTS_ASYNC, **MORE),
+        "headrace, 2 workers, awaited ack each": headrace(2, ACKS, acks=True, **MORE),
     }
 
 
@@ -114,10 +117,12 @@ async def main() -> None:
             tables[name] = await rounds(systems, load)
         load = await topic_of(kafka, "slow", 1000, 100)
         tables["a handler of 20 ms; ideal: 100/s"] = await rounds({SYNC: headrace(2, SLEEPS)}, load)
+        load = await topic_of(kafka, "starts", 100_000, 100)
+        tables["starts, s"] = await starts.start_table(load)
         tables["latency, ms"] = await latency_rounds(kafka)
     for title, table in tables.items():
         middle = statistics.median(table[BARE]) if BARE in table else None
-        show(title, table, middle, digits=1 if middle is None else 0)
+        show(title, table, middle, digits=0 if middle else 2)
     for name, why in missing.items():
         print(f"{name}: not measured, it can't be installed here: {why}")
     print(f"{time.monotonic() - began:.0f} s")

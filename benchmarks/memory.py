@@ -35,9 +35,13 @@ async def produce_forever(bootstrap: str) -> None:
                 await producer.send_batch(batch, TOPIC, partition=partition)
 
 
-def children(pid: int) -> list[int]:
-    """Its processes."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def children(pid: int) -> dict[str, int]:
+    """Its processes, by what they are."""
+    found = {}
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        module = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[3].decode()
+        found[f"{module.rpartition('.')[2]} {len(found)}"] = int(child)
+    return found
 
 
 async def sample(bootstrap: str, seconds: float) -> None:
@@ -53,7 +57,7 @@ async def sample(bootstrap: str, seconds: float) -> None:
             while time.monotonic() < began + seconds:
                 await asyncio.sleep(1)
                 pids = {"processor": process.pid}
-                pids |= {f"worker {i}": pid for i, pid in enumerate(children(process.pid))}
+                pids |= children(process.pid)
                 for who, pid in pids.items():
                     held.setdefault(who, []).append(resident_bytes(pid) / (1 << 20))
             rate = (total(folder) - first) / (time.monotonic() - began)
