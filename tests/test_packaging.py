@@ -4,8 +4,10 @@ Each takes a minute or two, most of it Spark's unpacking.
 """
 
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +68,14 @@ def said(programs: Path, folder: Path, *arguments: str) -> str:
 
 def broker_of(log: str) -> Broker:
     return Broker(log.split("embedded Kafka at ")[1].split(maxsplit=1)[0], "embedded")
+
+
+def test_the_sdist_has_what_its_readme_names(tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", tmp_path)) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    linked = set(re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()))
+    assert linked
+    assert linked <= names
 
 
 @pytest.mark.parametrize(
