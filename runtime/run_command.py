@@ -18,6 +18,7 @@ from headrace.runtime.processor import Processor
 from headrace.runtime.spark_installed import check_spark_installed
 from headrace.runtime.spark_link import SparkLink
 from headrace.runtime.spark_server import SparkServer
+from headrace.runtime.spark_sharing import sharing
 from headrace.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
     if not by_name:
         first = functions[0]
         raise UsageError(f"{first.path}: spec.disable is true; set it to false to run {first.name}")
+    sharing(list(by_name.values()))  # those that disagree say so before anything is started
     return list(by_name.values())
 
 
@@ -108,9 +110,8 @@ async def _spark_server(functions: Sequence[FunctionSpec]) -> AsyncIterator[Spar
     given = SparkLink.from_environment()
     if any(function.spark for function in functions):
         await asyncio.to_thread(check_spark_installed)
-    sharing = [function for function in functions if function.spark and not function.spark.remote]
-    if given is None and sharing:
-        async with SparkServer(sharing) as server:
+    if given is None and (sharers := sharing(functions)):
+        async with SparkServer(sharers) as server:
             yield server.link
     else:
         yield given

@@ -22,11 +22,19 @@ class SharedSpark:
     env: Mapping[str, str] = field(repr=False)
 
 
+def sharing(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
+    """Those with a server of ours. ConfigError where they want different ones."""
+    found = [function for function in functions if function.spark and not function.spark.remote]
+    specs = [(function, function.spark or SparkSpec()) for function in found]
+    if found and (problems := [*_different_masters(specs), *_different_conf(specs)]):
+        raise ConfigError(problems)
+    return found
+
+
 def share_spark(functions: Sequence[FunctionSpec]) -> SharedSpark:
     """Of functions with a spec.spark without remote. ConfigError where they want different servers."""
+    functions = sharing(functions)
     specs = [(function, function.spark or SparkSpec()) for function in functions]
-    if problems := [*_different_masters(specs), *_different_conf(specs)]:
-        raise ConfigError(problems)
     return SharedSpark(
         name=", ".join(function.name for function in functions),
         spec=SparkSpec(

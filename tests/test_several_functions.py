@@ -116,6 +116,15 @@ def test_the_problems_of_all_files_are_told_at_once(tmp_path: Path) -> None:
     ] * 2
 
 
+def test_what_functions_disagree_on_is_said_before_a_broker_is_started(tmp_path: Path) -> None:
+    folders = [write_named(tmp_path, name, "127.0.0.1:1", "t") for name in ("one", "two")]
+    for folder, master in zip(folders, ("local[1]", "local[2]"), strict=True):
+        path = folder / "function.yaml"
+        path.write_text(path.read_text().replace("spec:", f"spec:\n  spark: {{master: '{master}'}}"))
+    line = one_line(run("run", *map(str, folders), "--embedded-kafka"), code=2)
+    assert "spec.spark.master: is local[2], and local[1] for one" in line
+
+
 def test_a_disabled_function_is_left_out(broker: Broker, topic: str, tmp_path: Path) -> None:
     folders = [write_named(tmp_path, name, broker.bootstrap, topic) for name in ("on", "off")]
     path = folders[1] / "function.yaml"
