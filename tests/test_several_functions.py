@@ -121,7 +121,9 @@ def test_what_functions_disagree_on_is_said_before_a_broker_is_started(tmp_path:
     for folder, master in zip(folders, ("local[1]", "local[2]"), strict=True):
         path = folder / "function.yaml"
         path.write_text(path.read_text().replace("spec:", f"spec:\n  spark: {{master: '{master}'}}"))
-    line = one_line(run("run", *map(str, folders), "--embedded-kafka"), code=2)
+    result = run("run", *map(str, folders), "--embedded-kafka")
+    line = one_line(result, code=2)
+    assert "embedded Kafka at" not in result.stderr + result.stdout
     assert "spec.spark.master: is local[2], and local[1] for one" in line
 
 
