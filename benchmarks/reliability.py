@@ -5,7 +5,7 @@ k2  kill -9 of whatever runs the handler: a worker of Headrace, a whole process 
 r1  replicas join and leave all the time, half of them by kill -9
 p1  1 % of the records raise or end their process; who ended is started again
 
-FastStream needs an environment of its own, with faststream[kafka]: FASTSTREAM_PYTHON names its Python.
+"lost" is what the group has committed and nobody handled, "stuck" what nobody has handled in the end.
 
 usage: reliability.py [--seconds LOAD] [--count N] [--seed N] [--peer NAME] [--fault NAME]
 """
@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import peers
 from aiokafka import AIOKafkaProducer
 
 HERE = Path(__file__).parent
@@ -181,15 +182,17 @@ async def fill(bootstrap: str, topic: str, count: int, poison: float) -> set[Rec
     return good
 
 
-def peers() -> dict[str, Start]:
+def contestants() -> dict[str, Start]:
     """By name."""
     loop = peer(sys.executable, "peer_aiokafka.py")
     found: dict[str, Start] = {"Headrace": headrace, "aiokafka loop": loop}
-    if python := os.environ.get("FASTSTREAM_PYTHON"):
-        found["FastStream"] = peer(python, "peer_faststream.py")
-        found["FastStream, NACK_ON_ERROR"] = peer(python, "peer_faststream.py", "NACK_ON_ERROR")
-    else:
-        print("FASTSTREAM_PYTHON isn't set: FastStream is left out")
+    try:
+        python = peers.install("faststream_batch")
+    except RuntimeError as error:
+        print(f"FastStream is left out, it can't be installed here: {error}")
+        return found
+    found["FastStream"] = peer(python, "peer_faststream.py")
+    found["FastStream, NACK_ON_ERROR"] = peer(python, "peer_faststream.py", "NACK_ON_ERROR")
     return found
 
 
@@ -229,7 +232,7 @@ async def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--count", type=int, default=3)
+    parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     parser.add_argument("--peer")
     parser.add_argument("--fault", choices=FAULTS)
@@ -237,7 +240,7 @@ async def main() -> None:
     print(f"seed {options.seed}")
     print("| fault | peer | faults | records | lost | stuck | repeated | out of order | overlap, s |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
-    found = peers()
+    found = contestants()
     async with EmbeddedKafka() as kafka:
         broker = Broker(kafka.bootstrap, "embedded")
         for fault in [options.fault] if options.fault else FAULTS:
