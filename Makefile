@@ -47,7 +47,7 @@ format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-storm: $(READY) ## kills, freezes, rebalances, cuts, and what they cost (hours; goes on where it was stopped)
+storm: $(READY) ## kills, freezes, rebalances, cuts, and what they cost (an hour and a half; goes on where it was stopped)
 	@PYTHONPATH=tests $(BIN)/python tests/storm/everything.py
 
 storm-%: $(READY) # one of them, as in storm-k1-pool

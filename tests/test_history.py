@@ -4,9 +4,11 @@ from pathlib import Path
 
 from history import (
     Entry,
+    History,
     Sample,
     changed_letters,
     committed_too_far,
+    gone_on_with,
     longest_stall,
     lost,
     moved_back,
@@ -15,6 +17,7 @@ from history import (
     read_history,
     repeated,
     started_between,
+    started_late,
 )
 
 SECOND = 10**9
@@ -25,6 +28,18 @@ def ran(offset: int, start: float, end: float | None, pid: int = 1, partition: i
     about = ("t", partition, offset, 1, pid, pid * 10)
     entries = [Entry("START", *about, int(start * SECOND))]
     return entries if end is None else [*entries, Entry("END", *about, int(end * SECOND))]
+
+
+def killed(offset: int, start: float, *ticks: float, pid: int = 1, partition: int = 0) -> list[Entry]:
+    """One that said so now and then, and has no end."""
+    about = ("t", partition, offset, 1, pid, pid * 10)
+    said = [Entry("TICK", *about, int(tick * SECOND)) for tick in ticks]
+    return [*ran(offset, start, None, pid, partition), *said]
+
+
+def in_time(*runs: list[Entry]) -> list[Entry]:
+    """As processes that run at the same time write them."""
+    return sorted((entry for run in runs for entry in run), key=lambda entry: entry.ns)
 
 
 CLEAN = [*ran(0, 0, 1), *ran(1, 1, 2), *ran(2, 3, 4, pid=2), *ran(0, 0, 9, pid=3, partition=1)]
@@ -58,26 +73,54 @@ def test_each_end_after_the_first_is_a_repetition_and_a_start_is_none() -> None:
     assert [entry.ns for entry in repeated(history)] == [3 * SECOND, 4 * SECOND]
 
 
-def test_first_ends_in_falling_order_are_found_and_repetitions_are_none() -> None:
+def test_first_starts_in_falling_order_are_found_and_repetitions_are_none() -> None:
     assert not out_of_order([*ran(0, 0, 1), *ran(1, 1, 2), *ran(0, 2, 3), *ran(1, 3, 4), *ran(2, 4, 5)])
     [(before, after)] = out_of_order([*ran(1, 0, 1), *ran(0, 1, 2)])
     assert (before.offset, after.offset) == (1, 0)
 
 
+def test_a_start_in_front_of_an_earlier_record_is_found_though_it_never_ended_or_ended_later() -> None:
+    assert out_of_order([*ran(1, 0, None), *ran(0, 1, 2), *ran(1, 2, 3)])
+    assert out_of_order(in_time(ran(1, 0, 9), ran(0, 1, 2, pid=2)))
+
+
+def test_a_killed_start_may_come_again_after_those_before_it() -> None:
+    assert not out_of_order([*ran(0, 0, 1), *ran(1, 1, None), *ran(0, 2, 3), *ran(1, 3, 4), *ran(2, 4, 5)])
+
+
 def test_two_processes_in_one_partition_overlap_for_as_long_as_both_run() -> None:
-    history = [*ran(0, 0, 4), *ran(1, 3, 9, pid=2)]
-    history.sort(key=lambda entry: entry.ns)
+    history = in_time(ran(0, 0, 4), ran(1, 3, 9, pid=2))
     [(first, second, seconds)] = overlaps(history)
     assert (first.offset, second.offset, seconds) == (0, 1, 1.0)
 
 
 def test_a_long_handler_overlaps_with_all_that_start_in_it() -> None:
-    history = sorted([*ran(0, 0, 9), *ran(1, 1, 2, 2), *ran(2, 3, 4, 2)], key=lambda entry: entry.ns)
-    assert len(overlaps(history)) == 2
+    assert len(overlaps(in_time(ran(0, 0, 9), ran(1, 1, 2, 2), ran(2, 3, 4, 2)))) == 2
 
 
-def test_a_killed_handler_is_known_to_have_run_only_when_it_wrote() -> None:
+def test_a_killed_handler_overlaps_with_what_starts_before_its_last_tick() -> None:
+    history = in_time(killed(0, 0, 1, 4), ran(0, 3, 9, pid=2))
+    [(first, second, seconds)] = overlaps(history)
+    assert (first.pid, second.pid, seconds) == (1, 2, 1.0)
+
+
+def test_a_handler_that_failed_and_started_again_overlaps_until_its_last_tick() -> None:
+    history = in_time(killed(0, 0, 2), ran(0, 5, 6), ran(1, 1, 3, pid=2))
+    [(first, second, seconds)] = overlaps(history)
+    assert (first.ns, second.pid, seconds) == (0, 2, 1.0)
+
+
+def test_a_killed_handler_is_known_to_have_run_only_until_its_last_tick() -> None:
     assert not overlaps([*ran(0, 0, None), *ran(0, 1, 2, pid=2)])
+    assert not overlaps(in_time(killed(0, 0, 1, 2), ran(0, 3, 4, pid=2)))
+    assert not overlaps(in_time(killed(0, 0, 1), ran(5, 2, 9, partition=1), ran(0, 3, 4, pid=2)))
+
+
+def test_a_tick_is_no_end() -> None:
+    history = killed(0, 0, 1, 2)
+    assert lost({("t", 0, 0)}, history) == {("t", 0, 0)}
+    assert not repeated([*history, *ran(0, 3, 4)])
+    assert committed_too_far([committed(5, 1)], history, {("t", 0, 0)})
 
 
 def test_a_commit_is_too_far_before_the_end_that_it_covers_was_written() -> None:
@@ -103,6 +146,22 @@ def test_what_a_replica_starts_while_nothing_is_its_own_is_found() -> None:
     assert not started_between(CLEAN, 10, 2 * SECOND, 5 * SECOND)
 
 
+def test_a_frozen_process_may_go_on_with_the_record_that_it_was_in_and_with_no_other() -> None:
+    in_it = in_time(killed(4, 1, 5, 6), ran(7, 1, 5.5, pid=2, partition=1), ran(5, 3, 4, pid=3))
+    assert gone_on_with(in_it, {1, 2, 3}, 4 * SECOND + 1) == {1: ("t", 0, 4), 2: ("t", 1, 7)}
+    assert not started_late(in_it, {1, 2}, 4 * SECOND, 9 * SECOND)
+    [late] = started_late(in_time(in_it, ran(8, 6, 7, pid=2)), {1, 2}, 4 * SECOND, 9 * SECOND)
+    assert (late.pid, late.offset) == (2, 8)
+
+
+def test_a_frozen_process_may_have_been_about_to_say_that_it_starts() -> None:
+    history = [*ran(4, 5, 6), *ran(5, 7, 8)]
+    assert gone_on_with(history, {1}, 4 * SECOND) == {1: ("t", 0, 4)}
+    [late] = started_late(history, {1}, 4 * SECOND, 9 * SECOND)
+    assert late.offset == 5
+    assert not started_late(history, {1}, 4 * SECOND, int(6.5 * SECOND))  # it was given it anew
+
+
 def test_a_dead_letter_is_what_was_produced_or_it_has_changed() -> None:
     originals = {("t", 0, 0): (b"k", b"v"), ("t", 0, 1): (None, b"")}
     assert not changed_letters(originals, {("t", 0, 1): (None, b"")})
@@ -121,3 +180,17 @@ def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
     start, end = read_history(tmp_path)
     assert start == Entry("START", "t", 3, 41, 2, 77, 70, 123)
     assert (end.key, end.record, end.ns) == (("t", 3), ("t", 3, 41), 456)
+
+
+def test_a_history_that_grows_is_read_on(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    history.read_on()
+    assert not history.entries
+    with (tmp_path / "history").open("a", buffering=1) as file:
+        for offset in range(3):
+            file.write(f"START t 3 {offset} 1 77 70 123\nEND t 3 {offset} 1 77 70 456\n")
+            history.read_on()
+            history.read_on()
+            assert history.ended == {("t", 3, n) for n in range(offset + 1)}
+    assert history.entries == read_history(tmp_path)
+    assert len(history.entries) == 6

@@ -157,6 +157,7 @@ def restart(broker: Broker, folder: Path, number: int, report: Report) -> None:
         wait_until(lambda: commits(broker, group, topic, PARTITIONS) == done, about=second)
         assert second.stop() == 0
         after = read_records(function, "log", second.process.pid)
+    report.add_faults("kills", 1, number)
     report.add("acked at the kill", len(acked), 0, RECORDS, number)
     report.add("of these in the broker's last commit", len(acked & settled), 0, RECORDS, number)
     report.add("delivered twice before the kill", len(before) - len(set(before)), 0, 0, number)

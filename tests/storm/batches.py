@@ -109,6 +109,7 @@ def replica_killed(broker: Broker, folder: Path, number: int, report: Report) ->
         offsets(after, partition)[: len(parts)] == parts for partition, parts in open_parts.items() if parts
     )
     repeated = sum(len(part) for parts in open_parts.values() for part in parts)
+    report.add_faults("kills", 1, number)
     report.add("parts written and not committed", planned, 1, 8, number)
     report.add("of these, parts that came again with other boundaries", planned - same, 0, 0, number)
     report.add("records in them", repeated, 1, 1000, number)
@@ -131,6 +132,7 @@ def worker_killed(broker: Broker, folder: Path, number: int, report: Report) -> 
     killed, after = found[last].parts, found[last + 1 :]
     same = sum(offsets(after, partition)[0] == part for partition, part in killed.items())
     repeated = sum(map(len, killed.values()))
+    report.add_faults("kills", 1, number)
     report.add("parts of the killed batch", len(killed), 1, 8, number)
     report.add("of these, parts that came again with other boundaries", len(killed) - same, 0, 0, number)
     report.add("records in them", repeated, 1, 20, number)

@@ -1,15 +1,23 @@
 """`make storm`: all storms, and a report. What has its result for this commit is skipped.
 
-usage: everything.py [NAME...] [--share FRACTION]     NAME: one of STORMS; a share of 0.1 is a short look
+Two of these with different names may run side by side; each writes the report of all that has its result.
+
+usage: everything.py [NAME...] [--share FRACTION] [--report-only]
+
+NAME is one of STORMS; a share of 0.1 is a short look.
 """
 
 import argparse
+import fcntl
+import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from sabotage import FAILPOINTS
 
@@ -27,100 +35,140 @@ class Storm:
     scenario: str
     count: int
     seconds: int = 20
+    is_known_by_script: bool = False
+    """Its scenario alone would not say what it is."""
 
     @property
     def name(self) -> str:
+        if self.is_known_by_script and self.scenario:
+            return f"{self.script}-{self.scenario}"
         return self.scenario or self.script
 
 
+def of(script: str, **counts: int) -> list[Storm]:
+    """Scenarios that have no load."""
+    return [Storm(script, name, count, is_known_by_script=True) for name, count in counts.items()]
+
+
 STORMS = [
-    Storm("model", "", 100),
-    *(Storm("failpoints", name, 20) for name in FAILPOINTS),
-    Storm("faults", "k1-pool", 10, 40),
-    Storm("faults", "k1-static", 10, 40),
-    Storm("faults", "k2", 4, 40),
-    Storm("faults", "k3", 30, 6),
-    Storm("faults", "k4", 10, 40),
-    Storm("faults", "r1", 6, 100),
-    Storm("faults", "t1", 5),
-    Storm("network", "cut-1s", 20, 20),
-    Storm("network", "cut-10s", 10, 20),
-    Storm("network", "cut-60s", 3, 20),
-    Storm("network", "one-way", 5, 20),
-    Storm("network", "delay", 5, 20),
-    Storm("network", "b1-restart", 10, 20),
-    Storm("network", "b1-kill", 10, 6),
-    Storm("records", "p2", 10),
-    Storm("records", "p3", 5),
-    Storm("logs", "p4", 20, 10),
-    Storm("logs", "p5", 10),
-    Storm("logs", "r3", 20),
-    Storm("soak", "d1", 10),
+    Storm("faults", "k1-pool", 3, 75),
+    Storm("faults", "k1-static", 3, 90),
+    Storm("faults", "k2", 3, 50),
+    Storm("faults", "k3", 5, 20),
+    Storm("faults", "k4", 3, 75),
+    Storm("faults", "r1", 6, 35),
+    Storm("faults", "t1", 3),
+    Storm("network", "cut-1s", 3, 20),
+    Storm("network", "cut-10s", 3, 30),
+    Storm("network", "cut-60s", 3, 10),
+    Storm("network", "one-way", 3, 20),
+    Storm("network", "delay", 3, 20),
+    Storm("network", "b1-restart", 3, 20),
+    Storm("network", "b1-kill", 3, 20),
     Storm("soak", "s1", 1, 600),
-    Storm("kills", "", 20),
-    Storm("rebalances", "", 20),
-    Storm("stops", "", 20),
-    Storm("acks", "", 50),
-    Storm("poison", "", 20),
-    Storm("batches", "", 20),
-    Storm("spark_kills", "", 20),
+    Storm("soak", "d1", 5),
+    Storm("model", "", 60),
+    *(Storm("failpoints", name, 6) for name in FAILPOINTS),
+    Storm("records", "p2", 5),
+    Storm("records", "p3", 3),
+    Storm("logs", "p4", 5, 10),
+    Storm("logs", "p5", 5),
+    Storm("logs", "r3", 5),
+    *of("kills", worker=10, processor=10),
+    *of("stops", sigterm=10, churn=6),
+    *of("rebalances", wait=5, finish=3, join=5, drain=5),
+    *of("acks", restart=6, hole=5),
+    *of("poison", raises=5, halt=5, letters=5, unwritable=3, skip=5, dies=9, rebalances=3),
+    *of("batches", replica=8, worker=8),
+    *of("spark_kills", replica=3, worker=3, server=3),
 ]
 _COLUMNS = (
-    *("storm", "repetitions", "produced", "lost", "repeated, at most", "of those allowed"),
-    *("overlap, s", "stall, s", "seed", "bounds"),
+    *("storm", "repetitions", "faults", "produced", "lost", "repeated, at most", "of those allowed"),
+    *("overlap, s", "stall, s", "minutes", "seed", "bounds"),
 )
 _FIGURE = re.compile(r"^(\S+): (.+): (\d+) times, min (\S+), median (\S+), max (\S+), bound (\S+) to (\S+), ")
 
 
 def main() -> int:
-    """0 where every bound held."""
+    """0 where every bound of the chosen storms held."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", choices=[[], *(storm.name for storm in STORMS)])
     parser.add_argument("--share", type=float, default=1.0, help="of the repetitions")
+    parser.add_argument("--report-only", action="store_true", help="write it from the results that there are")
     options = parser.parse_args()
-    folder = RESULTS / commit()
+    tree = describe_tree()
+    folder = RESULTS / tree
     folder.mkdir(parents=True, exist_ok=True)
+    chosen = [storm.name for storm in STORMS if not options.names or storm.name in options.names]
     for storm in STORMS:
-        if not options.names or storm.name in options.names:
+        if storm.name in chosen and not options.report_only:
             run(storm, folder / f"{storm.name}.txt", options.share)
+    return write_report(folder, tree, chosen)
+
+
+def write_report(folder: Path, tree: str, chosen: list[str]) -> int:
+    """All that has its result. Whole at any time: another one may write it too."""
     held = {storm.name: result(folder / f"{storm.name}.txt") for storm in STORMS}
     REPORT.parent.mkdir(exist_ok=True)
-    REPORT.write_text(report({name: text for name, text in held.items() if text}))
+    new = folder / f"report-{os.getpid()}"
+    new.write_text(report({name: text for name, text in held.items() if text}, tree))
+    new.replace(REPORT)
     print(f"{REPORT.relative_to(ROOT)} is written")
-    broken = [name for name, text in held.items() if text and not text.endswith("exit code 0\n")]
+    broken = [name for name in chosen if held[name] and not is_held(held[name])]
     if broken:
         print(f"bounds were broken, or a storm ended early: {', '.join(broken)}")
     return 1 if broken else 0
 
 
-def commit() -> str:
-    """What the tree is, changes included: their results are not the commit's."""
-    command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+def describe_tree() -> str:
+    """Its commit, and whether it was changed, but for the report: then results are not the commit's."""
+    others = ["--", ".", f":!{REPORT.relative_to(ROOT)}"]
+    is_changed = git("status", "--porcelain", "--untracked-files=no", *others)
+    return git("describe", "--always") + ("-dirty" if is_changed else "")
+
+
+def git(*arguments: str) -> str:
+    """What it says."""
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def run(storm: Storm, path: Path, share: float) -> None:
     """Its output goes to the terminal and to `path`, which is there once the storm has ended."""
-    if path.exists():
-        print(f"== {storm.name}: has its result", flush=True)
-        return
+    partial = path.with_suffix(".partial")
+    with partial.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"== {storm.name}: runs elsewhere", flush=True)
+            return
+        if path.exists():
+            print(f"== {storm.name}: has its result", flush=True)
+            partial.unlink(missing_ok=True)  # its other run may have ended just now
+            return
+        file.truncate(0)
+        _run(storm, file, share)
+        partial.rename(path)
+
+
+def _run(storm: Storm, file: TextIO, share: float) -> None:
     print(f"== {storm.name}", flush=True)
     count = max(1, round(storm.count * share))
     arguments = [*([storm.scenario] if storm.scenario else []), "--count", str(count)]
     if storm.script != "model":
         arguments += ["--seconds", str(storm.seconds)]
-    partial, began = path.with_suffix(".partial"), time.monotonic()
-    with partial.open("w") as file:
-        command = [sys.executable, str(HERE / f"{storm.script}.py"), *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                print(line, end="", flush=True)
-                file.write(line)
-        file.write(f"took {time.monotonic() - began:.0f} s\nexit code {process.returncode}\n")
-    partial.rename(path)
+    command = [sys.executable, str(HERE / f"{storm.script}.py"), *arguments]
+    began = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            file.write(line)
+    file.write(f"took {time.monotonic() - began:.0f} s\nexit code {process.returncode}\n")
+    file.flush()
 
 
 def result(path: Path) -> str:
@@ -128,10 +176,15 @@ def result(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def report(results: dict[str, str]) -> str:
+def is_held(text: str) -> bool:
+    """Every bound, to the end."""
+    return text.endswith("exit code 0\n")
+
+
+def report(results: Mapping[str, str], tree: str) -> str:
     """Markdown: one table of the promises, then every figure."""
     rows = [
-        f"# Storms\n\nWritten by `make storm` at {commit()}. A failing run is replayed by its seed.\n",
+        f"# Storms\n\nWritten by `make storm` at {tree}. A failing run is replayed by its seed.\n",
         f"| {' | '.join(_COLUMNS)} |",
         f"|{len(_COLUMNS) * '---|'}",
     ]
@@ -154,15 +207,22 @@ def row(name: str, text: str) -> str:
     def worst(figure: str) -> str:
         return figures[figure][6] if figure in figures else ""
 
+    def said(pattern: str) -> str:
+        match = re.search(pattern, text, re.MULTILINE)
+        return match[1] if match else ""
+
+    seconds = int(said(r"^took (\d+) s") or 0)
     produced = figures.get("produced")
     cells = [
         name,
-        next(iter(figures.values()))[3] if figures else "",
+        said(r"^\S+: (\d+) repetitions"),
+        said(r"^\S+: \d+ repetitions, (.+)$"),
         f"{int(produced[3]) * float(produced[5]):.0f}" if produced else "",
         *map(worst, ("L1 lost", "L2 repeated", "L2 repeated, of those allowed", "L4 longest overlap, s")),
         worst("L9 longest stall, s"),
-        found[1] if (found := re.search(r"^seed (\d+)", text, re.MULTILINE)) else "",
-        "held" if text.endswith("exit code 0\n") else "**broken**",
+        f"{seconds / 60:.1f}",
+        said(r"^seed (\d+)"),
+        "held" if is_held(text) else "**broken**",
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -76,6 +76,7 @@ def k5(name: str, broker: Broker, folder: Path, number: int, report: Report) -> 
     # Wherever a worker ends, it was in one record; what an ack has left behind is not handled again.
     allowed = load.may_repeat([fault]) if FAILPOINTS[name][0] == PROCESSOR else 1
     history = read_history(load.function)
+    report.add_faults("kills", 1, number)
     report.add("L1 lost", len(lost(load.produced, history, poison)), 0, 0, number)
     report.add("L2 repeated", len(repeated(history)), 0, allowed, number)
     report.add("L3 out of order", len(out_of_order(history)), 0, 0, number)

@@ -2,7 +2,7 @@
 
 k1-pool, k1-static  kill -9 of a replica, again and again
 k2                  kill -9 of a worker process
-k3                  a processor is frozen past its session, then goes on
+k3                  a replica is frozen past its session, then goes on: as a whole, or the processor alone
 k4                  SIGTERM of a replica
 r1                  replicas join and leave all the time, cleanly and not, with every assignment strategy
 t1                  a handler takes longer than every timeout of the group
@@ -16,13 +16,24 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from broker import Broker
-from history import RECORDER, started_between
-from load import HANDLER_SECONDS, SESSION_SECONDS, WORKERS, Fault, Load, pause
-from replica import Replica, is_running, wait_until
+from history import RECORDER, RecordId, gone_on_with, started_between, started_late
+from load import (
+    HANDLER_SECONDS,
+    LONG_AT_TIMES,
+    LONG_AT_TIMES_SECONDS,
+    SESSION_SECONDS,
+    WORKERS,
+    Fault,
+    Load,
+    pause,
+)
+from replica import Replica, children_of, is_running, wait_until
 from scenario import Report, Scenario, main
 
 REPLICAS = 3
@@ -35,30 +46,51 @@ SLEEPER = f"""
 """
 
 
-def records_for(seconds: float, replicas: int = REPLICAS) -> int:
+def records_for(seconds: float, replicas: int = REPLICAS, handler_seconds: float = HANDLER_SECONDS) -> int:
     """As many as keep so many replicas busy for about that long."""
-    return int(seconds * replicas * WORKERS / HANDLER_SECONDS * 0.8)
+    return int(seconds * replicas * WORKERS / handler_seconds * 0.8)
+
+
+def long_records_for(seconds: float, replicas: int = REPLICAS) -> int:
+    """The same for LONG_AT_TIMES."""
+    return records_for(seconds, replicas, LONG_AT_TIMES_SECONDS)
 
 
 def k1(mode: str, broker: Broker, folder: Path, number: int, report: Report) -> None:
     """Whoever is killed is replaced; the others take over meanwhile."""
     faults: list[Fault] = []
-    with Load(broker, folder, records_for(report.seconds), workerAllocationMode=mode) as load:
+    records = long_records_for(report.seconds)
+    with Load(broker, folder, records, handler=LONG_AT_TIMES, workerAllocationMode=mode) as load:
         load.begin(*REPLICAS * [load.function])
-        while load.is_busy(left=1000):
-            victim = random.choice(load.replicas)
-            faults.append(load.kill(victim))
+        while load.is_busy(left=500):
+            faults.append(kill_busy(load, random.choice(load.replicas)))
             pause(0, 1)
             load.start()
             pause(1, 5)
         load.finish()
-        report.add("kills", len(faults), 1, 1e9, number)
+        report.add_faults("kills", len(faults), number)
         for fault in faults:
             resumed = load.resumed_seconds(fault)
             report.add(
                 "kill to the next start in each partition, s", resumed, 0, 2 * SESSION_SECONDS + 2, number
             )
+        check_deaths(load, faults, report, number)
         load.check(report, number, load.may_repeat(faults))
+
+
+def kill_busy(load: Load, victim: Replica) -> Fault:
+    """In records that would last until long after somebody else has them, if a worker outlived the kill."""
+    load.occupy(victim)
+    pause(0, 0.5)
+    return load.kill(victim)
+
+
+def check_deaths(load: Load, faults: list[Fault], report: Report, number: int) -> None:
+    """Workers end with their processor, whatever they are in."""
+    last = {entry.replica: entry.ns for entry in load.history}
+    for fault in faults:
+        seconds = (last.get(fault.pid, fault.ns) - fault.ns) / 1e9
+        report.add("kill to the last word of its workers, s", seconds, -1e9, 1, number)
 
 
 def k2(broker: Broker, folder: Path, number: int, report: Report) -> None:
@@ -79,7 +111,7 @@ def k2(broker: Broker, folder: Path, number: int, report: Report) -> None:
             pause(0, 0.5)
         after = [running.trigger()["generation"] for running in load.replicas]
         load.finish()
-        report.add("kills", kills, 1, 1e9, number)
+        report.add_faults("kills", kills, number)
         report.add("rebalances", before != after, 0, 0, number)
         load.check(report, number, kills)
 
@@ -91,39 +123,111 @@ def _is_replaced(running: Replica, pid: int) -> bool:
 
 def k3(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """It wakes up when its partitions have long been somebody else's."""
-    with Load(broker, folder, records_for(report.seconds)) as load:
+    faults: list[Fault] = []
+    thawed: set[tuple[int, RecordId]] = set()
+    wholes = 0
+    left = long_records_for(4)
+    with Load(broker, folder, left + long_records_for(report.seconds), handler=LONG_AT_TIMES) as load:
         load.begin(*REPLICAS * [load.function])
-        pause(0, 2)
-        victim = random.choice(load.replicas)
-        workers = victim.worker_pids()
-        fault = Fault(victim.process.pid, time.monotonic_ns())
-        os.kill(fault.pid, signal.SIGSTOP)
-        wait_until(lambda: load.resumed_seconds(fault) > SESSION_SECONDS / 2, about=load.replicas[0])
+        while load.is_busy(left):
+            pause(0, 1)
+            victim = random.choice(load.replicas)
+            if (len(faults) + number) % 2 == 0:
+                faults.append(freeze_processor(load, victim, report, number))
+            else:
+                fault, records = freeze_whole(load, victim, report, number)
+                faults.append(fault)
+                thawed |= records
+                wholes += 1
+        load.finish()
+        report.add_faults("freezes of a processor", len(faults) - wholes, number, low=0)
+        report.add_faults("freezes of a whole replica", wholes, number, low=0)
+        attempts = max(entry.attempt for entry in load.history)
+        report.add("attempts", attempts, 1, 1, number)
+        allowed = load.may_repeat(faults) + sum(map(load.handled_unknowing, faults))
+        load.check(report, number, allowed, thawed)
+
+
+def freeze_processor(load: Load, victim: Replica, report: Report, number: int) -> Fault:
+    """Its workers go on, and its fence ends them in time: nothing overlaps."""
+    workers = victim.worker_pids()
+    load.occupy(victim)
+    with frozen(load, victim, [victim.process.pid]) as fault:
         report.add("workers that outlive the lease", sum(map(is_running, workers)), 0, 0, number)
         pause(0, 1)
         woke_ns = time.monotonic_ns()
-        os.kill(fault.pid, signal.SIGCONT)
-        load.finish()
-        owned_ns = fault.ns + int(load.resumed_seconds(fault) * 1e9)
-        stale = started_between(load.history, fault.pid, owned_ns, woke_ns)
-        report.add("L7 started while frozen, and another owned it", len(stale), 0, 0, number)
-        attempts = max(entry.attempt for entry in load.history)
-        report.add("attempts", attempts, 1, 1, number)
-        load.check(report, number, load.may_repeat([fault]))
+    wait_for_partitions(load, victim, woke_ns)
+    owned_ns = fault.ns + int(load.resumed_seconds(fault) * 1e9)
+    stale = started_between(load.history, fault.pid, owned_ns, woke_ns)
+    report.add("L7 started while frozen, and another owned it", len(stale), 0, 0, number)
+    return fault
+
+
+def freeze_whole(
+    load: Load, victim: Replica, report: Report, number: int
+) -> tuple[Fault, set[tuple[int, RecordId]]]:
+    """As a container is. Each worker may finish the record that it was in, beside the new owner; no more."""
+    workers = victim.worker_pids()
+    if random.random() < 0.5:  # else, they would soon start another one
+        load.occupy(victim)
+    with frozen(load, victim, [victim.process.pid, *children_of(victim.process.pid)]) as fault:
+        pause(0, 1)
+        woke_ns = time.monotonic_ns()
+    owned_ns = wait_for_partitions(load, victim, woke_ns)
+    late = started_late(load.history, workers, woke_ns, owned_ns)
+    report.add("L7 started after the thaw, and another owned it", len(late), 0, 0, number)
+    thawed = gone_on_with((it for it in load.history if it.ns < owned_ns), workers, woke_ns)
+    report.add("records that frozen workers went on with", len(thawed), 0, WORKERS, number)
+    return fault, set(thawed.items())
+
+
+@contextmanager
+def frozen(load: Load, victim: Replica, pids: list[int]) -> Iterator[Fault]:
+    """From when others run its partitions until the block ends. They stop and go on in any order."""
+    random.shuffle(pids)
+    pause(0, 0.5)
+    fault = Fault(victim.process.pid, time.monotonic_ns())
+    other = next(it for it in load.replicas if it is not victim)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(
+            lambda: load.resumed_seconds(fault) > SESSION_SECONDS / 2 or not load.is_busy(), about=other
+        )
+        yield fault
+    finally:
+        load.free(victim)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def wait_for_partitions(load: Load, victim: Replica, woke_ns: int) -> int:
+    """Until it handles records again, if any are left; when it was given partitions."""
+    since_boot = time.time() - time.monotonic()
+    owned = victim.logged("assigned:", after=woke_ns / 1e9 + since_boot - 0.001)
+    owned_ns = int((owned - since_boot - 0.001) * 1e9)  # the log rounds
+    wait_until(
+        lambda: started_between(load.history, victim.process.pid, owned_ns, 2**63) or not load.is_busy(),
+        about=victim,
+    )
+    return owned_ns
 
 
 def k4(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """Nothing is handled twice."""
-    with Load(broker, folder, records_for(report.seconds)) as load:
+    stops = 0
+    with Load(broker, folder, long_records_for(report.seconds), handler=LONG_AT_TIMES) as load:
         load.begin(*REPLICAS * [load.function])
-        while load.is_busy(left=1000):
+        while load.is_busy(left=500):
             leaver = load.replicas.pop(random.randrange(REPLICAS))
+            stops += 1
             began = time.monotonic()
             report.add("exit code", leaver.stop(), 0, 0, number)
             report.add("SIGTERM to exit, s", time.monotonic() - began, 0, 10, number)
             load.start().wait_ready()
             pause(0, 1)
         load.finish()
+        report.add_faults("stops", stops, number)
         load.check(report, number, 0)
 
 
@@ -133,10 +237,11 @@ def r1(broker: Broker, folder: Path, number: int, report: Report) -> None:
     is_clean = number % 2 == 0
     faults: list[Fault] = []
     changes = 0
-    load = Load(broker, folder, records_for(report.seconds, 4), partitions=24, balanceStrategy=strategy)
+    records = long_records_for(report.seconds, 4)
+    load = Load(broker, folder, records, partitions=24, handler=LONG_AT_TIMES, balanceStrategy=strategy)
     with load:
         load.begin(load.function, load.function)
-        while load.is_busy(left=1000):
+        while load.is_busy(left=500):
             pause(0.2, 2)
             changes += 1
             if len(load.replicas) == 1 or (len(load.replicas) < 4 and random.random() < 0.6):
@@ -148,10 +253,11 @@ def r1(broker: Broker, folder: Path, number: int, report: Report) -> None:
                 load.replicas.remove(leaver)
                 report.add("exit code", leaver.stop(), 0, 0, number)
             else:
-                faults.append(load.kill(leaver))
+                faults.append(kill_busy(load, leaver))
         load.finish()
-        report.add("joins and leaves", changes, 1, 1e9, number)
-        report.add("kills", len(faults), 0, 1e9, number)
+        report.add_faults("joins and leaves", changes, number)
+        report.add_faults("kills", len(faults), number, low=0)
+        check_deaths(load, faults, report, number)
         load.check(report, number, load.may_repeat(faults))
 
 
@@ -167,6 +273,7 @@ def t1(broker: Broker, folder: Path, number: int, report: Report) -> None:
         wait_until(lambda: not load.is_busy(), about=running)
         report.add("rebalances", running.trigger()["generation"] - before, 0, 0, number)
         load.finish()
+        report.add_faults("handlers of 5 s", load.partitions, number)
         load.check(report, number, 0)
 
 

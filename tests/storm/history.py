@@ -1,11 +1,11 @@
 """What handlers did, written down so that no kill can take it back, and what must be true of it.
 
-Each START, END and ACK is one write to a file opened with O_APPEND. The checkers are pure: DESIGN.md has the
-promises; L1 to L9 are their names in every storm.
+Each START, TICK ("still in it"), END and ACK is one write to a file opened with O_APPEND. The checkers are
+pure: DESIGN.md has the promises; L1 to L9 are their names in every storm.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +26,7 @@ RecordId = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`what` is START, END or ACK; `ns` is on CLOCK_MONOTONIC, which all processes share."""
+    """`what` is START, TICK, END or ACK; `ns` is on CLOCK_MONOTONIC, which all processes share."""
 
     what: str
     topic: str
@@ -54,14 +54,37 @@ class Sample:
     offsets: Mapping[Partition, int]
 
 
+class History:
+    """One that grows: what is there already is read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "history"
+        self._position = 0
+        self.entries: list[Entry] = []
+        """In the order of the writes."""
+        self.ended: set[RecordId] = set()
+
+    def read_on(self) -> None:
+        """What was written meanwhile."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            text = file.read()
+        text = text[: text.rfind(b"\n") + 1]
+        self._position += len(text)
+        for line in text.decode().splitlines():
+            what, topic, *rest = line.split()
+            self.entries.append(Entry(what, topic, *map(int, rest)))
+            if what == "END":
+                self.ended.add(self.entries[-1].record)
+
+
 def read_history(folder: Path) -> list[Entry]:
-    """In the order of the writes. A line is whole or not there."""
-    path = folder / "history"
-    entries = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        what, topic, *rest = line.split()
-        entries.append(Entry(what, topic, *map(int, rest)))
-    return entries
+    """All of it, so far."""
+    history = History(folder)
+    history.read_on()
+    return history.entries
 
 
 def lost(
@@ -84,20 +107,20 @@ def repeated(history: Iterable[Entry]) -> list[Entry]:
 
 
 def out_of_order(history: Iterable[Entry]) -> list[tuple[Entry, Entry]]:
-    """L3: neighbours among the first ENDs of a partition whose offsets fall."""
+    """L3: neighbours among the first STARTs of a partition's records whose offsets fall."""
     firsts: dict[Partition, list[Entry]] = defaultdict(list)
     seen: set[RecordId] = set()
     for entry in history:
-        if entry.what == "END" and entry.record not in seen:
+        if entry.what == "START" and entry.record not in seen:
             seen.add(entry.record)
             firsts[entry.key].append(entry)
     return [(a, b) for entries in firsts.values() for a, b in pairwise(entries) if b.offset < a.offset]
 
 
-def overlaps(history: Sequence[Entry]) -> list[tuple[Entry, Entry, float]]:
+def overlaps(history: Iterable[Entry]) -> list[tuple[Entry, Entry, float]]:
     """L4: two handlers in one partition at the same time, and for how many seconds.
 
-    A handler without an END was killed: it is known to have run until the last that its process wrote.
+    A handler without an END was killed, or failed: it is known to have run until its last TICK.
     """
     runs: dict[Partition, list[tuple[Entry, int]]] = defaultdict(list)
     for start, end_ns in _runs(history):
@@ -114,17 +137,19 @@ def overlaps(history: Sequence[Entry]) -> list[tuple[Entry, Entry, float]]:
 
 
 def _runs(history: Iterable[Entry]) -> Iterator[tuple[Entry, int]]:
-    """Each START with the time until which it ran. A process is in one record at a time."""
-    open_starts: dict[int, Entry] = {}
+    """Each START with the time until which it ran at least. A process is in one record at a time."""
+    open_runs: dict[int, tuple[Entry, int]] = {}
     for entry in history:
         if entry.what == "START":
-            if (before := open_starts.pop(entry.pid, None)) is not None:
-                yield before, before.ns
-            open_starts[entry.pid] = entry
-        elif entry.what == "END" and (start := open_starts.pop(entry.pid, None)) is not None:
-            yield start, entry.ns
-    for start in open_starts.values():
-        yield start, start.ns
+            if (before := open_runs.pop(entry.pid, None)) is not None:
+                yield before
+            open_runs[entry.pid] = (entry, entry.ns)
+        elif entry.pid in open_runs and entry.what in {"TICK", "END"}:
+            start, _ = open_runs[entry.pid]
+            open_runs[entry.pid] = (start, entry.ns)
+            if entry.what == "END":
+                yield open_runs.pop(entry.pid)
+    yield from open_runs.values()
 
 
 def committed_too_far(
@@ -173,6 +198,28 @@ def started_between(history: Iterable[Entry], replica: int, first_ns: int, end_n
     return [
         it for it in history if it.what == "START" and it.replica == replica and first_ns < it.ns < end_ns
     ]
+
+
+def gone_on_with(history: Iterable[Entry], pids: Collection[int], woke_ns: int) -> dict[int, RecordId]:
+    """The record that each of these processes was in when it was frozen, if it went on with it.
+
+    That is what it says first when it has woken up, even if it says START: it may have been about to.
+    """
+    found: dict[int, RecordId] = {}
+    for entry in history:
+        if entry.pid in pids and entry.ns > woke_ns:
+            found.setdefault(entry.pid, entry.record)
+    return found
+
+
+def started_late(history: Iterable[Entry], pids: Collection[int], woke_ns: int, owned_ns: int) -> list[Entry]:
+    """L7: what frozen processes have started from their waking until they owned something again.
+
+    The record that each was in is not counted.
+    """
+    entries = [it for it in history if it.pid in pids and woke_ns < it.ns < owned_ns]
+    own = gone_on_with(entries, pids, woke_ns)
+    return [it for it in entries if it.what == "START" and it.record != own[it.pid]]
 
 
 def changed_letters(

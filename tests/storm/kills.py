@@ -40,6 +40,7 @@ def worker(broker: Broker, folder: Path, number: int, report: Report) -> None:
             lambda: sum(len(set(found)) for found in handled(function).values()) == BATCH, about=running
         )
         running.stop()
+    report.add_faults("kills", 1, number)
     report.add("records repeated by the kill of a worker", len(lines(function)) - BATCH, 0, 1, number)
     disorder = sum(offsets != sorted(offsets) for offsets in handled(function).values())
     report.add("partitions out of order", disorder, 0, 0, number)
@@ -58,6 +59,7 @@ def processor(broker: Broker, folder: Path, number: int, report: Report) -> None
         running.kill()
         while any(map(is_running, pids)):
             time.sleep(0.001)
+        report.add_faults("kills", 1, number)
         report.add("workers outlive their processor, s", time.monotonic() - began, 0, 1, number)
 
 

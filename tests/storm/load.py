@@ -4,7 +4,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,9 @@ from broker import Broker
 from history import (
     RECORDER,
     Entry,
+    History,
     Partition,
+    RecordId,
     Sample,
     committed_too_far,
     longest_stall,
@@ -24,7 +26,6 @@ from history import (
     moved_back,
     out_of_order,
     overlaps,
-    read_history,
     repeated,
 )
 from kafka_records import produce
@@ -35,13 +36,41 @@ SESSION_SECONDS = 2.0
 WORKERS = 2
 HANDLER_SECONDS = 0.005
 _SAMPLE_SECONDS = 0.1
-HANDLER = f"""
+
+
+def steady(seconds: float) -> str:
+    """A handler that takes so long for every record."""
+    return f"""
 {RECORDER}
     def handler(context, event):
         note("START", event)
-        time.sleep({HANDLER_SECONDS})
+        time.sleep({seconds / 2})
+        note("TICK", event)
+        time.sleep({seconds / 2})
         note("END", event)
 """
+
+
+HANDLER = steady(HANDLER_SECONDS)
+LONG_SECONDS, LONG_EVERY, OCCUPIED_SECONDS = 0.3, 50, 10
+# Who goes on beside a successor is seen: it is in a long record, and says so all the time.
+LONG_AT_TIMES = f"""
+{RECORDER}
+    OCCUPIED = FOLDER / f"occupied-{{REPLICA}}"
+
+    def handler(context, event):
+        note("START", event)
+        is_long = (event.offset + 7 * event.shard_id) % {LONG_EVERY} == 0
+        usual = {LONG_SECONDS} if is_long else {HANDLER_SECONDS}
+        seconds = {OCCUPIED_SECONDS} if OCCUPIED.exists() else usual
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, seconds / 2, 0.01))
+            note("TICK", event)
+        note("END", event)
+"""
+LONG_AT_TIMES_SECONDS = HANDLER_SECONDS + (LONG_SECONDS - HANDLER_SECONDS) / LONG_EVERY
+"""The mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +94,7 @@ class Load:
         handler: str = HANDLER,
         brokers: str = "",
         fields: dict[str, object] | None = None,
+        body_bytes: int = 8,
         **attributes: object,
     ) -> None:
         self.broker = broker
@@ -72,9 +102,11 @@ class Load:
         self.topic = broker.create_topic(partitions)
         self.group = f"group-{self.topic}"
         self.records = records
+        self._body_bytes = body_bytes
         self._attributes = {"sessionTimeout": f"{SESSION_SECONDS:g}s"} | attributes
         self._handler, self._fields = handler, fields or {}
         self.function = self.write(folder / "f", brokers or broker.bootstrap)
+        self._history = History(self.function)
         self.replicas: list[Replica] = []
         self._started: list[Replica] = []
         self.samples: list[Sample] = []
@@ -105,7 +137,15 @@ class Load:
 
     def produce(self) -> None:
         """All records, evenly."""
-        produce(self.broker, self.topic, self.records, self.partitions)
+        produce(self.broker, self.topic, self.records, self.partitions, self._body_bytes)
+
+    def occupy(self, victim: Replica) -> None:
+        """Each record that its workers start from now on takes longer than any session (LONG_AT_TIMES)."""
+        (self.function / f"occupied-{victim.process.pid}").touch()
+
+    def free(self, victim: Replica) -> None:
+        """Those that start from now on take no longer than others."""
+        (self.function / f"occupied-{victim.process.pid}").unlink(missing_ok=True)
 
     def kill(self, victim: Replica) -> Fault:
         """kill -9."""
@@ -117,7 +157,8 @@ class Load:
     @property
     def history(self) -> list[Entry]:
         """So far."""
-        return read_history(self.function)
+        self._history.read_on()
+        return self._history.entries
 
     @property
     def produced(self) -> set[tuple[str, int, int]]:
@@ -131,7 +172,8 @@ class Load:
 
     def is_busy(self, left: int = 0) -> bool:
         """More than `left` records have still to be handled."""
-        return len({entry.record for entry in self.history if entry.what == "END"}) < self.records - left
+        self._history.read_on()
+        return len(self._history.ended) < self.records - left
 
     def begin(self, *functions: Path) -> None:
         """A replica of each function; records, once each has partitions; and all have handled something."""
@@ -154,10 +196,13 @@ class Load:
         for running in self.replicas:
             running.stop()
 
-    def check(self, report: Report, number: int, repeats: int) -> None:
+    def check(
+        self, report: Report, number: int, repeats: int, thawed: Collection[tuple[int, RecordId]] = ()
+    ) -> None:
         """What every storm has to show; at most `repeats` records may be handled twice.
 
         And those of replicas that lost their membership: on a busy machine, a heartbeat may come too late.
+        `thawed`: the worker and the record of handlers that were frozen and went on. They may overlap.
         """
         history, produced = self.history, self.produced
         late = self._lost_memberships()
@@ -168,7 +213,8 @@ class Load:
         report.add("L2 repeated, of those allowed", _share(len(repeated(history)), repeats), 0, 1, number)
         report.add("L2 repeated", len(repeated(history)), 0, repeats, number)
         report.add("L3 out of order", len(out_of_order(history)), 0, 0, number)
-        worst = max((seconds for *_, seconds in overlaps(history)), default=0)
+        others = (it for it in history if (it.pid, it.record) not in thawed)
+        worst = max((seconds for *_, seconds in overlaps(others)), default=0)
         report.add("L4 longest overlap, s", worst, 0, 0, number)
         too_far = committed_too_far(self.samples, history, produced)
         report.add("L5 committed before their end", len(too_far), 0, 0, number)
@@ -195,6 +241,12 @@ class Load:
         """In flight, and settled since the last commit."""
         history = self.history
         return sum(WORKERS + len(self._uncommitted(fault, history)) for fault in faults)
+
+    def handled_unknowing(self, fault: Fault, seconds: float = SESSION_SECONDS + 1) -> int:
+        """What it handled frozen or cut off, and still a member: if it is thrown out, it can't commit."""
+        end_ns = fault.ns + int(min(seconds, SESSION_SECONDS + 1) * 1e9)
+        own = (it for it in self.history if it.what == "END" and it.replica == fault.pid)
+        return sum(fault.ns < it.ns < end_ns for it in own)
 
     def _uncommitted(self, fault: Fault, history: list[Entry]) -> list[Entry]:
         """What its victim had handled, and the broker didn't know when it was asked last."""

@@ -79,6 +79,7 @@ def p4(broker: Broker, folder: Path, number: int, report: Report) -> None:
         fault = load.kill(random.choice(load.replicas))
         load.start()
         load.finish()
+        report.add_faults("kills", 1, number)
         load.check(report, number, load.may_repeat([fault]))
 
 
@@ -98,6 +99,7 @@ def p5(broker: Broker, folder: Path, number: int, report: Report) -> None:
         report.add("loud lines", len(second.log_times("out of range")), 1, 1, number)
         report.add("exit code", second.stop(), 0, 0, number)
     missing = set(range(cut, count)) - set(handled(function)[topic, 0])
+    report.add_faults("logs cut above the commit", 1, number)
     report.add("lost", len(missing), 0, 0, number)
 
 
@@ -132,6 +134,7 @@ def r3(broker: Broker, folder: Path, number: int, report: Report) -> None:
         report.add("exit code", running.stop(), 0, 0, number)
         report.add("errors of Headrace's own", "Traceback" in running.log, 0, 0, number)
     repeats = sum(len(found) - len(set(found)) for found in of(topic))
+    report.add_faults("topics widened", 1, number)
     report.add("handled twice", repeats, 0, 0, number)
 
 

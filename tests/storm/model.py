@@ -110,6 +110,7 @@ class Replica:
         self.partitions: dict[int, AssignedPartition] = {}
         self.in_flight: dict[int, list[Record]] = {}
         self.handled: set[tuple[int, int]] = set()
+        self.failures: dict[tuple[int, int], int] = {}  # in the present assignment
         self.is_frozen = False
 
 
@@ -174,9 +175,9 @@ class DeliveryModel(RuleBasedStateMachine):
                 before = (number, lower)
                 is_past = before in self.done | replica.handled or lower in flight
                 assert is_past, f"L3: {it} is delivered before {before}"
-        assert replica.partitions[number].troubles.attempt(offset) <= self.failures.get(it, 0) + 1, (
-            "an attempt too many"
-        )
+        attempt = replica.partitions[number].troubles.attempt(offset)
+        assert attempt <= self.failures.get(it, 0) + 1, "an attempt too many"
+        assert attempt > replica.failures.get(it, 0), "an attempt too few"
 
     @rule(number=numbers, count=st.integers(1, 6))
     def finish(self, number: int, count: int) -> None:
@@ -199,6 +200,8 @@ class DeliveryModel(RuleBasedStateMachine):
 
     @rule(number=numbers, fate=fates)
     def fail(self, number: int, fate: str) -> None:
+        """Something is, so that records fail again before others push them out of a short history."""
+        self.hand_out(number, 1)
         replica = self._owner(number)
         if replica is None or not (flight := replica.in_flight[number]):
             return
@@ -213,7 +216,8 @@ class DeliveryModel(RuleBasedStateMachine):
         if trouble is None:  # it was acked while it ran
             partition.hold = Hold.NONE
             return
-        self.failures[it] = self.failures.get(it, 0) + 1
+        for counted in (self.failures, replica.failures):
+            counted[it] = counted.get(it, 0) + 1
         assert trouble.failures <= self.failures[it]
         if trouble.failures >= MAX_ATTEMPTS:
             partition.give_up(failed.offset)
@@ -383,7 +387,7 @@ class DeliveryModel(RuleBasedStateMachine):
     @staticmethod
     def _forget(replica: Replica) -> None:
         replica.partitions, replica.in_flight = {}, {}
-        replica.handled, replica.starting = set(), []
+        replica.handled, replica.failures, replica.starting = set(), {}, []
         replica.early.clear()
 
     def _owner(self, number: int) -> Replica | None:
@@ -477,7 +481,8 @@ def main() -> int:
             print(f"VIOLATION with --seed {number} --count 1")
             raise
     print(
-        f"model: {options.count} seeds of {options.examples} histories with {options.steps} steps, "
+        f"model: {options.count} repetitions, "
+        f"{options.count * options.examples} histories of {options.steps} steps\n"
         f"violations 0, {time.monotonic() - began:.0f} s"
     )
     return 0

@@ -78,6 +78,7 @@ def check_order(report: Report, number: int, function: Path, topic: str, missing
 
 def check_others(report: Report, number: int, function: Path, poison: int, each: int) -> None:
     """Nothing but the poison was delivered more than once."""
+    report.add_faults("records of poison", poison, number)
     repeated = len(lines(function)) - 8 * EACH - poison * (each - 1)
     report.add("deliveries of others repeated", repeated, 0, 0, number)
 
@@ -181,6 +182,7 @@ def letters(broker: Broker, folder: Path, number: int, report: Report) -> None:
     places = [(it.topic, it.partition, it.offset, it.attempts) for it in sources]
     expected = [(topic, shard, n, 3) for n in (offset, *range(EACH, EACH + 5))]
     is_known = places == expected and [it.timestamp for it in sources[1:]] == times
+    report.add_faults("records of poison", 1 + len(bodies), number)
     report.add("letters of unknown provenance", int(not is_known), 0, 0, number)
 
 
@@ -288,6 +290,7 @@ def rebalances(broker: Broker, folder: Path, number: int, report: Report) -> Non
         wait_until(lambda: running.committed().get(0) == 1, about=running)
         running.stop()
     report.add("kills of the record by the runtime", killed, KILLS, KILLS + 1, number)
+    report.add_faults("rebalances", killed, number)
     report.add("deliveries of the record beside them", len(lines(function)) - killed, 1, 1, number)
     report.add("attempt of the last delivery", attempts(function, 0, 0)[-1], 1, 1, number)
     report.add(

@@ -77,6 +77,7 @@ def wait(broker: Broker, folder: Path, number: int, report: Report) -> None:
                 if any([topic_, partition, offset] == before[:3] for before in repeated[:2]):
                     report.add("kill to the record's next start, s", float(when) - killed, 0, 1, number)
                     report.add("assignment to that, s", float(when) - owned[owner], -0.01, 1, number)
+    report.add_faults("rebalances", 1, number)
     report.add("records handled", len(lines(function)), 10, 10, number)
 
 
@@ -100,6 +101,7 @@ def finish(broker: Broker, folder: Path, number: int, report: Report) -> None:
             report.add("end of the last handler to the assignment, s", assigned - max(ended), 0, 1, number)
             wait_until(lambda: len(lines(function)) >= 8, about=second)
             assert (second.stop(), first.stop()) == (0, 0)
+    report.add_faults("rebalances", 1, number)
     report.add("records handled twice", len(lines(function)) - 8, 0, 0, number)
 
 
@@ -120,6 +122,7 @@ def join(broker: Broker, folder: Path, number: int, report: Report) -> None:
             second.stop()
         first.stop()
     repeated = len(lines(function)) - sum(len(set(offsets)) for offsets in handled(function).values())
+    report.add_faults("rebalances", 1, number)
     report.add("records handled twice", repeated, 0, 0, number)
 
 
@@ -147,6 +150,7 @@ def drain(broker: Broker, folder: Path, number: int, report: Report) -> None:
     for name, partition, _, *_ in interrupted:
         report.add("commit of a record that its callback acked", offsets[name, int(partition)], 1, 1, number)
     repeated = len(lines(function)) - sum(len(set(offsets)) for offsets in handled(function).values())
+    report.add_faults("rebalances", 1, number)
     report.add("records handled twice", repeated, 0, 0, number)
 
 

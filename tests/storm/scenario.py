@@ -33,9 +33,17 @@ class Report:
     def __init__(self, seconds: float = 0) -> None:
         self.seconds = seconds
         self._figures: dict[str, Figure] = {}
+        self._faults: dict[str, int] = {}
+        self._numbers: set[int] = set()
+
+    def add_faults(self, what: str, count: int, number: int, low: int = 1) -> None:
+        """What was done in repetition `number`, as in "12 kills"."""
+        self._faults[what] = self._faults.get(what, 0) + count
+        self.add(what, count, low, 1e9, number)
 
     def add(self, name: str, value: float, low: float, high: float, number: int) -> None:
         """What repetition `number` gave."""
+        self._numbers.add(number)
         figure = self._figures.setdefault(name, Figure(low, high))
         figure.low, figure.high = min(figure.low, low), max(figure.high, high)  # for people
         figure.values.append(value)
@@ -44,6 +52,8 @@ class Report:
 
     def show(self, scenario: str) -> bool:
         """Print; whether every bound held."""
+        faults = [f"{count} {what}" for what, count in self._faults.items()]
+        print(f"{scenario}: {', '.join([f'{len(self._numbers)} repetitions', *faults])}", flush=True)
         for name, figure in self._figures.items():
             found = sorted(figure.values)
             print(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from broker import Broker
 from kafka_records import Feed, group_offsets, produce
-from load import Load
+from load import HANDLER_SECONDS, Load, steady
 from replica import Replica, children_of, lines, replica, wait_until, write_function
 from scenario import Report, Scenario, main
 
@@ -53,7 +53,7 @@ def usage(pid: int) -> Usage:
 
 def s1(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """L10. Compared are the end and a third of the way, when all that is kept for good is there."""
-    with Load(broker, folder, 0, partitions=8) as load:
+    with Load(broker, folder, 0, partitions=8, handler=steady(HANDLER_SECONDS / 2)) as load:
         running = load.start().wait_ready()
         with Feed.into(broker, load.topic) as feed:
             run_for(running, report.seconds / 3)
@@ -62,7 +62,7 @@ def s1(broker: Broker, folder: Path, number: int, report: Report) -> None:
             after = usage(running.process.pid)
         load.records = feed.sent
         load.finish()
-    report.add("kills", kills, 1, 1e9, number)
+    report.add_faults("kills", kills, number)
     report.add("L10 more files", after.files - before.files, -1e9, 2, number)
     report.add("L10 more threads", after.threads - before.threads, -1e9, 1, number)
     report.add("L10 more children", after.children - before.children, -1e9, 0, number)
@@ -95,6 +95,7 @@ def d1(broker: Broker, folder: Path, number: int, report: Report) -> None:
         wait_until(lambda: group_offsets(broker, f"group-{topic}") == ends)
         running.process.send_signal(signal.SIGTERM)
         report.add("exit code", running.process.wait(30), 0, 0, number)
+    report.add_faults("full disks", 1, number)
     report.add("handled", len(lines(function)), records, records, number)
 
 

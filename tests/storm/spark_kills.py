@@ -148,6 +148,7 @@ def replica_killed(spark: TestSpark, broker: Broker, folder: Path, number: int, 
         report_sink(function, survivor, feed.sent, number, report)
     every = [(job, later) for job in jobs(function) for later in successors(function, job)]
     late = sum(committed_at(function, job) > later.begun_at for job, later in every)
+    report.add_faults("kills", 1, number)
     report.add("dead sessions open when a successor began", is_open, 0, 0, number)
     report.add("jobs committed after a successor began", late, 0, 0, number)
     taken_over_at = min(later.begun_at for later in successors(function, cut))
@@ -169,6 +170,7 @@ def worker_killed(spark: TestSpark, broker: Broker, folder: Path, number: int, r
         os.kill(running.worker_pids()[0], signal.SIGKILL)
         began = time.monotonic()
         wait_until(lambda: not running_on(spark), about=running)
+        report.add_faults("kills", 1, number)
         report.add("Spark lists its job after the kill, s", time.monotonic() - began, 0, 2, number)
         before = spark.cpu_seconds()
         time.sleep(5)  # not for order: it is what is measured
@@ -206,6 +208,7 @@ def server_killed(spark: TestSpark, broker: Broker, folder: Path, number: int, r
             wait_until(lambda: max(ended(function).values()) > back_at, about=running)
         report_sink(function, running, feed.sent, number, report)
     written_at = min(at for at in ended(function).values() if at > back_at)
+    report.add_faults("kills", 1, number)
     report.add("the server is back after, s", back_at - killed_at, 0, 20, number)
     report.add("a batch is written again after, s", written_at - killed_at, 0, 40, number)
 

@@ -22,6 +22,7 @@ from scenario import Report, main
 
 from headrace.runtime.durations import parse_duration
 
+CHANGES = 8
 HEARTBEAT_SECONDS = parse_duration(QUICK_GROUP["heartbeatInterval"])
 HANDLER = """
     def handler(context, event):
@@ -50,6 +51,7 @@ def sigterm(broker: Broker, folder: Path, number: int, report: Report) -> None:
         with contextlib.suppress(TimeoutError):  # then some are lost
             wait_until(lambda: distinct(function) >= feed.sent, seconds=20)
         stayer.stop()
+    report.add_faults("stops", 1, number)
     report.add("SIGTERM to the other's owning all, s", owned - began, 0, HEARTBEAT_SECONDS + 1, number)
     report.add("exit code", code, 0, 0, number)
     report.add("records handled", len(lines(function)), 100, 1e6, number)
@@ -73,7 +75,7 @@ def churn(broker: Broker, folder: Path, number: int, report: Report) -> None:
 
         running = [start().wait_ready(), start()]
         with Feed.into(broker, topic) as feed:
-            for _ in range(8):
+            for _ in range(CHANGES):
                 time.sleep(random.choice([0, 0.2, random.uniform(0.2, 2)]))
                 if len(running) == 1 or (len(running) < 4 and random.random() < 0.5):
                     running.append(start())
@@ -84,6 +86,7 @@ def churn(broker: Broker, folder: Path, number: int, report: Report) -> None:
         with contextlib.suppress(TimeoutError):  # then some are lost
             wait_until(lambda: distinct(function) >= feed.sent, seconds=30)
         codes += [leaver.stop() for leaver in running]
+    report.add_faults("joins and leaves", CHANGES, number)
     report.add("exit code", max(codes), 0, 0, number)
     report.add("records lost", feed.sent - distinct(function), 0, 0, number)
     report.add("records handled twice", len(lines(function)) - distinct(function), 0, 0, number)
