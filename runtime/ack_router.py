@@ -27,6 +27,9 @@ class AckTarget(Protocol):
     def send_to_workers(self, frame: bytes) -> None:
         """To all that are there."""
 
+    def sync_workers(self) -> None:
+        """Take in what its own workers have said and acked by now."""
+
 
 class AckRouter:
     """One per function and replica. Workers know what it knows, one frame later."""
@@ -52,6 +55,11 @@ class AckRouter:
                 "the record is delivered again where it is",
                 *(ack.topic, ack.partition, ack.offset),
             )
+
+    def sync(self) -> None:
+        """Take in what all workers have acked by now: any of them may have, for any trigger."""
+        for target in self._targets:
+            target.sync_workers()
 
     def owned_frame(self) -> bytes:
         """Which partitions may be acked here, for a worker."""

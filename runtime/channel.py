@@ -50,7 +50,7 @@ class Channel:
     def send(self, *data: wire.Buffer) -> None:
         """Never blocks. Lost if the worker is dead, which its exit will tell.
 
-        What is sent in one turn of the event loop leaves together.
+        What is sent before `flush`, or in one turn of the event loop, leaves together.
         """
         if not self._unsent:
             self._loop.call_soon(self.flush)

@@ -216,9 +216,8 @@ class Dispatcher:
         logger.error("%s is halted at offset %d: %s; nothing is committed past it", partition, offset, why)
 
     def sync_progress(self) -> None:
-        """Settle what workers have finished but not reported yet: to be called before a commit."""
-        for worker in self.workers:
-            worker.sync_progress()
+        """Settle what workers have finished or acked but not reported yet: to be called before a commit."""
+        self._router.sync()
 
     def act(self, action: Literal["retry", "skip"], partition: AssignedPartition) -> str:
         """By an operator's hand, on a partition that is stuck; what was done."""
@@ -259,6 +258,11 @@ class Dispatcher:
         """To all that have a process."""
         for worker in self.workers:
             worker.send_frame(frame)
+
+    def sync_workers(self) -> None:
+        """Take in what its own workers have said and acked by now."""
+        for worker in self.workers:
+            worker.sync_progress()
 
     # ---- WorkerListener
 

@@ -96,8 +96,8 @@ class Worries:
                 "later ones were acked: if an ack of the function means all records up to its own, set"
                 " explicitAckSemantics: cumulative or call explicit_ack_through"
                 if later
-                else "it gets no more before some are acked; maxInFlight says how many it may hold"
-                " (with delivery: ranges, one range)"
+                else "it gets no more before some are acked; maxInFlight and maxBufferedBytes say how many it"
+                " may hold (with delivery: ranges, one range)"
             )
             logger.warning(
                 "%s holds %d unacked records, the first at offset %d; %s",

@@ -176,7 +176,7 @@ class _Trial:
 
     def run(self, init_context: Any, background_seconds: float) -> None:
         """Like a worker process that is told to stop once it has nothing left to do."""
-        slot = ProgressSlot.create(Lease.create(1))
+        slot = ProgressSlot(-1, Lease.create(1))
         start = WorkerStart(
             *("", self._handler.__module__, "", 0, "kafka-cluster", "test", self._ack_mode.value),
             is_cumulative=self._is_cumulative,

@@ -446,8 +446,14 @@ class AssignedPartition:
             self.unacked.discard(first)
             self.troubles.pop(first, None)
         else:
-            self.unacked = set(filter(self.ledger.is_open, self.unacked))
+            self._forget_unacked(first, end)
             self.troubles.forget_settled(self.ledger.is_open)
+
+    def _forget_unacked(self, first: int, end: int) -> None:
+        if end - first < len(self.unacked):
+            self.unacked.difference_update(range(first, end))
+        else:
+            self.unacked = {offset for offset in self.unacked if not first <= offset < end}
 
     def _left(self, count: int) -> None:
         self.in_flight -= count

@@ -35,13 +35,20 @@ class ProgressSlot:
     __slots__ = ("_lease", "_memory", "_words", "acks", "fd")
 
     def __init__(self, fd: int, lease: Lease) -> None:
-        """No record is entered once `lease` is over."""
+        """No record is entered once `lease` is over. `fd` -1: memory of this process alone."""
         self.fd = fd
         self._lease = lease.words
-        self._memory = mmap.mmap(fd, _SIZE)
+        self._use(fd)
+
+    def _use(self, fd: int) -> None:
+        self._memory = mmap.mmap(fd, _SIZE, mmap.MAP_PRIVATE if fd < 0 else mmap.MAP_SHARED)
         words = memoryview(self._memory).cast("Q")
         self._words = words[:_WORDS]
         self.acks = AckSlot(words[_WORDS:])
+
+    def abandon(self) -> None:
+        """In a process that the handler has forked: it shares the memory, and has no part in it."""
+        self._use(-1)
 
     @classmethod
     def create(cls, lease: Lease) -> "ProgressSlot":
@@ -75,4 +82,5 @@ class ProgressSlot:
             self._words.release()
             self.acks.release()
             self._memory.close()
-            os.close(self.fd)
+            if self.fd >= 0:
+                os.close(self.fd)

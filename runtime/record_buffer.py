@@ -119,8 +119,8 @@ class RecordBuffer:
         self._count -= count
         if isinstance(part, BatchSlice):
             self._batch_bytes -= count * part.batch.record_bytes
-        else:  # to add them up once more would cost as much as to send them
-            self._decoded_bytes -= self._decoded_bytes * count // self.decoded_count
+        else:
+            self._decoded_bytes -= sum(_sizes(taken)) + count * _DECODED_BYTES
             self.decoded_count -= count
             if not self.decoded_count:
                 self._largest_bytes = 0

@@ -79,7 +79,7 @@ def main() -> None:
     os.register_at_fork(after_in_child=link.abandon)
     os.register_at_fork(after_in_child=restore_output)
     worker = WorkerLoop(link, slot, start)
-    os.register_at_fork(after_in_child=worker.acks.abandon)
+    os.register_at_fork(after_in_child=worker.abandon)
     threading.Thread(target=_follow, args=(link, worker, others), name="headrace-link", daemon=True).start()
     try:
         worker.load(Path(start["folder"]), start["module"], start["function"])

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 import nuclio_sdk
 
 from headrace.runtime import wire
-from headrace.runtime.ack_slot import AckSlot
 from headrace.runtime.event import Source
+from headrace.runtime.progress_slot import ProgressSlot
 from headrace.runtime.wire import Ack
 
 
@@ -20,7 +20,7 @@ class WorkerAcks:
     def __init__(
         self,
         send: Callable[[bytes], None],
-        slot: AckSlot,
+        slot: ProgressSlot,
         mode: str,
         *,
         takes_acks: bool,
@@ -81,15 +81,11 @@ class WorkerAcks:
 
     def flush(self, behind: bytes = b"") -> None:
         """Send what is in the slot, and a frame behind it (main thread)."""
-        span = self._slot.read()
+        span = self._slot.acks.read()
         if frames := (wire.encode_acked(*span) if span else b"") + behind:
             self._send(frames)
         if span:  # only now: a kill between the two has it taken in twice, which harms nothing
-            self._slot.clear()
-
-    def abandon(self) -> None:
-        """In a process that the handler has forked: it shares the slot, and has no part in it."""
-        self._main_thread = -1
+            self._slot.acks.clear()
 
     def _is_in(self, source: Source, offset: int) -> bool:
         """Whether the handler is in that record, and this is its thread."""
@@ -98,6 +94,6 @@ class WorkerAcks:
         )
 
     def _note(self, partition_id: int, offset: int) -> None:
-        if not self._slot.add(partition_id, offset):
+        if not self._slot.acks.add(partition_id, offset):
             self.flush()
-            self._slot.add(partition_id, offset)
+            self._slot.acks.add(partition_id, offset)

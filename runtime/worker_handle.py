@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Protocol
 
 from headrace.runtime import wire
+from headrace.runtime.ack_slot import AckedSpan
 from headrace.runtime.errors import HandlerLoadError
 from headrace.runtime.in_flight import InFlight, Run
 from headrace.runtime.joined_acks import JoinedAcks
@@ -108,6 +109,7 @@ class WorkerHandle:
         self._kept: KeptBatches[int] = KeptBatches()
         self._displaced_at = 0.0  # when a batch was dropped that it wasn't done with
         self._acks = JoinedAcks(listener.acked)
+        self._acked = AckedSpan(-1, 0, 0)  # what was seen of it last
         self._is_kill_ours = False
         self._verdict: Verdict | None = None
         self._cancelled_seq: int | None = None
@@ -280,7 +282,7 @@ class WorkerHandle:
         progress = process.read_progress()
         self._acks.flush()
         if acked is not None:
-            self._on_acked(*acked)
+            self._on_acked(acked)
         return progress
 
     async def _keep_running(self) -> None:
@@ -380,7 +382,7 @@ class WorkerHandle:
             case Kind.FAILED:
                 self._on_failed(*wire.decode_failed(body))
             case Kind.ACKED:
-                self._on_acked(*wire.decode_acked(body))
+                self._on_acked(AckedSpan(*wire.decode_acked(body)))
             case Kind.UNACKED:
                 self._listener.handled_unacked(*self._take(wire.decode_seq(body)))
             case Kind.RETURNED:
@@ -395,9 +397,15 @@ class WorkerHandle:
             case _:
                 raise AssertionError(f"a worker does not send {kind.name}")
 
-    def _on_acked(self, partition_id: int, first: int, end: int) -> None:
-        if (of := self._announced.get(partition_id)) is not None:  # else it has left, and was told so
-            self._listener.acked(Ack(of.topic, of.partition, end - 1, is_through=False, count=end - first))
+    def _on_acked(self, acked: AckedSpan) -> None:
+        """A span is seen again and again, each time longer perhaps: what is new of it."""
+        first = self._acked.end if acked[:2] == self._acked[:2] else acked.first
+        self._acked = acked
+        partition = self._announced.get(acked.partition_id)  # None: it has left, and this was seen before
+        if partition is not None and first < acked.end:
+            count = acked.end - first
+            about = (partition.topic, partition.partition, acked.end - 1)
+            self._listener.acked(Ack(*about, is_through=False, count=count))
 
     def _settle_before(self, seq: int) -> None:
         for partition, records in self.in_flight.settle_before(seq):

@@ -90,6 +90,11 @@ class Inbox:
             self._is_stopping = True
         self._wake()
 
+    def abandon(self) -> None:
+        """In a process that the handler has forked: nothing that is here is its to handle."""
+        if self._current is not None:
+            self._current.records.clear()
+
     def next(self) -> PendingRun | None:
         """The next run, opened; None where none waits (main thread)."""
         with self._lock:

@@ -2,7 +2,9 @@
 
 import asyncio
 import inspect
+import os
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,11 +40,12 @@ class WorkerLoop:
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)  # sync handlers may ask for it
         self._is_idle = False
+        self._is_woken = False
+        self._is_forked = False
         self.inbox = Inbox(link.send, self._wake, slot.enter)
         mode, takes_acks = start["ack_mode"], start["takes_acks"]
-        self.acks = WorkerAcks(
-            *(link.send, slot.acks, mode), takes_acks=takes_acks, is_cumulative=start["is_cumulative"]
-        )
+        is_cumulative = start["is_cumulative"]
+        self.acks = WorkerAcks(link.send, slot, mode, takes_acks=takes_acks, is_cumulative=is_cumulative)
         self._may_ask_no_ack = mode == "enable"
         self._must_ack = mode == "explicitOnly"
         self._is_batch = start["is_batch"]
@@ -135,6 +138,12 @@ class WorkerLoop:
             self._timed_out = seq  # whatever it does now, and if it never lets its loop turn
             self._loop.call_soon_threadsafe(self._cancel, seq)
 
+    def abandon(self) -> None:
+        """In a process that the handler has forked: records, slot and event loop are its parent's."""
+        self._is_forked = True
+        self._slot.abandon()
+        self.inbox.abandon()
+
     def _is_in_sync_handler(self) -> bool:
         return not self._handler.is_async and self._slot.read().is_running
 
@@ -166,9 +175,12 @@ class WorkerLoop:
         self._is_idle = False
 
     def _wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._stop_idling)
+        if not self._is_woken:  # else it will look, once its loop turns
+            self._is_woken = True
+            self._loop.call_soon_threadsafe(self._stop_idling)
 
     def _stop_idling(self) -> None:
+        self._is_woken = False
         if self._is_idle:  # else it is a handler that has the loop turn
             self._loop.stop()
 
@@ -218,11 +230,13 @@ class WorkerLoop:
                 if result is not None:
                     handler_results.check(result)
                     if self._may_ask_no_ack and handler_results.asks_no_ack(result):
-                        self._link.send(wire.encode_seq(Kind.UNACKED, seq))
+                        self.acks.flush(wire.encode_seq(Kind.UNACKED, seq))
             except BaseException as error:  # user code may raise anything, SystemExit too
+                self._end_fork(error)
                 self.acks.flush()
                 self.inbox.fail(run, seq, self._reason(error, seq))
             seq += 1
+        self._end_fork()
         self._slot.leave(seq)
         elapsed_ns = time.perf_counter_ns() - started_ns
         self.acks.running = None
@@ -269,10 +283,22 @@ class WorkerLoop:
                 result = await rest if is_async else self._loop.run_until_complete(rest)
             if self._timed_out == seq:
                 raise HandlerReturnedError(_LATE)  # noqa: TRY301  # one way out
+            self._end_fork()
             return handler_results.outcomes(result, events)
         except BaseException as error:  # user code may raise anything, SystemExit too
+            self._end_fork(error)
             self._spark.doubt()
             return [Outcome(self._reason(error, seq))] * len(events)
+
+    def _end_fork(self, error: BaseException | None = None) -> None:
+        """A process that the handler has forked ends where the handler does, and touches nothing."""
+        if not self._is_forked:
+            return
+        if isinstance(error, SystemExit):
+            os._exit(error.code if isinstance(error.code, int) else error.code is not None)
+        if error is not None:
+            traceback.print_exception(error)
+        os._exit(error is not None)
 
     def _reason(self, error: BaseException, seq: int) -> str:
         """Of a failure. If it came of a cancellation, that ends here."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import os
 import sys
 import textwrap
 import threading
@@ -244,6 +245,19 @@ async def test_what_is_open_is_what_a_processor_would_hold_open(tmp_path: Path) 
     exec("import asyncio\n" + textwrap.dedent(MIXED), module)
     run = run_handler(module["handler"], [b""] * 10, explicit_ack_mode="enable")
     assert [outcome.offset for outcome in run.outcomes if not outcome.is_acked] == held == [1, 2, 5, 7, 8]
+
+
+def test_what_a_handler_forks_does_not_ack_for_it() -> None:
+    def handler(context: Any, event: Any) -> None:
+        if event.offset == 1 and not (child := os.fork()):
+            acking = context.platform.explicit_ack(nuclio_sdk.QualifiedOffset.from_event(event))
+            asyncio.run(acking)
+            os._exit(0)
+        elif event.offset == 1:
+            os.waitpid(child, 0)
+
+    run = run_handler(handler, [b""] * 3, explicit_ack_mode="explicitOnly")
+    assert run.acked == []
 
 
 def test_nuclio_can_be_imported_by_what_is_tested() -> None:

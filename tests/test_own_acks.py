@@ -6,10 +6,16 @@ import pytest
 from test_acks import ONLY
 from worker_bench import bench, records, until
 
+from headrace.runtime.ack_router import AckRouter
+
 PRELUDE = """
     import multiprocessing, nuclio
     def ack(context, event):
         return context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event))
+"""
+SEES = """
+    async def handler(context, event):
+        write(event.offset)
 """
 EACH = """
     async def handler(context, event):
@@ -114,3 +120,77 @@ async def test_what_a_handler_forks_does_not_ack_for_it(tmp_path: Path) -> None:
         await until(lambda: len(b.lines()) == 3 and not p.in_flight)
         b.dispatcher.sync_progress()
         assert p.unacked == {0, 1, 2}
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("end", ["sys.exit(0)", "return", "raise ValueError"])
+async def test_a_fork_that_leaves_its_handler_ends_there_and_its_parent_goes_on(
+    kind: str, end: str, tmp_path: Path
+) -> None:
+    handler = f"""
+    {kind} handler(context, event):
+        write(event.offset)
+        if event.offset == 3:
+            if not (child := os.fork()):
+                {end}
+            write(os.waitpid(child, 0)[1] != 0, "codes")
+        acking = ack(context, event)
+        {"await acking" if kind == "async def" else "asyncio.get_event_loop().run_until_complete(acking)"}
+    """
+    async with bench(tmp_path, PRELUDE + handler, static=True, policy=ONLY) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 20))
+        await b.settled(p, 20)
+        b.feed(p, records(20, 20))
+        await b.settled(p, 40)
+        assert b.dispatcher.workers[0].restarts == 0
+    assert b.lines() == [str(offset) for offset in range(40)]
+    assert b.lines("codes") == [str(end.startswith("raise"))]
+
+
+async def test_each_ack_counts_once_however_often_it_is_seen(tmp_path: Path) -> None:
+    handler = """
+    async def handler(context, event):
+        await ack(context, event)
+        while event.offset == 4 and not exists("go"):
+            write("goes on")
+            await asyncio.sleep(0.005)
+    """
+    async with bench(tmp_path, PRELUDE + handler, static=True, policy=ONLY) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 6))
+        await until(b.lines)
+        for _ in range(5):
+            b.dispatcher.sync_progress()
+        (b.folder / "go").touch()
+        await b.settled(p, 6)
+        await until(lambda: not p.in_flight)
+        families = {family.name: family for family in b.metrics.registry.collect()}
+        assert (
+            sum(s.value for s in families["headrace_explicit_acks"].samples if s.name.endswith("_total")) == 6
+        )
+
+
+async def test_an_ack_reaches_another_triggers_commit_while_its_handler_goes_on(tmp_path: Path) -> None:
+    handler = """
+    async def handler(context, event):
+        await ack(context, event)
+        write("acked")
+        while not exists("go"):
+            await asyncio.sleep(0.005)
+    """
+    router = AckRouter()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    async with (
+        bench(tmp_path / "one", PRELUDE + handler, static=True, policy=ONLY, router=router) as one,
+        bench(tmp_path / "two", PRELUDE + SEES, static=True, policy=ONLY, router=router) as two,
+    ):
+        (p,), (q,) = one.assign(("t", 0)), two.assign(("t", 0))
+        two.feed(q, records(0, 1))
+        await until(lambda: q.unacked)
+        one.feed(p, records(0, 1))
+        await until(one.lines)
+        await two.dispatcher.revoke([q], 1)
+        assert q.commitment.offset == 1
+        (one.folder / "go").touch()
