@@ -18,7 +18,8 @@ from rig import ACKS, COUNTS_ASYNC, HERE, PARTITIONS, SLEEPS, Load, Start, fill,
 
 from headrace.runtime.embedded_kafka import EmbeddedKafka
 
-RECORDS = int(os.environ.get("BENCH_RECORDS", "1500000"))
+RECORDS = int(os.environ.get("BENCH_RECORDS", "4000000"))  # seconds for the fastest
+LARGE_BYTES = 300_000_000  # of larger ones, in all
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 BARE = "bare aiokafka, getmany(500)"
 MORE = {"maxInFlight": 2000}  # channelBufferSize, 256 at most, bounds the length of a run
@@ -112,7 +113,7 @@ async def main() -> None:
         load = await topic_of(kafka, "small", RECORDS, 100)
         tables["100 B"] = await rounds(main_systems() | found_peers, load)
         for size, name in ((1 << 10, "1 KiB"), (10 << 10, "10 KiB")):
-            load = await topic_of(kafka, f"size-{size}", RECORDS * 200 // size, size)
+            load = await topic_of(kafka, f"size-{size}", LARGE_BYTES // size, size)
             systems = {BARE: script(HERE / "bare.py"), SYNC: headrace(2)}
             tables[name] = await rounds(systems, load)
         load = await topic_of(kafka, "slow", 1000, 100)
