@@ -52,7 +52,7 @@ def of(script: str, **counts: int) -> list[Storm]:
 
 STORMS = [
     Storm("faults", "k1-pool", 3, 75),
-    Storm("faults", "k1-static", 3, 90),
+    Storm("faults", "k1-static", 3, 75),
     Storm("faults", "k2", 3, 50),
     Storm("faults", "k3", 5, 20),
     Storm("faults", "k4", 3, 75),
@@ -67,10 +67,10 @@ STORMS = [
     Storm("network", "b1-kill", 3, 20),
     Storm("soak", "s1", 1, 600),
     Storm("soak", "d1", 5),
-    Storm("model", "", 60),
-    *(Storm("failpoints", name, 6) for name in FAILPOINTS),
+    Storm("model", "", 50),
+    *(Storm("failpoints", name, 5) for name in FAILPOINTS),
     Storm("records", "p2", 5),
-    Storm("records", "p3", 3),
+    Storm("records", "p3", 2),
     Storm("logs", "p4", 5, 10),
     Storm("logs", "p5", 5),
     Storm("logs", "r3", 5),
