@@ -60,9 +60,9 @@ bench: $(READY) ## the speed beside bare clients and peers, in one run (under 10
 	@$(BIN)/python benchmarks/bench.py
 	@$(BIN)/python benchmarks/plot.py
 
-bench-full: $(READY) ## the same with more rounds, the ledger by itself, and memory over 10 minutes
+bench-full: $(READY) ## the same with more rounds, modes and partitions, the ledger by itself, and memory over 10 minutes
 	@$(BIN)/python benchmarks/ledger.py
-	@BENCH_ROUNDS=7 $(BIN)/python benchmarks/bench.py
+	@BENCH_ROUNDS=7 BENCH_FULL=1 $(BIN)/python benchmarks/bench.py
 	@$(BIN)/python benchmarks/memory.py 600
 
 bench-reliability: $(READY) ## the same kills and rebalances for Headrace and its peers, and what they lose

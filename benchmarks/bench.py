@@ -14,11 +14,26 @@ from collections.abc import Mapping
 import latency
 import peers
 import starts
-from rig import ACKS, COUNTS_ASYNC, HERE, PARTITIONS, SLEEPS, Load, Start, fill, headrace, measure, script
+from rig import (
+    ACKS,
+    COUNTS_ASYNC,
+    COUNTS_BATCHES,
+    HERE,
+    PARTITIONS,
+    SLEEPS,
+    Load,
+    Start,
+    fill,
+    headrace,
+    measure,
+    script,
+)
 
 from headrace.runtime.embedded_kafka import EmbeddedKafka
 
 RECORDS = int(os.environ.get("BENCH_RECORDS", "4000000"))  # seconds for the fastest
+IS_FULL = bool(os.environ.get("BENCH_FULL"))
+WIDE = 1000  # partitions
 LARGE_BYTES = 300_000_000  # of larger ones, in all
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 BARE = "bare aiokafka, getmany(500)"
@@ -70,10 +85,26 @@ async def rounds(systems: Mapping[str, Start], load: Load) -> Table:
     return {name: found for name, found in rates.items() if found}
 
 
-async def topic_of(kafka: EmbeddedKafka, topic: str, records: int, size: int) -> Load:
+def by_default() -> dict[str, Start]:
+    """As a function is that says nothing of its speed."""
+    return {BARE: script(HERE / "bare.py"), SYNC: headrace(2)}
+
+
+def more_systems() -> dict[str, Start]:
+    """Other modes."""
+    return {
+        BARE: script(HERE / "bare.py"),
+        "headrace, 2 workers, static": headrace(2, workerAllocationMode="static", **MORE),
+        "headrace, 2 workers, batches of 500": headrace(2, COUNTS_BATCHES, batch_size=500),
+    }
+
+
+async def topic_of(
+    kafka: EmbeddedKafka, topic: str, records: int, size: int, partitions: int = PARTITIONS
+) -> Load:
     """Filled."""
-    await kafka.create_topics({topic: PARTITIONS})
-    load = Load(kafka.bootstrap, topic, records, size)
+    await kafka.create_topics({topic: partitions})
+    load = Load(kafka.bootstrap, topic, records, size, partitions)
     print(f"producing {records:,} records of {size} B", flush=True)
     if records:
         await fill(load)
@@ -112,10 +143,13 @@ async def main() -> None:
     async with EmbeddedKafka() as kafka:
         load = await topic_of(kafka, "small", RECORDS, 100)
         tables["100 B"] = await rounds(main_systems() | found_peers, load)
+        if IS_FULL:
+            tables["100 B, other modes"] = await rounds(more_systems(), load)
+            load = await topic_of(kafka, "wide", RECORDS, 100, WIDE)
+            tables[f"100 B, {WIDE:,} partitions"] = await rounds(by_default(), load)
         for size, name in ((1 << 10, "1 KiB"), (10 << 10, "10 KiB")):
             load = await topic_of(kafka, f"size-{size}", LARGE_BYTES // size, size)
-            systems = {BARE: script(HERE / "bare.py"), SYNC: headrace(2)}
-            tables[name] = await rounds(systems, load)
+            tables[name] = await rounds(by_default(), load)
         load = await topic_of(kafka, "slow", 1000, 100)
         tables["a handler of 20 ms; ideal: 100/s"] = await rounds({SYNC: headrace(2, SLEEPS)}, load)
         load = await topic_of(kafka, "starts", 100_000, 100)

@@ -1,5 +1,6 @@
 """What benchmarks share: topics full of records, systems as processes of their own, rates by a counter."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -25,12 +26,13 @@ Process = subprocess.Popen[bytes]
 
 @dataclass(frozen=True)
 class Load:
-    """A topic with `records` records of `size` bytes each on 8 partitions."""
+    """A topic with `records` records of `size` bytes each."""
 
     bootstrap: str
     topic: str
     records: int
     size: int
+    partitions: int = PARTITIONS
 
 
 Start = Callable[[Load, Path], Process]
@@ -40,16 +42,19 @@ Start = Callable[[Load, Path], Process]
 async def fill(load: Load) -> None:
     """In large batches, uncompressed."""
     value = b"x" * load.size
-    async with AIOKafkaProducer(bootstrap_servers=load.bootstrap, max_batch_size=1 << 18) as producer:
+    batch_bytes = min(1 << 18, (1 << 25) // load.partitions)  # a request has one of each partition
+    async with AIOKafkaProducer(bootstrap_servers=load.bootstrap, max_batch_size=batch_bytes) as producer:
         left, partition = load.records, 0
+        sent = []
         while left:
             batch = producer.create_batch()
-            room = max(1, load.records // PARTITIONS)  # no partition gets it all
+            room = max(1, load.records // load.partitions)  # no partition gets it all
             while left and room and batch.append(key=None, value=value, timestamp=None):
                 left -= 1
                 room -= 1
-            await producer.send_batch(batch, load.topic, partition=partition)
-            partition = (partition + 1) % PARTITIONS
+            sent.append(await producer.send_batch(batch, load.topic, partition=partition))
+            partition = (partition + 1) % load.partitions
+        await asyncio.gather(*sent)
 
 
 def script(path: Path, python: str = sys.executable) -> Start:
@@ -78,6 +83,10 @@ async def handler(context, event):
     await context.platform.explicit_ack(nuclio_sdk.QualifiedOffset.from_event(event))
     add(1)
 """
+COUNTS_BATCHES = """
+def handler(context, events):
+    add(len(events))
+"""
 SLEEPS = """
 import time
 
@@ -94,12 +103,16 @@ add = Counter(Path(os.environ["BENCH_COUNTERS"])).add
 """
 
 
-def headrace(workers: int, handler: str = COUNTS, *, acks: bool = False, **attributes: object) -> Start:
+def headrace(
+    workers: int, handler: str = COUNTS, *, acks: bool = False, batch_size: int = 0, **attributes: object
+) -> Start:
     """A function with that handler."""
 
     def start(load: Load, folder: Path) -> Process:
         kafka = {"topics": [load.topic], "brokers": [load.bootstrap], "consumerGroup": str(uuid.uuid4())}
         trigger = {"kind": "kafka-cluster", "numWorkers": workers, "attributes": kafka | attributes}
+        if batch_size:
+            trigger |= {"batch": {"mode": "enable", "batchSize": batch_size, "timeout": "100ms"}}
         if acks:
             trigger |= {"explicitAckMode": "explicitOnly"}
             kafka |= {"workerAllocationMode": "static"}
