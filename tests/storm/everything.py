@@ -51,8 +51,8 @@ def of(script: str, **counts: int) -> list[Storm]:
 
 
 STORMS = [
-    Storm("faults", "k1-pool", 3, 75),
-    Storm("faults", "k1-static", 3, 75),
+    Storm("faults", "k1-pool", 4, 75),
+    Storm("faults", "k1-static", 4, 75),
     Storm("faults", "k2", 3, 50),
     Storm("faults", "k3", 5, 20),
     Storm("faults", "k4", 3, 75),
