@@ -101,13 +101,17 @@ async def fetch(
 
 
 async def _news(waiter: asyncio.Future[None], timeout_seconds: float) -> None:
-    """Raises what the fetcher was refused."""
+    """Raises what the fetcher was refused. `asyncio.wait` would take records another turn of the loop."""
+    timer = asyncio.get_running_loop().call_later(timeout_seconds, _end_wait, waiter)
     try:
-        await asyncio.wait([waiter], timeout=timeout_seconds)
-        if waiter.done():
-            waiter.result()
+        await waiter
     finally:
-        waiter.cancel()
+        timer.cancel()
+
+
+def _end_wait(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 @dataclass(frozen=True, slots=True)
