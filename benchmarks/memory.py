@@ -1,6 +1,6 @@
 """What a processor and its workers hold at full rate, over minutes: it must not grow.
 
-usage: memory.py [SECONDS]     600 by default. A producer writes as fast as it can; the broker soon forgets.
+usage: memory.py [SECONDS]     600 by default. A producer keeps ahead; the broker soon forgets.
 """
 
 import asyncio
@@ -19,19 +19,22 @@ from headrace.runtime.embedded_kafka import EmbeddedKafka
 from headrace.runtime.watchdog import resident_bytes
 
 TOPIC = "memory"
+AHEAD = 1_000_000
 SETTLED_SHARE = 0.25
 FORGET = {"retention.bytes": str(64 << 20), "segment.bytes": str(16 << 20), "file.delete.delay.ms": "1000"}
 
 
-async def produce_forever(bootstrap: str) -> None:
-    """The same batches again and again."""
-    value = b"x" * 100
+async def produce_forever(bootstrap: str, folder: Path) -> None:
+    """The same batches again and again, as long as not too much waits to be handled."""
+    value, sent = b"x" * 100, 0
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=1 << 17) as producer:
         while True:
+            while sent - total(folder) > AHEAD:  # noqa: ASYNC110  # another process counts
+                await asyncio.sleep(0.01)
             for partition in range(PARTITIONS):
                 batch = producer.create_batch()
                 while batch.append(key=None, value=value, timestamp=None):
-                    pass
+                    sent += 1
                 await producer.send_batch(batch, TOPIC, partition=partition)
 
 
@@ -44,25 +47,23 @@ def children(pid: int) -> dict[str, int]:
     return found
 
 
-async def sample(bootstrap: str, seconds: float) -> None:
+async def sample(bootstrap: str, folder: Path, seconds: float) -> None:
     """Print what was held, and by how much it grew since the first quarter."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        process = headrace(2)(Load(bootstrap, TOPIC, 0, 100), folder)
-        held: dict[str, list[float]] = {}
-        try:
-            while not total(folder):  # noqa: ASYNC110  # another process counts
-                await asyncio.sleep(0.1)
-            began, first = time.monotonic(), total(folder)
-            while time.monotonic() < began + seconds:
-                await asyncio.sleep(1)
-                pids = {"processor": process.pid}
-                pids |= children(process.pid)
-                for who, pid in pids.items():
-                    held.setdefault(who, []).append(resident_bytes(pid) / (1 << 20))
-            rate = (total(folder) - first) / (time.monotonic() - began)
-        finally:
-            await asyncio.to_thread(stop, process)
+    process = headrace(2)(Load(bootstrap, TOPIC, 0, 100), folder)
+    held: dict[str, list[float]] = {}
+    try:
+        while not total(folder):  # noqa: ASYNC110  # another process counts
+            await asyncio.sleep(0.1)
+        began, first = time.monotonic(), total(folder)
+        while time.monotonic() < began + seconds:
+            await asyncio.sleep(1)
+            pids = {"processor": process.pid}
+            pids |= children(process.pid)
+            for who, pid in pids.items():
+                held.setdefault(who, []).append(resident_bytes(pid) / (1 << 20))
+        rate = (total(folder) - first) / (time.monotonic() - began)
+    finally:
+        await asyncio.to_thread(stop, process)
     print(f"{rate:,.0f} events/s for {seconds:.0f} s; MiB: median of the first quarter, of the last, most")
     for who, found in held.items():
         quarter = max(1, int(len(found) * SETTLED_SHARE))
@@ -77,12 +78,13 @@ async def main(seconds: float) -> None:
         await admin.start()
         await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, topic_configs=FORGET)])
         await admin.close()
-        producing = asyncio.create_task(produce_forever(kafka.bootstrap))
-        try:
-            await sample(kafka.bootstrap, seconds)
-        finally:
-            producing.cancel()
-            await asyncio.gather(producing, return_exceptions=True)
+        with tempfile.TemporaryDirectory() as name:
+            producing = asyncio.create_task(produce_forever(kafka.bootstrap, Path(name)))
+            try:
+                await sample(kafka.bootstrap, Path(name), seconds)
+            finally:
+                producing.cancel()
+                await asyncio.gather(producing, return_exceptions=True)
 
 
 asyncio.run(main(float((*sys.argv[1:], "600")[0])))

@@ -35,6 +35,7 @@ def broker_settings(ports: Mapping[str, int], users: Mapping[str, str]) -> dict[
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
+        "log.retention.check.interval.ms": "10000",  # a small disk is soon full
         "log.cleaner.dedupe.buffer.size": "4194304",
         "broker.session.timeout.ms": "2000",  # a killed broker may register again only after it
         "broker.heartbeat.interval.ms": "500",
