@@ -205,7 +205,7 @@ def row(name: str, text: str) -> str:
     figures = {found[2]: found for line in text.splitlines() if (found := _FIGURE.match(line))}
 
     def worst(figure: str) -> str:
-        return figures[figure][6] if figure in figures else ""
+        return f"{float(figures[figure][6]):g}" if figure in figures else ""
 
     def said(pattern: str) -> str:
         match = re.search(pattern, text, re.MULTILINE)
