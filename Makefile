@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 READY := $(VENV)/.ready
 
+# Where this is set, each process that starts, workers too, compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow check format storm fuzz bench bench-full bench-ranges bench-reliability bench-spark wheel clean
 

@@ -30,7 +30,7 @@ RECORDS = int(os.environ.get("DEMO_RECORDS", "200000"))
 SECONDS = float(os.environ.get("DEMO_SECONDS", "30"))
 JOIN_AT, KILL_AT = 0.2, 0.7  # shares of the orders
 LEAST_SHARE = 0.1
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 NEEDED_BYTES = 1_000_000_000
 KEPT = Path(os.environ.get("DEMO_FOLDER", ".demo")).absolute()
 

@@ -25,29 +25,23 @@ class AckSlot:
 
     def __init__(self, words: memoryview) -> None:
         self._words = words
-        self._partition_id: int | None = None  # of the span that is there, as the worker knows it
-        self._spans = 0
 
     def add(self, partition_id: int, offset: int) -> bool:
         """Whether there was place for it: it follows what is there, or nothing is."""
         words = self._words
-        if partition_id == self._partition_id and offset == words[_END]:
-            words[_END] = offset + 1
-            return True
-        if self._partition_id is not None:
+        key, end = words[_KEY], words[_END]
+        if not end:
+            # Who reads the same key before and after has read what belongs to it: see `read`.
+            words[_FIRST] = offset
+            words[_KEY] = ((key >> _ID_BITS) + 1 << _ID_BITS | partition_id) % 2**64
+        elif offset != end or partition_id != key & _ID_MASK:
             return False
-        self._spans += 1
-        # Who reads the same key before and after has read what belongs to it: see `read`.
-        words[_FIRST] = offset
-        words[_KEY] = (self._spans << _ID_BITS | partition_id) % 2**64
         words[_END] = offset + 1
-        self._partition_id = partition_id
         return True
 
     def clear(self) -> None:
         """What was there is on its way."""
         self._words[_END] = 0
-        self._partition_id = None
 
     def release(self) -> None:
         """Give the memory back."""

@@ -79,8 +79,9 @@ def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
     if not by_name:
         first = functions[0]
         raise UsageError(f"{first.path}: spec.disable is true; set it to false to run {first.name}")
-    sharing(list(by_name.values()))  # those that disagree say so before anything is started
-    return list(by_name.values())
+    found = list(by_name.values())
+    sharing(found)  # those that disagree say so before anything is started
+    return found
 
 
 @asynccontextmanager

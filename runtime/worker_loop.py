@@ -108,21 +108,26 @@ class WorkerLoop:
             self._new_batch = body
             return
         header = wire.decode_run_header(body)
-        decode: Callable[[], Sequence[Any]] = partial(wire.decode_records, body)
+        decode: Callable[[], Sequence[Any]]
         if kind is Kind.RUN:
-            span = wire.decode_run_span(body)
+            span, decode = wire.decode_run_span(body), partial(wire.decode_records, body)
         else:
             batch_id, skip, first, is_end = wire.decode_slice(body)
-            batch = self._batches.get(batch_id)
-            if batch is None:
-                batch = ReceivedBatch(self._new_batch, self._decode)
-                self._batches.put(batch_id, batch, len(self._new_batch))
-                self._new_batch = b""
-            if is_end:
-                self._batches.drop(batch_id)
+            batch = self._batch(batch_id, is_end=is_end)
             span, decode = (first, first + header.count), partial(batch.read, skip, header.count)
         self._sources[header.partition_id].received(*span)
         self.inbox.put(PendingRun(header, decode))
+
+    def _batch(self, batch_id: int, *, is_end: bool) -> ReceivedBatch:
+        """What a slice refers to, kept by the same rule as at the processor's end."""
+        batch = self._batches.get(batch_id)
+        if batch is None:
+            batch = ReceivedBatch(self._new_batch, self._decode)
+            self._batches.put(batch_id, batch, len(self._new_batch))
+            self._new_batch = b""
+        if is_end:
+            self._batches.drop(batch_id)
+        return batch
 
     def drain(self) -> None:
         """Partitions are being taken away."""

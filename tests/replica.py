@@ -97,7 +97,7 @@ class Replica:
         times = [datetime.strptime(clock, "%H:%M:%S.%f").time() for clock in clocks]  # noqa: DTZ007
         return [datetime.combine(today, time).timestamp() for time in times]
 
-    def logged(self, text: str, after: float = 0, seconds: float = 120) -> float:
+    def logged(self, text: str, after: float = 0, seconds: float = 300) -> float:
         """When the first log line with `text` was written, not before `after`. Waits for the line."""
         wait_until(lambda: any(t >= after for t in self.log_times(text)), seconds, about=self)
         return min(t for t in self.log_times(text) if t >= after)
@@ -111,7 +111,7 @@ class Replica:
 
     def get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as response:
+            with urllib.request.urlopen(self.url + path, timeout=60) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as refused:
             with refused:
@@ -137,7 +137,7 @@ class Replica:
     def worker_pids(self) -> list[int]:
         return [worker["pid"] for trigger in self.triggers() for worker in trigger["workers"]]
 
-    def stop(self, seconds: float = 30) -> int:
+    def stop(self, seconds: float = 120) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
@@ -158,7 +158,7 @@ def replica(
         running.kill()
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 120, about: Replica | None = None) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 300, about: Replica | None = None) -> None:
     """Poll another process; on failure show what it said."""
     deadline = time.monotonic() + seconds
     while not condition():

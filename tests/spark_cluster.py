@@ -38,7 +38,7 @@ class Cluster:
 
     def state(self) -> dict[str, Any]:
         """What its master says: `workers` and `activeapps`, among others."""
-        with urllib.request.urlopen(self._page, timeout=10) as answer:
+        with urllib.request.urlopen(self._page, timeout=60) as answer:
             found: dict[str, Any] = json.loads(answer.read())
         return found
 
@@ -86,4 +86,4 @@ def _running(java: Java, log: Path, name: str, *options: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(120)

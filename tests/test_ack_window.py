@@ -81,7 +81,7 @@ def test_an_ack_through_holds_back_the_highest_of_its_span_at_once_however_long_
     partition = assigned(Commitment(0), 10, window=3)
     began = time.perf_counter()
     partition.acked(0, 10**9)
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < 20  # one by one would take minutes
     assert partition.commitment.offset == 10**9 - 3
 
 
@@ -99,7 +99,7 @@ def test_a_large_window_costs_little_at_a_commit() -> None:
     window.settled(range(0, 40_000, 2))
     began = time.perf_counter()
     offset, runs = window.hold_back(1, [(number, number + 1) for number in range(2, 40_000)])
-    assert time.perf_counter() - began < 2
+    assert time.perf_counter() - began < 20
     assert offset == 0
     assert len(runs) == 19_999
 

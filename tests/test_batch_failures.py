@@ -243,7 +243,7 @@ async def longest_silence_until(condition: object) -> float:
     """Until the condition holds: the most processor time in which the loop gave nobody else a turn."""
     assert callable(condition)
     longest, last = 0.0, time.thread_time()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.005)
             longest, last = max(longest, time.thread_time() - last), time.thread_time()

@@ -144,7 +144,7 @@ def test_a_plan_whose_last_record_is_gone_is_delivered_once_the_log_is_read_past
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
     set_trigger(folder, batch=batch(4))
     with replica(folder) as running:
-        wait_until(lambda: count(folder) == 10, seconds=20, about=running)
+        wait_until(lambda: count(folder) == 10, about=running)
         assert batches(folder) == [{0: list(range(10))}]
 
 

@@ -97,7 +97,7 @@ async def late_consumer(broker: Broker, topic: str) -> None:
     consumer = await start("consume", "--brokers", broker.bootstrap, "--topic", topic, "--from", "latest")
     assert consumer.stdout is not None
     line = asyncio.ensure_future(consumer.stdout.readline())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not line.done():
             arguments = ("produce", "--brokers", broker.bootstrap, "--topic", topic, "--count", "1")
             await (await start(*arguments)).communicate()

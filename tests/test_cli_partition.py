@@ -31,7 +31,7 @@ def serving(processor: FakeProcessor) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
-    is_up.wait(10)
+    is_up.wait(120)
     try:
         yield found[0]
     finally:

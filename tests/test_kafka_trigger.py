@@ -110,7 +110,7 @@ def test_workers_die_with_their_processor(broker: Broker, topic: str, tmp_path: 
         pids = running.worker_pids()
         assert all(map(is_running, pids))
         running.kill()
-        wait_until(lambda: not any(map(is_running, pids)), seconds=10)
+        wait_until(lambda: not any(map(is_running, pids)))
 
 
 @pytest.mark.usefixtures("either_path")
@@ -227,7 +227,7 @@ def test_ten_topics_of_a_hundred_partitions_run_on_ten_workers(broker: Broker, t
     for topic in topics:
         produce(broker, topic, 500, partitions=100)
     with replica(folder) as running:
-        wait_until(lambda: len(lines(folder)) == 5000, seconds=120, about=running)
+        wait_until(lambda: len(lines(folder)) == 5000, about=running)
         assert len(running.trigger()["partitions"]) == 1000
         assert running.stop() == 0
     assert handled(folder) == {(topic, n): list(range(5)) for topic in topics for n in range(100)}

@@ -39,7 +39,7 @@ def test_a_log_that_nobody_reads_is_dropped_and_counted_and_blocks_nobody() -> N
         process.stdin.write(b"\n")
         process.stdin.close()
         rest = log.read()
-    assert process.wait(10) == 0
+    assert process.wait(120) == 0
     process.stdout.close()
     assert first.split(" ", 1)[1].startswith("r INFO    handler: line 0 xxx")
     assert first.endswith("  partition=t/3\n")

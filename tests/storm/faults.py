@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from broker import Broker
-from history import RECORDER, RecordId, gone_on_with, started_between, started_late
+from history import RECORDER, Entry, RecordId, gone_on_with, started_between, started_late
 from load import (
     HANDLER_SECONDS,
     LONG_AT_TIMES,
@@ -119,7 +119,8 @@ def k2(broker: Broker, folder: Path, number: int, report: Report) -> None:
         after = [running.trigger()["generation"] for running in load.replicas]
         load.finish()
         report.add_faults("kills", kills, number)
-        report.add("rebalances", before != after, 0, 0, number)
+        # A machine that is too busy for a heartbeat brings rebalances too.
+        report.add("rebalances", before != after, 0, bool(load.lost_memberships()), number)
         load.check(report, number, kills)
 
 
@@ -164,10 +165,15 @@ def freeze_processor(load: Load, victim: Replica, report: Report, number: int) -
         pause(0, 1)
         woke_ns = time.monotonic_ns()
     wait_for_partitions(load, victim, woke_ns)
-    owned_ns = fault.ns + int(load.resumed_seconds(fault) * 1e9)
-    stale = started_between(load.history, fault.pid, owned_ns, woke_ns)
+    stale = started_fenced(load, fault, woke_ns)
     report.add("L7 started while frozen, and another owned it", len(stale), 0, 0, number)
     return fault
+
+
+def started_fenced(load: Load, fault: Fault, until_ns: int) -> list[Entry]:
+    """What it started while others had its partitions, until it was whole again: nothing."""
+    owned_ns = fault.ns + int(load.resumed_seconds(fault) * 1e9)
+    return started_between(load.history, fault.pid, owned_ns, until_ns)
 
 
 def freeze_whole(
@@ -214,11 +220,18 @@ def wait_for_partitions(load: Load, victim: Replica, woke_ns: int) -> int:
     since_boot = time.time() - time.monotonic()
     owned = victim.logged("assigned:", after=woke_ns / 1e9 + since_boot - 0.001)
     owned_ns = int((owned - since_boot - 0.001) * 1e9)  # the log rounds
-    wait_until(
-        lambda: started_between(load.history, victim.process.pid, owned_ns, 2**63) or not load.is_busy(),
-        about=victim,
-    )
+    starts_from(load, victim, owned_ns)
     return owned_ns
+
+
+def starts_from(load: Load, victim: Replica, ns: int) -> list[Entry]:
+    """What it has started since then, once it has, or nothing is left."""
+
+    def found() -> list[Entry]:
+        return started_between(load.history, victim.process.pid, ns, 2**63)
+
+    wait_until(lambda: found() or not load.is_busy(), about=victim)
+    return found()
 
 
 def k4(broker: Broker, folder: Path, number: int, report: Report) -> None:

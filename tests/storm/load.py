@@ -186,7 +186,7 @@ class Load:
         pids = {running.process.pid for running in self.replicas}
         wait_until(lambda: pids <= {it.replica for it in self.history}, about=self.replicas[0])
 
-    def finish(self, seconds: float = 180) -> None:
+    def finish(self, seconds: float = 300) -> None:
         """All is handled and committed, or time is up; then everybody stops."""
         ends = self.ends
         try:
@@ -205,7 +205,7 @@ class Load:
         `thawed`: the worker and the record of handlers that were frozen and went on. They may overlap.
         """
         history, produced = self.history, self.produced
-        late = self._lost_memberships()
+        late = self.lost_memberships()
         report.add("memberships lost", len(late), 0, 1e9, number)
         repeats += self.may_repeat(late)
         report.add("produced", len(produced), 1, 1e9, number)
@@ -229,7 +229,8 @@ class Load:
         for path in self.function.parent.glob("*/replica*.txt"):
             yield path.read_text()
 
-    def _lost_memberships(self) -> list[Fault]:
+    def lost_memberships(self) -> list[Fault]:
+        """Those that their replicas have noticed."""
         since_boot = time.time() - time.monotonic()
         return [
             Fault(running.process.pid, int((said - since_boot) * 1e9))

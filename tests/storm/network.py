@@ -19,8 +19,7 @@ from typing import Any
 from unittest import mock
 
 from broker import Broker
-from faults import long_records_for, records_for
-from history import started_between
+from faults import long_records_for, records_for, started_fenced, starts_from
 from load import LONG_AT_TIMES, SESSION_SECONDS, Fault, Load, pause
 from proxy import Proxy
 from replica import DECODED, Replica, wait_until
@@ -89,7 +88,8 @@ def cut(
                 faults.append(fault)
                 check_mended(load, victim, mended_ns, report, number)
                 if is_long:
-                    check_fenced(load, fault, mended_ns, report, number)
+                    stale = started_fenced(load, fault, mended_ns)
+                    report.add("L7 started while cut off, and another owned it", len(stale), 0, 0, number)
             load.finish()
             report.add_faults("cuts", len(faults), number)
             attempts = max(entry.attempt for entry in load.history)
@@ -103,20 +103,9 @@ def cut(
 
 def check_mended(load: Load, victim: Replica, mended_ns: int, report: Report, number: int) -> None:
     """It handles records again, if any are left."""
-    pid = victim.process.pid
-    wait_until(
-        lambda: started_between(load.history, pid, mended_ns, 2**63) or not load.is_busy(), about=victim
-    )
-    found = started_between(load.history, pid, mended_ns, 2**63)
+    found = starts_from(load, victim, mended_ns)
     waited = (found[0].ns - mended_ns) / 1e9 if found else 0
     report.add("its next start after the fault, s", waited, 0, 15, number)
-
-
-def check_fenced(load: Load, fault: Fault, mended_ns: int, report: Report, number: int) -> None:
-    """While others had its partitions, it started nothing."""
-    owned_ns = fault.ns + int(load.resumed_seconds(fault) * 1e9)
-    stale = started_between(load.history, fault.pid, owned_ns, mended_ns)
-    report.add("L7 started while cut off, and another owned it", len(stale), 0, 0, number)
 
 
 def delay(_: Broker, folder: Path, number: int, report: Report) -> None:
@@ -129,7 +118,7 @@ def delay(_: Broker, folder: Path, number: int, report: Report) -> None:
             load.begin(load.function, load.write(folder / "proxied", f"127.0.0.1:{port}"))
             before = load.replicas[1].trigger()["generation"]
             proxy.delay_seconds = 0.3
-            wait_until(lambda: not load.is_busy(), 120, about=load.replicas[1])
+            wait_until(lambda: not load.is_busy(), about=load.replicas[1])
             report.add("rebalances", load.replicas[1].trigger()["generation"] - before, 0, 0, number)
             proxy.delay_seconds = 0
             load.finish()

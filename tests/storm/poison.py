@@ -261,7 +261,7 @@ def member(broker: Broker, group: str, topic: str, client_id: str) -> Iterator[b
     thread = threading.Thread(target=lambda: loop.run_until_complete(live()))
     thread.start()
     try:
-        if not joined.wait(60):
+        if not joined.wait(120):
             raise TimeoutError("the member did not join")
         yield has_first
     finally:

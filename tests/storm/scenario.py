@@ -27,11 +27,13 @@ class Figure:
 class Report:
     """Figures of one scenario. A value outside its bounds is a violation.
 
-    `seconds` is how long the load of a repetition is to last, where a scenario has one.
+    `seconds` is how long the load of a repetition is to last, where a scenario has one. A time (", s") may
+    be `patience` times its bound: a storm has the machine to itself, a test among others may not.
     """
 
-    def __init__(self, seconds: float = 0) -> None:
+    def __init__(self, seconds: float = 0, patience: float = 10) -> None:
         self.seconds = seconds
+        self._patience = patience
         self._figures: dict[str, Figure] = {}
         self._faults: dict[str, int] = {}
         self._numbers: set[int] = set()
@@ -44,6 +46,7 @@ class Report:
     def add(self, name: str, value: float, low: float, high: float, number: int) -> None:
         """What repetition `number` gave."""
         self._numbers.add(number)
+        high *= self._patience if name.endswith(", s") else 1
         figure = self._figures.setdefault(name, Figure(low, high))
         figure.low, figure.high = min(figure.low, low), max(figure.high, high)  # for people
         figure.values.append(value)
@@ -87,7 +90,7 @@ async def main(scenarios: Mapping[str, Scenario], description: str) -> int:
     async with EmbeddedKafka() as kafka:
         broker = Broker(kafka.bootstrap, "embedded")
         for name in chosen:
-            report = Report(options.seconds)
+            report = Report(options.seconds, patience=1)
             try:
                 for number in range(options.count):
                     random.seed(f"{options.seed} {name} {number}")

@@ -94,7 +94,7 @@ def d1(broker: Broker, folder: Path, number: int, report: Report) -> None:
         ends = {(topic, n): records // 4 for n in range(4)}
         wait_until(lambda: group_offsets(broker, f"group-{topic}") == ends)
         running.process.send_signal(signal.SIGTERM)
-        report.add("exit code", running.process.wait(30), 0, 0, number)
+        report.add("exit code", running.process.wait(120), 0, 0, number)
     report.add_faults("full disks", 1, number)
     report.add("handled", len(lines(function)), records, records, number)
 

@@ -123,7 +123,7 @@ def write_batch_function(folder: Path, broker: Broker, topic: str, spark: TestSp
 
 def report_sink(function: Path, running: Replica, sent: int, number: int, report: Report) -> None:
     """Wait until everything is in it, and compare."""
-    wait_until(lambda: len(stored(function)) >= sent, seconds=120, about=running)
+    wait_until(lambda: len(stored(function)) >= sent, about=running)
     assert running.stop() == 0
     found = stored(function)
     report.add("records lost", sent - len(found), 0, 0, number)
@@ -187,7 +187,7 @@ def running_on(spark: TestSpark) -> list[Any]:
 
 
 def ask(url: str) -> list[Any]:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         found: list[Any] = json.loads(answer.read())
     return found
 

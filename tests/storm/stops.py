@@ -45,11 +45,11 @@ def sigterm(broker: Broker, folder: Path, number: int, report: Report) -> None:
             began = time.time()
             leaver.process.send_signal(signal.SIGTERM)
             owned = stayer.logged(f"assigned: {topic}/0-7 ", after=began)
-            code = leaver.process.wait(30)
+            code = leaver.process.wait(120)
             report.add("SIGTERM to exit, s", time.time() - began, 0, 5, number)
             time.sleep(0.3)
         with contextlib.suppress(TimeoutError):  # then some are lost
-            wait_until(lambda: distinct(function) >= feed.sent, seconds=20)
+            wait_until(lambda: distinct(function) >= feed.sent)
         stayer.stop()
     report.add_faults("stops", 1, number)
     report.add("SIGTERM to the other's owning all, s", owned - began, 0, HEARTBEAT_SECONDS + 1, number)
@@ -84,7 +84,7 @@ def churn(broker: Broker, folder: Path, number: int, report: Report) -> None:
                     leaver.url  # noqa: B018  # from then on it hears signals
                     codes.append(leaver.stop())
         with contextlib.suppress(TimeoutError):  # then some are lost
-            wait_until(lambda: distinct(function) >= feed.sent, seconds=30)
+            wait_until(lambda: distinct(function) >= feed.sent)
         codes += [leaver.stop() for leaver in running]
     report.add_faults("joins and leaves", CHANGES, number)
     report.add("exit code", max(codes), 0, 0, number)
