@@ -34,7 +34,7 @@ demo: $(READY) ## a Spark pipeline on a real Kafka: 200,000 orders, a replica jo
 	@$(BIN)/python -P demo
 
 test: $(READY) ## the tests, on a real broker (under 10 minutes)
-	@$(BIN)/pytest -m "not slow" -n 3 --dist loadfile
+	@$(BIN)/pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(READY) ## the tests that take minutes each
 	@$(BIN)/pytest -m slow
