@@ -56,7 +56,7 @@ STORMS = [
     Storm("faults", "k2", 3, 50),
     Storm("faults", "k3", 5, 20),
     Storm("faults", "k4", 3, 75),
-    Storm("faults", "r1", 6, 42),
+    Storm("faults", "r1", 6, 55),
     Storm("faults", "t1", 3),
     Storm("network", "cut-1s", 3, 20),
     Storm("network", "cut-10s", 3, 30),
