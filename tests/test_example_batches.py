@@ -29,8 +29,8 @@ def test_every_reading_is_one_row_even_if_a_worker_is_killed(
         produce(address, range(COUNT, 2 * COUNT))
         wait_until(lambda: len(rows(database)) == 2 * COUNT, about=running)
         assert sorted(int(body) for body in rows(database)) == list(range(2 * COUNT))
-        assert "one transaction" in running.log
         assert running.stop() == 0
+        assert "one transaction" in running.log
     finally:
         running.kill()
 

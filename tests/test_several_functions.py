@@ -47,11 +47,11 @@ def test_two_functions_share_kafka_the_process_and_the_admin_server(tmp_path: Pa
         metrics = running.get("/metrics")[1]
         assert all(f'function="{name}"' in metrics for name in ("orders", "audit"))
         assert len(children_of(running.process.pid)) == 5  # the broker, a worker and a fence each
+        assert running.stop() == 0
         for name in ("orders", "audit"):
             told = [line for line in running.log.splitlines() if f"function={name}" in line]
             assert any("handler: seen" in line and "offset=9" in line for line in told)
             assert any("assigned: things/0-7" in line for line in told)
-        assert running.stop() == 0
     assert handled(orders) == handled(audit) == {("things", number): list(range(10)) for number in range(8)}
 
 
@@ -92,7 +92,9 @@ def test_what_is_wrong_with_one_function_is_a_problem_of_the_whole(
         wait_until(lambda: len(lines(fine)) == 8, about=running)
         done = run("partition", "skip", f"{topic}/3", "--admin", running.url)
         assert done.returncode == 0, done.stderr
-        assert [line for line in running.log.splitlines() if "function=halting" in line and "skip" in line]
+        wait_until(
+            lambda: any("function=halting" in line and "skip" in line for line in running.log.splitlines())
+        )
 
 
 def test_a_name_that_two_functions_have_is_one_line(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_handler_uses_spark_its_own_functions_and_the_kafka_source_in_it(
     produce(broker, topic, 5, partitions=1)
     with replica(folder) as running:
         wait_until(lambda: len(lines(folder)) >= 15, about=running)
-        assert "spark.stop() does nothing here" in running.log
+        running.logged("spark.stop() does nothing here")
         processor = running.process.pid
         assert "pyspark" not in maps(processor)
         assert spark.link.token not in running.log
@@ -164,8 +164,8 @@ def test_a_spark_that_is_killed_comes_back_with_new_sessions_and_no_record_is_lo
         assert spark.link == link
         assert spark.pid != victim
         assert spark.restarts
-        assert "the Spark server was started again: a new session" in running.log
         assert running.stop() == 0
+        assert "the Spark server was started again: a new session" in running.log
     assert group_offsets(broker, f"group-{topic}") == {(topic, partition): 3 for partition in range(8)}
 
 
