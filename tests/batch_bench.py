@@ -109,7 +109,7 @@ async def batch_bench(  # noqa: PLR0917  # what a trigger's settings are made of
     folder: Path,
     handler: str,
     size: int,
-    timeout_seconds: float = 60,
+    timeout_seconds: float = 600,
     workers: int = 1,
     failure: FailurePolicy = QUICK_RETRIES,
     ack_mode: AckMode = AckMode.DISABLE,

@@ -68,7 +68,7 @@ async def test_a_handler_gets_a_list_of_events(tmp_path: Path) -> None:
 
 
 async def test_a_full_batch_goes_at_once_and_a_partial_one_waits(tmp_path: Path) -> None:
-    async with batch_bench(tmp_path, SEES, size=4, timeout_seconds=60) as b:
+    async with batch_bench(tmp_path, SEES, size=4, timeout_seconds=600) as b:
         (p,) = b.assign(*fresh(1))
         b.feed(10, p)
         await b.settled(8, p)

@@ -122,7 +122,7 @@ async def test_max_attempts_0_tries_for_ever(tmp_path: Path) -> None:
 
 
 async def test_a_partition_that_waits_holds_up_no_other(tmp_path: Path) -> None:
-    slow = replace(QUICK, failure=FailurePolicy(backoff_seconds=60, max_backoff_seconds=60))
+    slow = replace(QUICK, failure=FailurePolicy(backoff_seconds=600, max_backoff_seconds=600))
     async with bench(tmp_path, FAILS_AT_5, policy=slow) as b:
         bad, good = b.assign(("t", 0), ("t", 1))
         b.feed(bad, records(0, 10))
@@ -206,7 +206,7 @@ async def test_a_halted_record_gets_exactly_one_more_delivery_in_each_new_assign
 
 
 async def test_a_record_that_waits_for_its_next_attempt_takes_its_count_along(tmp_path: Path) -> None:
-    slow = replace(QUICK, failure=FailurePolicy(backoff_seconds=60, max_backoff_seconds=60))
+    slow = replace(QUICK, failure=FailurePolicy(backoff_seconds=600, max_backoff_seconds=600))
     async with bench(tmp_path, FAILS_AT_5, policy=slow) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
@@ -447,7 +447,7 @@ async def test_a_failed_record_that_is_acked_elsewhere_is_not_tried_again(tmp_pa
             elif event.offset == 5:
                 raise ValueError("never")
     """
-    waits = FailurePolicy(60 if hold is Hold.BACKOFF else 1, 60, 60, dead_letter_topic="dlq")
+    waits = FailurePolicy(60 if hold is Hold.BACKOFF else 1, 600, 600, dead_letter_topic="dlq")
     waits = replace(waits, max_attempts=4 if hold is Hold.BACKOFF else 1)
     waits = replace(waits, then="deadLetter" if hold is Hold.BURYING else "halt")
     async with bench(tmp_path, handler, policy=replace(acks(), failure=waits), static=True) as b:

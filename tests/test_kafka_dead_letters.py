@@ -205,6 +205,7 @@ async def test_a_frozen_broker_bounds_the_write_and_the_close_and_is_used_again(
 
 
 async def test_a_close_ends_a_write_that_waits(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_dead_letters, "_TOPIC_SECONDS", 600.0)
     async with dead_letters(broker.bootstrap, f"dlq-{uuid.uuid4().hex}") as letters:
         waiting = asyncio.create_task(write(letters, Record()))
         await asyncio.sleep(0)

@@ -54,7 +54,7 @@ async def test_waking_a_fetch_makes_it_look_at_what_is_wanted_now(broker: Broker
         internals.tune(consumer, retry_seconds=1)
         wanted = internals.Wanted({TopicPartition(topic, 0)})
         await something(consumer, wanted)  # now partition 1 lies unread
-        waiting = asyncio.create_task(internals.fetch(consumer, wanted, 60, max_records=100))
+        waiting = asyncio.create_task(internals.fetch(consumer, wanted, 600, max_records=100))
         await asyncio.wait([waiting], timeout=0.3)
         assert not waiting.done()
         wanted.add(TopicPartition(topic, 1))

@@ -480,6 +480,8 @@ async def test_a_stop_does_not_wait_for_an_assignment_that_is_still_read(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(kafka, "read_starts", read_starts)
+    for bound in ("_COMMIT_TIMEOUT_SECONDS", "_LEAVE_TIMEOUT_SECONDS"):
+        monkeypatch.setattr(kafka, bound, 600.0)
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
     stop = asyncio.Event()
     async with asyncio.timeout(120):

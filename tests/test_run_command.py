@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from kafka_records import handled, produce
-from replica import children_of, environment, is_running, lines, replica, wait_until, write_function
+from replica import (
+    children_of,
+    environment,
+    is_running,
+    lines,
+    replica,
+    set_trigger,
+    wait_until,
+    write_function,
+)
 
 WRITES = """
     def handler(context, event):
@@ -90,7 +99,7 @@ def test_a_broker_that_is_away_is_named_and_waited_for_until_ctrl_c(tmp_path: Pa
     with replica(folder) as running:
         wait_until(lambda: running.log.count("no broker answers at 127.0.0.1:1") == 2, about=running)
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(120) == 0
+        assert running.process.wait(30) == 0  # the client itself would wait for 40
         assert "Traceback" not in running.log
 
 
@@ -200,6 +209,7 @@ def test_a_second_signal_stops_at_once(broker: Broker, topic: str, tmp_path: Pat
             wait_for("never")
     """
     folder = write_function(tmp_path / "f", handler, broker.bootstrap, [topic])
+    set_trigger(folder, workerTerminationTimeout="10m")
     produce(broker, topic, 1)
     with replica(folder) as running:
         wait_until(lambda: lines(folder), about=running)
@@ -270,6 +280,7 @@ def test_a_stop_does_not_wait_for_a_handler_that_is_still_being_imported(tmp_pat
         def handler(context, event): ...
     """
     folder = write_function(tmp_path / "f", handler, "127.0.0.1:1", ["t"])
+    set_trigger(folder, workerTerminationTimeout="10m")
     with replica(folder) as running:
         wait_until(lambda: lines(folder), about=running)
         running.process.send_signal(signal.SIGTERM)
