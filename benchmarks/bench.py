@@ -29,7 +29,7 @@ from rig import (
     script,
 )
 
-from headrace.runtime.embedded_kafka import EmbeddedKafka
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 
 RECORDS = int(os.environ.get("BENCH_RECORDS", "4000000"))  # seconds for the fastest
 IS_FULL = bool(os.environ.get("BENCH_FULL"))

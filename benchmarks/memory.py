@@ -15,8 +15,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from counter import total
 from rig import PARTITIONS, Load, headrace, stop
 
-from headrace.runtime.embedded_kafka import EmbeddedKafka
-from headrace.runtime.watchdog import resident_bytes
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.workers.watchdog import resident_bytes
 
 TOPIC = "memory"
 AHEAD = 1_000_000

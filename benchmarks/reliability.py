@@ -36,7 +36,7 @@ from kafka_records import group_offsets  # noqa: E402
 from load import HANDLER  # noqa: E402
 from replica import children_of, write_function  # noqa: E402
 
-from headrace.runtime.embedded_kafka import EmbeddedKafka  # noqa: E402
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka  # noqa: E402
 
 REPLICAS = 3
 PARTITIONS = 12

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 from rig import PARTITIONS, Load, fill
 
-from headrace.runtime.embedded_kafka import EmbeddedKafka
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 
 TOPIC, SIZE = "bench", 100
 RECORDS = int(os.environ.get("BENCH_RECORDS", "1500000"))

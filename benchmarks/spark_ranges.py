@@ -22,11 +22,11 @@ from typing import Any
 import yaml
 from aiokafka import AIOKafkaProducer
 
-from headrace.runtime.config import load_function
-from headrace.runtime.embedded_kafka import EmbeddedKafka
-from headrace.runtime.spark_link import SparkLink
-from headrace.runtime.spark_server import SparkServer
-from headrace.runtime.spark_session import WorkerSpark
+from headrace.runtime.config.function import load_function
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.spark.server import SparkServer
+from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.worker.spark import WorkerSpark
 
 RECORDS = int(os.environ.get("BENCH_RECORDS", "1000000"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rig import Load, headrace, stop
 
-from headrace.runtime.embedded_kafka import EmbeddedKafka
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 
 # Writes when each process has begun its first record; CLOCK_MONOTONIC is shared.
 BEGINS = """

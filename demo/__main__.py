@@ -20,11 +20,11 @@ from screen import Screen
 from sinks import Sinks
 from timeline import History, Moment, Sample
 
-from headrace.runtime.config import load_function
-from headrace.runtime.embedded_kafka import EmbeddedKafka
+from headrace.runtime.config.function import load_function
+from headrace.runtime.embedded.java import find_java
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.java import find_java
-from headrace.runtime.spark_server import SparkServer
 
 RECORDS = int(os.environ.get("DEMO_RECORDS", "200000"))
 SECONDS = float(os.environ.get("DEMO_SECONDS", "30"))

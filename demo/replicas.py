@@ -10,9 +10,9 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.run_command import RunOptions
-from headrace.runtime.spark_link import SparkLink
-from headrace.runtime.supervisor import Replica as SupervisedReplica
+from headrace.runtime.processor.options import RunOptions
+from headrace.runtime.processor.supervisor import Replica as SupervisedReplica
+from headrace.runtime.spark.link import SparkLink
 
 FUNCTION = Path(__file__).parent
 _LOOK_SECONDS = 0.05

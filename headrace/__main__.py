@@ -1,5 +1,5 @@
 """`python -m headrace` is the same program as `headrace`."""
 
-from headrace.runtime.cli import main
+from headrace.runtime.cli.main import main
 
 main()

@@ -9,9 +9,9 @@ from broker import Broker, any_broker
 from hypothesis import settings
 from spark import TestSpark, running_spark
 
-from headrace.runtime import embedded_kafka
-from headrace.runtime.embedded_kafka import EmbeddedKafka
-from headrace.runtime.embedded_kafka_settings import broker_settings
+from headrace.runtime.embedded.kafka import broker as embedded_kafka
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.properties import broker_settings
 
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("headrace", deadline=None)

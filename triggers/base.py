@@ -6,8 +6,8 @@ imports it by name, so third parties add kinds in the same way.
 
 from typing import Any, ClassVar, Protocol
 
-from headrace.runtime.config import TriggerSpec
-from headrace.runtime.dispatch import Dispatcher
+from headrace.runtime.config.function import TriggerSpec
+from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.metrics import TriggerMetrics
 
 

@@ -21,9 +21,9 @@ from kafka_records import produce
 from replica import is_running, lines, replica, set_trigger, wait_until, write_function
 from scenario import Report, main
 
-from headrace.runtime.commitment import Commitment
-from headrace.triggers.kafka_internals import fetch_commits
-from headrace.triggers.kafka_metadata import decode_metadata
+from headrace.runtime.partitions.commitment import Commitment
+from headrace.triggers.kafka.client.internals import fetch_commits
+from headrace.triggers.kafka.metadata import decode_metadata
 
 RECORDS = 1000
 PARTITIONS = 5

@@ -24,8 +24,8 @@ from replica import wait_until
 from sabotage import FAILPOINTS, PROCESSOR
 from scenario import Report, Scenario, main
 
-from headrace.runtime.broker_access import BrokerAccess
-from headrace.runtime.dead_letter_topic import opened
+from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.dead_letter_reader import opened
 
 RECORDS = 400
 PARTITIONS = 4

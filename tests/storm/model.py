@@ -28,15 +28,15 @@ from hypothesis.stateful import (
 )
 from worker_bench import Record
 
-from headrace.runtime.acks import Acks
-from headrace.runtime.commitment import Commitment
-from headrace.runtime.delivery_policy import AckMode, DeliveryPolicy
+from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.dispatch.acks import Acks
 from headrace.runtime.metrics import Metrics, TriggerMetrics
-from headrace.runtime.partition import AssignedPartition, Hold
-from headrace.runtime.wire import Ack
-from headrace.triggers.kafka_committer import Committer
-from headrace.triggers.kafka_metadata import decode_metadata
-from headrace.triggers.kafka_start import Starts
+from headrace.runtime.partitions.assigned import AssignedPartition, Hold
+from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.wire.frames import Ack
+from headrace.triggers.kafka.committer import Committer
+from headrace.triggers.kafka.metadata import decode_metadata
+from headrace.triggers.kafka.start import Starts
 
 PARTITIONS = 3
 REPLICAS = 3

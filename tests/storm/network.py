@@ -25,10 +25,10 @@ from proxy import Proxy
 from replica import DECODED, Replica, wait_until
 from scenario import Report, Scenario, main
 
-from headrace.runtime import embedded_kafka
-from headrace.runtime.embedded_kafka import EmbeddedKafka
-from headrace.runtime.embedded_kafka_settings import broker_settings
-from headrace.runtime.loopback_ports import choose_ports
+from headrace.runtime.embedded.kafka import broker as embedded_kafka
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.properties import broker_settings
+from headrace.runtime.embedded.ports import choose_ports
 
 BROKER_SESSION_SECONDS = 10  # longer than the broker is away
 BUFFER = 16

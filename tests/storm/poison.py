@@ -30,8 +30,8 @@ from kafka_records import handled, produce
 from replica import Replica, lines, replica, set_spec, wait_until, write_function
 from scenario import Report, main
 
-from headrace.runtime.dead_letter_headers import split_headers
-from headrace.runtime.kafka_topics import create_topics
+from headrace.runtime.kafka.dead_letter_headers import split_headers
+from headrace.runtime.kafka.topics import create_topics
 
 EACH = 100
 KILLS = 10

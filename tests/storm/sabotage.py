@@ -17,14 +17,14 @@ from typing import Any
 # Name: the process, the method, and whether it is before or after it.
 WORKER, PROCESSOR = "headrace.runtime.worker", "headrace"
 FAILPOINTS = {
-    "before-handler": (WORKER, "headrace.runtime.progress_slot:ProgressSlot.enter", "after"),
-    "after-handler": (WORKER, "headrace.runtime.progress_slot:ProgressSlot.leave", "before"),
-    "before-ack": (WORKER, "headrace.runtime.worker_acks:WorkerAcks.ack", "before"),
-    "after-ack": (WORKER, "headrace.runtime.worker_acks:WorkerAcks.ack", "after"),
-    "before-commit": (PROCESSOR, "headrace.triggers.kafka_committer:Committer._send", "before"),
-    "after-commit": (PROCESSOR, "headrace.triggers.kafka_committer:Committer._send", "after"),
-    "before-dead-letter": (PROCESSOR, "headrace.triggers.kafka_dead_letters:DeadLetters.write", "before"),
-    "after-dead-letter": (PROCESSOR, "headrace.triggers.kafka_dead_letters:DeadLetters.write", "after"),
+    "before-handler": (WORKER, "headrace.runtime.wire.progress_slot:ProgressSlot.enter", "after"),
+    "after-handler": (WORKER, "headrace.runtime.wire.progress_slot:ProgressSlot.leave", "before"),
+    "before-ack": (WORKER, "headrace.runtime.worker.acks:WorkerAcks.ack", "before"),
+    "after-ack": (WORKER, "headrace.runtime.worker.acks:WorkerAcks.ack", "after"),
+    "before-commit": (PROCESSOR, "headrace.triggers.kafka.committer:Committer._send", "before"),
+    "after-commit": (PROCESSOR, "headrace.triggers.kafka.committer:Committer._send", "after"),
+    "before-dead-letter": (PROCESSOR, "headrace.triggers.kafka.dead_letters:DeadLetters.write", "before"),
+    "after-dead-letter": (PROCESSOR, "headrace.triggers.kafka.dead_letters:DeadLetters.write", "after"),
 }
 
 

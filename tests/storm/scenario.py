@@ -11,7 +11,7 @@ from pathlib import Path
 
 from broker import Broker
 
-from headrace.runtime.embedded_kafka import EmbeddedKafka
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 
 
 @dataclass

@@ -28,7 +28,7 @@ from replica import Replica, lines, replica, set_trigger, wait_until
 from scenario import Report, main
 from spark import QUICK, TestSpark, is_closed, running_spark, write_spark_function
 
-from headrace.runtime.loopback_ports import free_port
+from headrace.runtime.embedded.ports import free_port
 
 # A batch is a job that burns, where it has to, and that says itself, by _SUCCESS, when it was committed.
 WRITES = """

@@ -20,7 +20,7 @@ from kafka_records import Feed, handled
 from replica import QUICK_GROUP, Replica, lines, replica, wait_until, write_function
 from scenario import Report, main
 
-from headrace.runtime.durations import parse_duration
+from headrace.runtime.settings.durations import parse_duration
 
 CHANGES = 8
 HEARTBEAT_SECONDS = parse_duration(QUICK_GROUP["heartbeatInterval"])

@@ -1,0 +1,76 @@
+"""How a dead letter is shown to people, and to programs."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.runtime.kafka.dead_letter_reader import DeadLetter
+
+_HEX_WIDTH = 32
+
+
+def json_line(letter: DeadLetter) -> str:
+    """Timestamps in ms since the epoch. The record's own bytes are not in it: `show` has them."""
+    record, source = letter.record, letter.provenance
+    line: dict[str, Any] = {"partition": record.partition, "offset": record.offset}
+    line["timestamp"] = record.timestamp
+    return json.dumps(line | {"provenance": source and asdict(source)})
+
+
+def row(letter: DeadLetter) -> tuple[str, str, str, str, str]:
+    """Place, time, source, attempts, the last line of the error."""
+    source = letter.provenance
+    when = _time(letter.record.timestamp)
+    if source is None:
+        return letter.place, when, "-", "-", "(it doesn't say where it comes from)"
+    lines = [line for line in source.error.splitlines() if line.strip()]
+    origin = f"{source.topic}/{source.partition}/{source.offset}"
+    return letter.place, when, _printable(origin), str(source.attempts), _printable("".join(lines[-1:]))
+
+
+def whole(letter: DeadLetter) -> Iterator[str]:
+    """All lines that there are to one record."""
+    record, source = letter.record, letter.provenance
+    yield f"record    {letter.place}"
+    yield f"time      {_time(record.timestamp)}"
+    if source is not None:
+        yield f"source    {_printable(source.topic)}/{source.partition}/{source.offset}"
+        yield f"function  {_printable(source.function)}"
+        yield f"attempts  {source.attempts}"
+        yield "error:"
+        yield from (f"    {_printable(line)}" for line in source.error.splitlines())
+    for name, value in letter.headers:
+        yield from _block(f"header {_printable(name)}", value)
+    yield from _block("key", record.key)
+    yield from _block("body", record.value)
+
+
+def _block(title: str, data: bytes | None) -> Iterator[str]:
+    """Text where it is some, else hex."""
+    if data is None:
+        yield f"{title}: none"
+        return
+    yield f"{title}: {len(data)} bytes"
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
+        lines = []
+    if not all(line.replace("\t", " ").isprintable() for line in lines) or (data and not lines):
+        lines = [data[at : at + _HEX_WIDTH].hex(" ", 2) for at in range(0, len(data), _HEX_WIDTH)]
+    yield from (f"    {line}" for line in lines)
+
+
+def _time(timestamp: int) -> str:
+    if timestamp < 0:
+        return "-"
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(" ", "milliseconds")[:-6] + "Z"
+    except (ValueError, OverflowError, OSError):  # producers may write any number
+        return f"{timestamp} ms"
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would obey."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

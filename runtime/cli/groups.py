@@ -1,0 +1,153 @@
+"""`headrace kafka groups`, `lag` and `seek`: how far consumer groups are, and setting one back or forth."""
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from headrace.runtime.cli.broker_options import broker_options
+from headrace.runtime.cli.kafka import as_json_option
+from headrace.runtime.kafka import groups as consumer_groups
+from headrace.runtime.kafka import seek as group_seek
+from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.groups import Group, PartitionLag
+from headrace.runtime.kafka.seek import Move, Place, Target
+from headrace.runtime.partitions.names import describe_partitions
+
+_PLACE = re.compile(r"([A-Za-z0-9._-]{1,249})(?:/([0-9]{1,9}))?")
+_OFFSET = re.compile(r"[0-9]{1,18}")
+_ENDS: dict[str, Target] = {"earliest": "earliest", "latest": "latest"}
+
+
+class TopicOrPartition(click.ParamType[Place]):
+    """TOPIC or TOPIC/PARTITION, as in orders or orders/3."""
+
+    name = "topic or topic/partition"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        found = _PLACE.fullmatch(str(value))
+        if found is None:
+            self.fail(f"{value!r} is neither TOPIC nor TOPIC/PARTITION, as in orders/3", param, ctx)
+        return found[1], int(found[2]) if found[2] else None
+
+
+class SeekTarget(click.ParamType[Target]):
+    """earliest, latest, an offset or a time."""
+
+    name = "target"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
+        target = _target(str(value))
+        if target is None:
+            wanted = "earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z"
+            self.fail(f"{value!r} is none of {wanted}", param, ctx)
+        return target
+
+
+def _target(text: str) -> Target | None:
+    if text in _ENDS:
+        return _ENDS[text]
+    if _OFFSET.fullmatch(text):
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+        time = time if time.tzinfo else time.replace(tzinfo=UTC)
+        return time if time.timestamp() >= 0 else None
+    except (ValueError, OverflowError):
+        return None
+
+
+@click.command()
+@broker_options
+@as_json_option
+def groups(brokers: BrokerAccess, as_json: bool) -> None:
+    """List the consumer groups: their state, and how many members they have."""
+    found = asyncio.run(consumer_groups.list_groups(brokers))
+    if as_json:
+        click.echo(json.dumps([asdict(group) for group in found]))
+        return
+    table = Table("group", "state", "members")
+    for group in found:
+        table.add_row(Text(group.name), group.state, str(len(group.members)))
+    Console().print(table)
+
+
+@click.command()
+@click.argument("group")
+@broker_options
+@as_json_option
+def lag(group: str, brokers: BrokerAccess, as_json: bool) -> None:
+    """Show how far GROUP is behind on each partition that it has committed or that a member has.
+
+    \b
+    Exit codes: 3 the broker doesn't answer, 4 there is no such group.
+    """
+    found, partitions = asyncio.run(consumer_groups.read_lag(brokers, group))
+    total = sum(partition.lag or 0 for partition in partitions)
+    if as_json:
+        rows = [{**asdict(partition), "lag": partition.lag} for partition in partitions]
+        click.echo(json.dumps({**asdict(found), "lag": total, "partitions": rows}))
+        return
+    Console().print(_lag_table(partitions))
+    click.echo(f"{_describe(found)}; lag {total} in all")
+
+
+@click.command()
+@click.argument("group")
+@click.argument("places", metavar="TOPIC[/PARTITION]...", type=TopicOrPartition(), nargs=-1, required=True)
+@click.option(
+    "--to",
+    type=SeekTarget(),
+    required=True,
+    metavar="earliest|latest|OFFSET|TIME",
+    help="A time is ISO 8601, UTC where it names no zone: the first record at or after it.",
+)
+@broker_options
+@as_json_option
+def seek(group: str, places: Sequence[Place], to: Target, brokers: BrokerAccess, as_json: bool) -> None:
+    """Have GROUP go on from elsewhere, on all of a topic or one partition. Nobody may be in the group.
+
+    What a function's commits said besides the offset (acks beyond it, attempts) is void from then on.
+
+    \b
+    Exit codes: 2 a mistake in the command, 3 the broker doesn't answer or has no such topic,
+    4 there is no such group, 5 the group has members.
+    """
+    moves = asyncio.run(group_seek.seek(brokers, group, places, to))
+    if as_json:
+        click.echo(json.dumps({"group": group, "moves": [asdict(move) for move in moves]}))
+        return
+    Console().print(_move_table(moves))
+
+
+def _describe(group: Group) -> str:
+    holds = [f"{member.client} has {describe_partitions(member.partitions)}" for member in group.members]
+    return f"group {group.name} is {group.state}" + "".join(f"; {line}" for line in holds)
+
+
+def _lag_table(partitions: Sequence[PartitionLag]) -> Table:
+    table = Table("topic", "partition", "committed", "end", "lag", "member")
+    for row in partitions:
+        numbers = [_shown(number) for number in (row.partition, row.committed, row.end, row.lag)]
+        table.add_row(Text(row.topic), *numbers, Text(row.client or "-"))
+    return table
+
+
+def _move_table(moves: Sequence[Move]) -> Table:
+    table = Table("topic", "partition", "before", "after")
+    for move in moves:
+        numbers = [_shown(number) for number in (move.partition, move.before, move.after)]
+        table.add_row(Text(move.topic), *numbers)
+    return table
+
+
+def _shown(number: int | None) -> str:
+    return "-" if number is None else str(number)

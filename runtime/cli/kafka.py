@@ -1,0 +1,160 @@
+"""`headrace kafka`: a broker, and hands on any broker. No JVM tools needed."""
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from headrace.runtime.cli.broker_options import broker_options
+from headrace.runtime.cli.record_formats import json_line, text_line
+from headrace.runtime.cli.records import made_up, paced, stdin_batches
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
+from headrace.runtime.errors import BrokerError
+from headrace.runtime.kafka import client
+from headrace.runtime.kafka.access import BrokerAccess
+
+_MANY_PARTITIONS = 16
+
+
+class TopicPartitions(click.ParamType[tuple[str, int]]):
+    """name:partitions, as in orders:8."""
+
+    name = "name:partitions"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        name, _, partitions = str(value).rpartition(":")
+        if not name or not partitions.isdecimal() or int(partitions) < 1:
+            self.fail(f"{value!r} is not name:partitions, as in orders:8", param, ctx)
+        return name, int(partitions)
+
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+
+
+@click.group()
+def kafka() -> None:
+    """A broker, and hands on it; no JVM tools needed."""
+    client.quiet_client()
+
+
+@kafka.command()
+@click.option("--port", default=9092, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the records in this folder; without it they go when the broker stops.",
+)
+@click.option("--topic", "topics", type=TopicPartitions(), multiple=True, help="Create a topic.")
+@as_json_option
+def up(port: int, data: Path | None, topics: Sequence[tuple[str, int]], as_json: bool) -> None:
+    """Run Apache Kafka here until Ctrl-C."""
+    _until_signal(_up(EmbeddedKafka(data, port=port), dict(topics), data, as_json))
+
+
+@kafka.command(name="topics")
+@broker_options
+@click.option("--create", type=TopicPartitions(), multiple=True, help="Create, then list.")
+@click.option("--delete", multiple=True, metavar="NAME", help="Delete, then list.")
+@as_json_option
+def list_topics(
+    brokers: BrokerAccess, create: Sequence[tuple[str, int]], delete: Sequence[str], as_json: bool
+) -> None:
+    """List the topics with their partitions and end offsets; create or delete some first."""
+    listed = asyncio.run(client.list_topics(brokers, dict(create), list(delete)))
+    if as_json:
+        click.echo(json.dumps(listed))
+        return
+    table = Table("topic", "partitions", "records up to (end offset per partition)")
+    for topic in listed:
+        ends = [str(end) for end in topic["end_offsets"]]
+        more = f" and {len(ends) - _MANY_PARTITIONS} more" if len(ends) > _MANY_PARTITIONS else ""
+        table.add_row(topic["topic"], str(topic["partitions"]), " ".join(ends[:_MANY_PARTITIONS]) + more)
+    Console().print(table)
+
+
+@kafka.command()
+@broker_options
+@click.option("--topic", required=True)
+@click.option("--partition", type=click.IntRange(min=0), help="Default: by key, or spread.")
+@click.option("--keyed", is_flag=True, help="Lines are key<TAB>value.")
+@click.option("--count", type=click.IntRange(min=1), help="Make this many records; no stdin.")
+@click.option("--size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Records per second.")
+@as_json_option
+def produce(  # noqa: PLR0913, PLR0917 one parameter per option
+    brokers: BrokerAccess,
+    topic: str,
+    partition: int | None,
+    keyed: bool,
+    count: int | None,
+    size: int,
+    rate: float | None,
+    as_json: bool,
+) -> None:
+    """Send the lines of stdin, or COUNT made-up records of SIZE bytes, to a topic."""
+    batches = made_up(count, size, rate) if count else stdin_batches(keyed=keyed)
+    began = time.monotonic()
+    sent = asyncio.run(client.produce(brokers, topic, partition, paced(batches, rate), count))
+    seconds = time.monotonic() - began
+    if as_json:
+        click.echo(json.dumps({"topic": topic, "records": sent, "seconds": round(seconds, 3)}))
+    else:
+        click.echo(f"produced {sent} records to {topic} in {seconds:.1f} s", err=True)
+
+
+@kafka.command()
+@broker_options
+@click.option("--topic", required=True)
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(["earliest", "latest"]),
+    default="earliest",
+    show_default=True,
+)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many; else at Ctrl-C.")
+@as_json_option
+def consume(brokers: BrokerAccess, topic: str, start: str, count: int | None, as_json: bool) -> None:
+    """Print the records of a topic as they come; joins no group and commits nothing."""
+    in_form = json_line if as_json else text_line
+    _until_signal(client.consume(brokers, topic, start, count, lambda it: click.echo(in_form(it))))
+
+
+async def _up(broker: EmbeddedKafka, topics: dict[str, int], data: Path | None, as_json: bool) -> None:
+    began = time.monotonic()
+    async with broker:
+        if topics:
+            await broker.create_topics(topics)
+        if as_json:
+            click.echo(json.dumps({"bootstrap": broker.bootstrap, "pid": broker.pid}))
+        else:
+            kept = f"records are kept in {data}" if data else "records go when it stops"
+            seconds = time.monotonic() - began
+            click.echo(f"Apache Kafka {KAFKA_VERSION} at {broker.bootstrap} ({seconds:.1f} s)")
+            click.echo(f"{kept}; Ctrl-C stops it")
+        said = await broker.wait()
+        raise BrokerError(f"the broker at {broker.bootstrap} ended by itself: {said}")
+
+
+def _until_signal(main: Coroutine[Any, Any, None]) -> None:
+    """Run `main`; Ctrl-C and SIGTERM end it as the user wishes: what it holds closes, exit 0."""
+
+    async def guarded() -> None:
+        task = asyncio.ensure_future(main)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(guarded())

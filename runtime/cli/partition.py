@@ -1,0 +1,128 @@
+"""`headrace partition`: what an operator may do to a partition that has halted."""
+
+import asyncio
+import json
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import click
+
+from headrace.runtime.errors import HeadraceError, UsageError
+from headrace.runtime.processor.admin import Action, NotHaltedError
+
+_ANSWER_SECONDS = 30.0
+_PLACE = re.compile(r"([A-Za-z0-9._-]{1,249})/([0-9]{1,9})")
+
+
+class NoSuchPartitionError(HeadraceError):
+    """No replica of the function has the partition."""
+
+    exit_code = 4
+
+
+class TopicPartition(click.ParamType[tuple[str, int]]):
+    """TOPIC/PARTITION, as in orders/3."""
+
+    name = "topic/partition"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        found = _PLACE.fullmatch(str(value))
+        if found is None:
+            self.fail(f"{value!r} is not TOPIC/PARTITION, as in orders/3", param, ctx)
+        return found[1], int(found[2])
+
+
+_place = click.argument("place", metavar="TOPIC/PARTITION", type=TopicPartition())
+_admin = click.option(
+    "--admin",
+    envvar="HEADRACE_ADMIN",
+    default="http://127.0.0.1:8081",
+    show_default=True,
+    show_envvar=True,
+    metavar="URL",
+    help="The admin server of the running function.",
+)
+
+
+@click.group()
+def partition() -> None:
+    """Move a partition on that has halted at a failed record.
+
+    \b
+    Exit codes: 1 the running function doesn't answer, 2 a mistake in the command,
+    4 it doesn't have the partition, 5 the partition is not halted.
+    """
+
+
+@partition.command()
+@_place
+@_admin
+def retry(place: tuple[str, int], admin: str) -> None:
+    """Deliver the failed record once more, now."""
+    _act(admin, "retry", *place)
+
+
+@partition.command()
+@_place
+@_admin
+def skip(place: tuple[str, int], admin: str) -> None:
+    """Give the failed record up, and go on with the next one."""
+    _act(admin, "skip", *place)
+
+
+def _act(admin: str, action: Action, topic: str, number: int) -> None:
+    path = f"/api/partitions/{topic}/{number}/{action}"
+    status, body = asyncio.run(_post(_checked_url(admin), path))
+    try:
+        answer = json.loads(body)
+        found = answer["done"] if status == 200 else answer["problem"]
+    except (ValueError, KeyError, TypeError):
+        raise _somebody_else(admin) from None
+    if status != 200:
+        kinds = {404: NoSuchPartitionError, 409: NotHaltedError}
+        raise kinds.get(status, HeadraceError)(found)
+    for line in found:
+        click.echo(line)
+
+
+def _somebody_else(admin: str) -> HeadraceError:
+    return HeadraceError(
+        f"what answers at {admin} is no admin server of a running function: --admin names another one"
+    )
+
+
+def _checked_url(admin: str) -> str:
+    try:
+        url = urlsplit(admin)
+        is_url = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise UsageError(
+            f"--admin has {admin!r}, which is no URL; expected one such as http://127.0.0.1:8081"
+        )
+    return admin.rstrip("/")
+
+
+async def _post(admin: str, path: str) -> tuple[int, bytes]:
+    """The HTTP status and the body. Raises HeadraceError where there are none."""
+    timeout = aiohttp.ClientTimeout(_ANSWER_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(admin + path, json={}, allow_redirects=False) as response,
+        ):
+            return response.status, await response.read()
+    except TimeoutError:
+        raise HeadraceError(f"the admin server at {admin} did not answer in {_ANSWER_SECONDS:g} s") from None
+    except aiohttp.ClientConnectorError as error:
+        raise HeadraceError(
+            f"no running function has its admin server at {admin} ({error.os_error.strerror or error}): "
+            "`headrace run` logs the address; --admin or HEADRACE_ADMIN names another one"
+        ) from None
+    except (aiohttp.ClientError, ValueError):
+        raise _somebody_else(admin) from None

@@ -1,0 +1,88 @@
+"""Records for a topic: the lines of stdin as they come, or made up; each held back to a rate."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from headrace.runtime.errors import UsageError
+from headrace.runtime.kafka.client import Line
+
+_BATCH = 500  # records sent before their acknowledgements are awaited
+
+
+async def made_up(count: int, size: int, rate: float | None) -> AsyncIterator[list[Line]]:
+    """`count` values of `size` bytes: their number, padded. Twenty batches a second at most."""
+    batch = _BATCH if rate is None else min(_BATCH, max(1, int(rate / 20)))
+    for first in range(0, count, batch):
+        numbers = range(first, min(first + batch, count))
+        yield [(None, str(number).encode().zfill(size)[-size:]) for number in numbers]
+
+
+async def stdin_batches(*, keyed: bool) -> AsyncIterator[list[Line]]:
+    """The lines of stdin as they come: a typed line at once, a file in batches."""
+    number = 0
+    async for lines in _stdin_lines():
+        for start in range(0, len(lines), _BATCH):
+            batch = lines[start : start + _BATCH]
+            yield [_line(line, number + at, keyed=keyed) for at, line in enumerate(batch, 1)]
+            number += len(batch)
+
+
+def _line(line: bytes, number: int, *, keyed: bool) -> Line:
+    if not keyed:
+        return None, line
+    key, tab, value = line.partition(b"\t")
+    if not tab:
+        raise UsageError(f"line {number} of stdin has no tab: --keyed wants key<TAB>value")
+    return key, value
+
+
+async def _stdin_lines() -> AsyncIterator[list[bytes]]:
+    """Whole lines, read by a thread that ends with the process: a read cannot be cancelled."""
+    loop, room = asyncio.get_running_loop(), threading.Semaphore(4)
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+
+    def read() -> None:
+        chunk: bytes | OSError = b"not yet"
+        with suppress(RuntimeError, ValueError):  # the loop or stdin is closed: nobody listens
+            while chunk and not isinstance(chunk, OSError):
+                room.acquire()
+                try:
+                    chunk = _read_stdin()
+                except OSError as error:
+                    chunk = error
+                loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    rest = b""
+    while chunk := await chunks.get():
+        if isinstance(chunk, OSError):
+            raise UsageError(f"cannot read the records from stdin: {chunk.strerror}")
+        room.release()
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield lines
+    if rest:
+        yield [rest]
+
+
+def _read_stdin() -> bytes:
+    """What is there, at least a byte; empty at the end. Waits for no more than that.
+
+    Past Python's buffer: its lock, held by a thread that waits, would abort our exit.
+    """
+    raw = getattr(sys.stdin.buffer, "raw", None)
+    return os.read(raw.fileno(), 65536) if raw else sys.stdin.buffer.read(65536)
+
+
+async def paced(batches: AsyncIterator[list[Line]], rate: float | None) -> AsyncIterator[list[Line]]:
+    """The batches, each held back until `rate` records per second allow it."""
+    began, passed = time.monotonic(), 0
+    async for batch in batches:
+        if rate is not None:
+            await asyncio.sleep(began + passed / rate - time.monotonic())
+        yield batch
+        passed += len(batch)

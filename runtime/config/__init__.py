@@ -1,0 +1,1 @@
+"""function.yaml: what it may say, and the FunctionSpec that it becomes."""

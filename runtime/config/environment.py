@@ -1,0 +1,63 @@
+"""`spec.env`: the environment variables of a function's workers."""
+
+from headrace.runtime.settings.checks import nearest
+from headrace.runtime.settings.findings import Findings
+from headrace.runtime.settings.resolved import hidden_setting
+from headrace.runtime.settings.yaml_source import Path
+
+_ENV: Path = ("spec", "env")
+_KEYS = ("name", "value", "valueFrom")
+ENV_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "pattern": "^[^=]+$"},
+            "value": {"type": "string"},
+            "valueFrom": {},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+}
+
+
+def read_environment(written: object, findings: Findings) -> dict[str, str]:
+    """Name to value, in the file's order. Values may be secrets: no message shows one."""
+    if not isinstance(written, list):
+        findings.problem(_ENV, "expected a list of entries with name and value")
+        return {}
+    env: dict[str, str] = {}
+    places: dict[str, Path] = {}
+    for at, entry in enumerate(written):
+        path = (*_ENV, at)
+        if faults := _faults(entry, path):
+            for where, message in faults:
+                findings.problem(where, message)
+        elif "valueFrom" in entry:
+            message = "is left out: only a cluster can look it up; set it where Headrace runs"
+            findings.notice((*path, "valueFrom"), message)
+        else:
+            if entry["name"] in env:
+                findings.notice(path, f"sets {entry['name']!r} again; this one counts")
+            env[entry["name"]] = entry.get("value", "")
+            places[entry["name"]] = path
+    for name, path in places.items():
+        findings.settings.append(hidden_setting((*_ENV, name), path, findings.source))
+    return env
+
+
+def _faults(entry: object, path: Path) -> list[tuple[Path, str]]:
+    if not isinstance(entry, dict):
+        return [(path, "expected a mapping with name and value")]
+    faults: list[tuple[Path, str]] = [
+        ((*path, key), f"unknown key; the nearest known key is {nearest(key, _KEYS)}")
+        for key in entry
+        if key not in _KEYS
+    ]
+    name, value = entry.get("name"), entry.get("value", "")
+    if not isinstance(name, str) or not name or set("=\0") & set(name):
+        faults.append(((*path, "name"), "expected the name of a variable, without ="))
+    if not isinstance(value, str) or "\0" in value:
+        faults.append(((*path, "value"), "expected a string; write numbers and true in quotes"))
+    return faults

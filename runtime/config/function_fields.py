@@ -1,0 +1,176 @@
+"""The fields of function.yaml outside its triggers. Names and groups are Nuclio's (1.14)."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Gt
+from pydantic import AfterValidator
+
+from headrace.runtime.settings.declare import KeysLike, Settings, section, setting
+from headrace.runtime.settings.types import CHOICE, Anything, Flag, MemoryBytes, Quantity, Seconds, Text
+
+_ON_KUBERNETES = "a setting of the Kubernetes deployment, not of the process"
+_FOR_KUBERNETES = "for Kubernetes, which schedules by it; the process doesn't"
+_BY_OTHERS = "Nuclio's platform uses it, the function itself doesn't"
+_IMAGE = "no image is built; install what the handler needs beside Headrace"
+_WRITTEN_BY_KUBERNETES = "Kubernetes writes it, nobody sets it"
+
+_HANDLER = re.compile(r"[\w-]+(\.[\w-]+)*:[^\W\d]\w*")
+_RUNTIME = re.compile(r"python(:3\.\d+)?")
+_OTHER_RESOURCE = re.compile(r"ephemeral-storage|hugepages-.+|[^/]+/[^/]+")
+_LEAST_MEMORY_BYTES = 64 * 1024 * 1024  # an interpreter, the SDK and a handler's first imports
+
+
+def _keys(why: str, names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), why)
+
+
+def _module_and_function(text: str) -> str:
+    if not _HANDLER.fullmatch(text.replace(".py:", ":", 1)):
+        raise ValueError("is no handler; expected module:function, such as main:handler")
+    return text
+
+
+def split_handler(handler: str) -> tuple[str, str]:
+    """The module's name and the function's. A file's name may stand for its module's: main.py:handler."""
+    module, _, function = handler.partition(":")
+    return module.removesuffix(".py"), function
+
+
+def _python(text: str) -> str:
+    if text and not _RUNTIME.fullmatch(text):
+        raise ValueError("is not built in; Headrace runs Python 3 only, such as python:3.11")
+    return text
+
+
+def _enough_memory(size: int) -> int:
+    if size < _LEAST_MEMORY_BYTES:
+        raise ValueError(f"is {size} bytes; a worker needs at least 64Mi to run at all")
+    return size
+
+
+class MetadataFields(Settings):
+    """`metadata`."""
+
+    name: Text = setting(
+        "name",
+        required="the function needs a name",
+        effect="Names the function in logs and metrics.",
+    )
+    namespace: Text = setting("namespace", "nuclio", effect="Goes into metric labels.")
+    annotations: Anything = setting("annotations", {}, effect="nuclio.io/ keys set triggers.")
+
+    ignored: ClassVar[Mapping[str, str]] = {
+        **_keys(_BY_OTHERS, "labels"),
+        **_keys(
+            _WRITTEN_BY_KUBERNETES,
+            "resourceVersion creationTimestamp generation uid managedFields ownerReferences"
+            " finalizers selfLink",
+        ),
+    }
+
+
+class BuildFields(Settings):
+    """`spec.build`: known by name only."""
+
+    ignored: ClassVar[Mapping[str, str]] = _keys(
+        _IMAGE,
+        "path functionSourceCode functionConfigPath tempDir registry baseImageRegistry image"
+        " noBaseImagesPull noCache noCleanup baseImage commands directives scriptPaths addedPaths"
+        " dependencies onbuildImage offline runtimeAttributes codeEntryType codeEntryAttributes"
+        " buildTimeoutSeconds mode args flags builderServiceAccount",
+    )
+
+
+class LimitFields(Settings):
+    """`spec.resources.limits`."""
+
+    memory_bytes: Annotated[MemoryBytes, AfterValidator(_enough_memory)] = setting(
+        "memory",
+        0,
+        unit="bytes",
+        absent="no limit",
+        effect="Too low kills workers that only need more; without it one can take the whole machine.",
+    )
+    cpu: Quantity = setting("cpu", "", no_effect=_FOR_KUBERNETES, effect="None.")
+
+    ignored: ClassVar[Mapping[str, str]] = KeysLike(_OTHER_RESOURCE, _FOR_KUBERNETES)
+
+
+class RequestFields(Settings):
+    """`spec.resources.requests`."""
+
+    memory: Quantity = setting("memory", "", no_effect=_FOR_KUBERNETES, effect="None.")
+    cpu: Quantity = setting("cpu", "", no_effect=_FOR_KUBERNETES, effect="None.")
+
+    ignored: ClassVar[Mapping[str, str]] = KeysLike(_OTHER_RESOURCE, _FOR_KUBERNETES)
+
+
+class ResourceFields(Settings):
+    """`spec.resources`."""
+
+    limits: LimitFields = section("limits", LimitFields, effect="What one worker may use.")
+    requests: RequestFields = section("requests", RequestFields, effect="What a pod reserves.")
+
+    ignored: ClassVar[Mapping[str, str]] = _keys(_ON_KUBERNETES, "claims")
+
+
+class SpecFields(Settings):
+    """`spec`, its triggers and env still as written."""
+
+    handler: Annotated[Text, AfterValidator(_module_and_function)] = setting(
+        "handler",
+        required="write handler: module:function, such as main:handler",
+        effect="The function that gets the events.",
+    )
+    runtime: Annotated[Text, AfterValidator(_python)] = setting(
+        "runtime", "", effect="The language; the version that runs is Headrace's own."
+    )
+    disable: Flag = setting("disable", False, effect="true says that the function shall not run.")
+    env: Anything = setting("env", [], effect="Environment variables of the workers.")
+    triggers: Anything = setting("triggers", {}, effect="Where events come from.")
+    resources: ResourceFields = section("resources", ResourceFields, effect="What a worker may use.")
+    event_timeout_seconds: Annotated[Seconds, Gt(0)] = setting(
+        "eventTimeout",
+        0.0,
+        unit="seconds",
+        absent="no limit",
+        effect="Too low kills handlers that are only slow; without it a hung one holds its worker.",
+    )
+    spark: Anything = setting("spark", {}, effect="Gives the handler context.spark.")
+    build: Anything = setting("build", {}, effect="How Nuclio builds an image.")
+
+    ignored: ClassVar[Mapping[str, str]] = {
+        **_keys(_IMAGE, "image runRegistry imagePullSecrets imagePullPolicy"),
+        **_keys(
+            _ON_KUBERNETES,
+            "replicas minReplicas maxReplicas targetCPU serviceType securityContext serviceAccount"
+            " scaleToZero devices affinity nodeSelector nodeName tolerations priorityClassName"
+            " preemptionPolicy preemptionMode deploymentStrategy hostIPC customScalingMetricSpecs"
+            " autoScaleMetrics sidecars initContainers volumes envFrom readinessTimeoutSeconds"
+            " waitReadinessTimeoutBeforeFailure",
+        ),
+        **_keys(
+            _BY_OTHERS,
+            "description publish version alias dataBindings platform runtimeAttributes"
+            " disableSensitiveFieldsMasking",
+        ),
+        "loggerSinks": "the command line sets the log's level and form",
+        "disableDefaultHTTPTrigger": "there is no http trigger unless one is declared",
+    }
+
+
+class DocumentFields(Settings):
+    """The whole file."""
+
+    api_version: Annotated[Literal["nuclio.io/v1"], CHOICE] = setting(
+        "apiVersion", "nuclio.io/v1", effect="The form of the file."
+    )
+    kind: Annotated[Literal["NuclioFunction", "Function"], CHOICE] = setting(
+        "kind", "NuclioFunction", effect="What the file describes."
+    )
+    metadata: MetadataFields = section("metadata", MetadataFields, effect="Name and annotations.")
+    spec: SpecFields = section("spec", SpecFields, effect="What runs, and on which events.")
+
+    ignored: ClassVar[Mapping[str, str]] = _keys(_BY_OTHERS, "status")

@@ -1,0 +1,103 @@
+"""The JSON schema of function.yaml, from the declarations: for editors, and for whoever writes such files."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.runtime.config.environment import ENV_SCHEMA
+from headrace.runtime.config.function_fields import BuildFields, DocumentFields
+from headrace.runtime.config.spark import SparkFields
+from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind
+from headrace.runtime.settings.checks import NOT_BUILT
+from headrace.runtime.settings.declare import (
+    CHECKED_ANNOTATIONS,
+    Declared,
+    KeysLike,
+    Settings,
+    fields_of,
+    settings_of,
+)
+
+Schema = dict[str, Any]
+_HEAD = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "title": "function.yaml",
+    "description": "A function that Headrace runs. The keys of attributes match whatever their case.",
+}
+
+
+def function_schema(kinds: Mapping[str, TriggerKind]) -> Schema:
+    """Draft 7. `headrace validate` knows more: rules between settings, and what else a text has to be."""
+    inside = {
+        "metadata.annotations": _annotations(kinds),
+        "spec.env": ENV_SCHEMA,
+        "spec.build": _object(BuildFields),
+        "spec.spark": _object(SparkFields),
+        "spec.triggers": {"type": "object", "additionalProperties": _trigger(kinds)},
+    }
+    return _HEAD | _object(DocumentFields, inside)
+
+
+def _object(
+    model: type[Settings], inside: Mapping[str, Schema] | None = None, parent: Declared | None = None
+) -> Schema:
+    """`inside` says, by dotted key, what stands in settings that are read on their own."""
+    own = model.model_json_schema(by_alias=True)["properties"]
+    properties: Schema = {}
+    for declared in fields_of(model, parent):
+        key, effect = declared.setting.key, {"description": declared.setting.effect}
+        if declared.section is not None:
+            properties[key] = _object(declared.section, inside, declared) | effect
+        else:
+            properties[key] = _setting(declared, own[key]) | (inside or {}).get(".".join(declared.keys), {})
+    known = {key: {"description": f"No effect here: {why}."} for key, why in model.ignored.items()}
+    found: Schema = {"type": "object", "properties": properties | known, "additionalProperties": False}
+    if isinstance(model.ignored, KeysLike):
+        found["patternProperties"] = {f"^({model.ignored.pattern.pattern})$": {}}
+    required = [d.setting.key for d in fields_of(model) if d.field.is_required()]
+    return found | ({"required": required} if required else {})
+
+
+def _setting(declared: Declared, schema: Schema) -> Schema:
+    facts, setting = dict(schema), declared.setting
+    facts.pop("title", None)
+    if setting.absent:
+        facts.pop("default")
+    if not setting.built:
+        return {"description": f"{setting.effect} It {NOT_BUILT}.", "not": {}}
+    if setting.built_values:
+        facts["enum"] = list(setting.built_values)
+    return facts
+
+
+def _trigger(kinds: Mapping[str, TriggerKind]) -> Schema:
+    names = [name for kind in kinds.values() for name in (kind.kind, *kind.aliases)]
+    found = _object(TriggerFields)
+    found["properties"]["kind"]["enum"] = sorted({*names, *NUCLIO_KINDS})
+    found["allOf"] = [_attributes(kind) for kind in kinds.values()]
+    return found
+
+
+def _attributes(kind: TriggerKind) -> Schema:
+    return {
+        "if": {"properties": {"kind": {"enum": [kind.kind, *kind.aliases]}}},
+        "then": {"properties": {"attributes": _object(kind.Settings)}},
+    }
+
+
+def _annotations(kinds: Mapping[str, TriggerKind]) -> Schema:
+    models: list[type[Settings]] = [TriggerFields, *(kind.Settings for kind in kinds.values())]
+    known = {
+        key: {"type": "string", "description": declared.setting.effect}
+        for model in models
+        for declared in settings_of(model)
+        for key in declared.setting.annotation_keys()
+    }
+    return {
+        "type": "object",
+        "properties": known,
+        "additionalProperties": {"type": "string"},
+        "propertyNames": {
+            "anyOf": [{"enum": sorted(known)}, {"not": {"pattern": f"^{CHECKED_ANNOTATIONS}"}}]
+        },
+    }

@@ -1,0 +1,167 @@
+"""One entry of `spec.triggers`: its common fields, its kind's settings, and the rules between."""
+
+import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
+from headrace.runtime.config.trigger_fields import BatchFields, TriggerFields
+from headrace.runtime.config.trigger_kinds import TriggerKind, find_kind, why_not_found
+from headrace.runtime.settings.checks import NOT_BUILT
+from headrace.runtime.settings.declare import Rule, Settings
+from headrace.runtime.settings.findings import Findings
+from headrace.runtime.settings.reader import Origin, Reading, Surroundings, read_settings
+from headrace.runtime.settings.yaml_source import Path
+
+TRIGGERS: Path = ("spec", "triggers")
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerSpec:
+    """One enabled trigger. `kind` is the canonical name, `settings` the kind's own model.
+
+    `origins` says, by dotted Python name, which settings are no defaults: "attribute", "annotation",
+    "command line", or "fallback" (taken from the trigger's own fields, as brokers from url).
+    `batch` is None where a call of the handler gets one event.
+    `disabled` is False for every trigger of a FunctionSpec: disabled ones are left out.
+    """
+
+    name: str
+    kind: str
+    num_workers: int
+    worker_termination_timeout_seconds: float
+    explicit_ack_mode: str
+    wait_explicit_ack_during_rebalance_timeout_seconds: float
+    batch: BatchPolicy | None
+    disabled: bool
+    url: str
+    settings: Any  # the kind's own model, which only its trigger and the kind's users know
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    def delivery_policy(
+        self, event_timeout_seconds: float | None, memory_limit_bytes: int | None
+    ) -> DeliveryPolicy:
+        """What the trigger's dispatcher goes by. The arguments are the function's: FunctionSpec has them."""
+        ack_mode, own = AckMode(self.explicit_ack_mode), self.settings
+        late_acks = self.wait_explicit_ack_during_rebalance_timeout_seconds
+        return DeliveryPolicy(
+            ack_mode=ack_mode,
+            is_cumulative=own.explicit_ack_semantics == "cumulative",
+            ack_window_size=own.ack_window_size,
+            late_ack_seconds=late_acks if ack_mode.is_explicit else 0.0,
+            failure=own.on_failure.policy,
+            batch=self.batch,
+            decoder=own.decoder if self.batch is None else "",
+            is_ranges=own.delivery == "ranges",
+            event_timeout_seconds=event_timeout_seconds,
+            memory_limit_bytes=memory_limit_bytes,
+            max_record_bytes=own.fetch_max_bytes or None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerReader:
+    """What triggers are read with. The findings are the caller's; reading adds to them."""
+
+    findings: Findings
+    folder: pathlib.Path
+    annotations: Mapping[str, str]
+    kinds: Mapping[str, TriggerKind]
+
+    def read_all(self, written: object) -> tuple[TriggerSpec, ...]:
+        """Every enabled trigger without a problem. A file without an enabled one is a problem."""
+        if not isinstance(written, dict):
+            self.findings.problem(TRIGGERS, "expected a mapping from each trigger's name to its fields")
+            return ()
+        fields = {name: self._fields(name, entry) for name, entry in written.items()}
+        enabled = {name: read for name, read in fields.items() if not read.values.disabled}
+        if not enabled:
+            self.findings.problem(TRIGGERS, "no trigger is enabled; the function would never get an event")
+        self._refuse_shared_workers(enabled)
+        specs = [self._spec(name, read) for name, read in enabled.items()]
+        return tuple(spec for spec in specs if spec is not None)
+
+    def _fields(self, name: str, entry: object) -> Reading[TriggerFields]:
+        path = (*TRIGGERS, name)
+        around = Surroundings(self.findings.source, self.annotations)
+        read = read_settings(TriggerFields, entry, path, around)
+        self.findings.keep(read)
+        if read.values.disabled:
+            self.findings.notice((*path, "disabled"), "the trigger is disabled and left out")
+            return read
+        if read.values.name not in ("", name):
+            self.findings.problem((*path, "name"), f"{read.values.name!r} must equal its key, {name!r}")
+        for rule in TriggerFields.rules:
+            self._check(rule, read, read)
+        return read
+
+    def _refuse_shared_workers(self, enabled: Mapping[str, Reading[TriggerFields]]) -> None:
+        owners: dict[str, str] = {}
+        for name, read in enabled.items():
+            allocator = read.values.worker_allocator_name
+            first = owners.setdefault(allocator, name)
+            if allocator and first != name:
+                path = read.paths["worker_allocator_name"]
+                self.findings.problem(path, f"sharing workers with trigger {first!r} {NOT_BUILT}; remove it")
+
+    def _spec(self, name: str, common: Reading[TriggerFields]) -> TriggerSpec | None:
+        kind = None if "kind" in common.broken else self._kind(common)
+        if kind is None:
+            return None
+        around = Surroundings(
+            self.findings.source,
+            self.annotations,
+            fallbacks=kind.Settings.fallbacks(common.values),
+            is_case_folded=True,
+            folder=self.folder,
+        )
+        written, path = common.values.attributes, common.paths["attributes"]
+        own: Reading[Settings] = read_settings(kind.Settings, written, path, around)
+        self.findings.keep(own)
+        for rule in kind.Settings.rules:
+            self._check(rule, own, common)
+        workers = common.values.model_copy(update={"num_workers": common.values.worker_count})
+        self.findings.resolve(replace(common, values=workers))
+        self.findings.resolve(own)
+        is_whole = not common.broken and not own.broken
+        return _spec(name, kind.kind, common.values, own) if is_whole else None
+
+    def _kind(self, common: Reading[TriggerFields]) -> TriggerKind | None:
+        kind = find_kind(common.values.kind, self.kinds)
+        if kind is None:
+            message = why_not_found(common.values.kind, self.kinds)
+            self.findings.problem(common.paths["kind"], message)
+        return kind
+
+    def _check(
+        self, rule: Rule, own: Reading[TriggerFields] | Reading[Settings], common: Reading[TriggerFields]
+    ) -> None:
+        broken = {*own.broken, *(f"trigger.{name}" for name in common.broken)}
+        if not broken.isdisjoint(rule.reads):
+            return
+        if message := rule.check(own.values, common.values):
+            report = self.findings.problem if rule.is_error else self.findings.notice
+            report(own.paths[rule.about], message)
+
+
+def _batch_policy(fields: BatchFields) -> BatchPolicy | None:
+    return BatchPolicy(fields.batch_size, fields.timeout_seconds) if fields.mode == "enable" else None
+
+
+def _spec(name: str, kind: str, fields: TriggerFields, own: Reading[Settings]) -> TriggerSpec:
+    return TriggerSpec(
+        name=name,
+        kind=kind,
+        num_workers=fields.worker_count,
+        worker_termination_timeout_seconds=fields.worker_termination_timeout_seconds,
+        explicit_ack_mode=fields.explicit_ack_mode,
+        wait_explicit_ack_during_rebalance_timeout_seconds=(
+            fields.wait_explicit_ack_during_rebalance_timeout_seconds
+        ),
+        batch=_batch_policy(fields.batch),
+        disabled=fields.disabled,
+        url=fields.url,
+        settings=own.values,
+        origins=own.origins,
+    )

@@ -1,0 +1,131 @@
+"""The fields that every trigger has, whatever its kind: what stands beside `attributes`."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le
+
+from headrace.runtime.settings.declare import Rule, Settings, section, setting
+from headrace.runtime.settings.types import (
+    CHOICE,
+    Anything,
+    Count,
+    Flag,
+    Seconds,
+    Text,
+    spelled,
+)
+
+MAX_WORKERS = 100_000
+MAX_BATCH_SIZE = 100_000_000  # offsets; of events the kind allows fewer
+_LEGACY = "a field of other trigger kinds or of older Nuclio versions"
+
+ExplicitAckMode = Annotated[
+    Literal["disable", "enable", "explicitOnly"],
+    spelled({"enabled": "enable", "disabled": "disable", "explicitonly": "explicitOnly"}),
+    CHOICE,
+]
+BatchMode = Annotated[Literal["disable", "enable"], CHOICE]
+
+
+class BatchFields(Settings):
+    """`batch`: hand several events to one call of the handler."""
+
+    mode: BatchMode = setting(
+        "mode",
+        "disable",
+        effect="With enable the handler gets a list of events and must expect more than one.",
+    )
+    batch_size: Annotated[Count, Gt(0), Le(MAX_BATCH_SIZE)] = setting(
+        "batchSize",
+        10,
+        effect="Too low gives up what batching saves; too high repeats more after a failure.",
+    )
+    timeout_seconds: Annotated[Seconds, Gt(0)] = setting(
+        "timeout",
+        1.0,
+        unit="seconds",
+        effect="Too low sends batches half empty; too high makes the first event of one wait.",
+    )
+
+
+def _batch_is_off(fields: "TriggerFields", _trigger: object) -> str:
+    """disable with a batchSize or a timeout of its own is noticed."""
+    batch = fields.batch
+    # Where the defaults are spelled out, mode: disable among them, nobody expects batches.
+    is_spelled_out = "mode" in batch.model_fields_set and batch == BatchFields()
+    unused = [key for name, key in _BATCH_KEYS.items() if name in batch.model_fields_set]
+    if batch.mode == "enable" or is_spelled_out or not unused:
+        return ""
+    have = "has" if len(unused) == 1 else "have"
+    return f"is disable, so {' and '.join(unused)} {have} no effect; write mode: enable for batches"
+
+
+_BATCH_KEYS = {"batch_size": "batchSize", "timeout_seconds": "timeout"}
+_BATCH_READS = ("batch.mode", "batch.batch_size", "batch.timeout_seconds")
+
+
+class TriggerFields(Settings):
+    """One entry of `spec.triggers`. `attributes` is left to the kind's own Settings."""
+
+    kind: Text = setting("kind", required="say what the events come from", effect="The source.")
+    name: Text = setting("name", "", effect="Must equal the trigger's key; Nuclio writes it out.")
+    disabled: Flag = setting("disabled", False, effect="true leaves the trigger out.")
+    attributes: Anything = setting("attributes", {}, effect="The settings of the kind.")
+    num_workers: Annotated[Count, Ge(0), Le(MAX_WORKERS)] = setting(
+        "numWorkers",
+        1,
+        effect="Too low leaves partitions waiting for a worker; too high costs memory for each.",
+    )
+    max_workers: Annotated[Count, Ge(0), Le(MAX_WORKERS)] = setting(
+        "maxWorkers",
+        0,
+        absent="numWorkers counts",
+        effect="The old spelling of numWorkers; counts where that is missing or 0.",
+    )
+    worker_allocator_name: Text = setting(
+        "workerAllocatorName", "", effect="Triggers that give the same name share their workers."
+    )
+    worker_termination_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "workerTerminationTimeout",
+        10.0,
+        unit="seconds",
+        effect="Too low kills handlers that a stop interrupts, too high makes a stop slow.",
+    )
+    explicit_ack_mode: ExplicitAckMode = setting(
+        "explicitAckMode",
+        "disable",
+        annotation="kafka-explicit-ack-mode",
+        effect="With explicitOnly a handler that never acks makes its partition repeat everything.",
+    )
+    wait_explicit_ack_during_rebalance_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "waitExplicitAckDuringRebalanceTimeout",
+        0.1,
+        annotation="wait-explicit-ack-during-rebalance-timeout",
+        unit="seconds",
+        effect="Too low redelivers what is acked late, too high lengthens every rebalance.",
+    )
+    worker_availability_timeout_milliseconds: Count = setting(
+        "workerAvailabilityTimeoutMilliseconds",
+        10_000,
+        unit="milliseconds",
+        no_effect="only http triggers give up waiting for a worker",
+        effect="Too low refuses requests that a worker was about to take.",
+    )
+    batch: BatchFields = section("batch", BatchFields, effect="Several events in one call.")
+    url: Text = setting("url", "", effect="Where the source is; attributes may say it better.")
+    username: Text = setting("username", "", effect="Who signs in, for kinds that ask here.")
+    password: Text = setting("password", "", secret=True, effect="The password of username.")
+    secret: Text = setting("secret", "", secret=True, effect="A token, for kinds that take one.")
+
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("batch.mode", _BATCH_READS, _batch_is_off, is_error=False),)
+    ignored: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("class", "paths", "annotations", "partitions", "total_tasks", "max_task_allocation"),
+        _LEGACY,
+    )
+
+    @property
+    def worker_count(self) -> int:
+        """numWorkers, or maxWorkers where that is missing or 0, or 1: the order of Nuclio."""
+        is_given = "num_workers" in self.model_fields_set and self.num_workers > 0
+        return self.num_workers if is_given else (self.max_workers or 1)

@@ -1,0 +1,54 @@
+"""The trigger kinds of this installation, found through entry points: runtime imports no trigger."""
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from headrace.runtime.settings.checks import NOT_BUILT, nearest
+from headrace.runtime.settings.declare import Settings
+
+GROUP = "headrace.triggers"
+NUCLIO_KINDS = (
+    *("http", "cron", "kafka-cluster", "kafka", "kinesis", "mqtt", "iotCoreMqtt", "nats"),
+    *("pubsub", "eventhub", "rabbit-mq", "rabbitMq", "v3ioStream", "v3ioItemPoller", "kickstart"),
+)
+
+
+class TriggerKind(Protocol):
+    """What an entry point of the group names: a class with these attributes.
+
+    `kind` is the canonical name, `aliases` other names that files may use for it, `Settings` the
+    model of `attributes`.
+    """
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def aliases(self) -> tuple[str, ...]: ...
+    @property
+    def Settings(self) -> type[Settings]: ...  # noqa: N802 - a class
+
+
+def installed_kinds() -> dict[str, TriggerKind]:
+    """Every installed kind by its canonical name. Raises what a broken trigger's import raises."""
+    return by_kind(point.load() for point in entry_points(group=GROUP))
+
+
+def by_kind(kinds: Iterable[TriggerKind]) -> dict[str, TriggerKind]:
+    """The kinds by canonical name."""
+    return {kind.kind: kind for kind in kinds}
+
+
+def find_kind(written: str, kinds: Mapping[str, TriggerKind]) -> TriggerKind | None:
+    """The kind that a file names by its canonical name or an alias, if it is installed."""
+    found = (kind for kind in kinds.values() if written in (kind.kind, *kind.aliases))
+    return next(found, None)
+
+
+def why_not_found(written: str, kinds: Mapping[str, TriggerKind]) -> str:
+    """One line about a kind that find_kind doesn't know."""
+    if written in NUCLIO_KINDS:
+        return f"{written!r} {NOT_BUILT}; remove the trigger or write disabled: true in it"
+    names = [name for kind in kinds.values() for name in (kind.kind, *kind.aliases)]
+    near = nearest(written, [*names, *NUCLIO_KINDS])
+    return f"{written!r} is no trigger kind; the nearest known kind is {near}"

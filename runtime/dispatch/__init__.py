@@ -1,0 +1,1 @@
+"""Which records go to which worker, and what their outcomes mean."""

@@ -1,0 +1,74 @@
+"""Which records make the next batch for a worker. Chooses only; the dispatcher acts. DESIGN.md, "Batches"."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.runtime.config.delivery import BatchPolicy
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.commitment import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The first `count` waiting records of a partition. `is_fixed`: these, and no others with them."""
+
+    partition: AssignedPartition
+    count: int
+    is_fixed: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        """The offsets that it spans."""
+        return self.partition.span_of_first(self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to hand out now; if nothing, in how many seconds to look again (None: once records come)."""
+
+    parts: Sequence[Part] = ()
+    look_again_seconds: float | None = None
+
+
+class Batcher:
+    """Full batches at once, others when the first of their records has waited for the policy's time."""
+
+    def __init__(self, policy: BatchPolicy) -> None:
+        self._policy = policy
+
+    def choose(self, ready: Iterable[AssignedPartition], now: float) -> Choice:
+        """From partitions with waiting records, those first that have waited longest for a worker.
+
+        Fixed parts go before their time, and alone: those that have been a batch before and must be the same
+        one again, and records in trouble, which may go in small batches only.
+        """
+        parts: list[Part] = []
+        missing, wait = self._policy.size, self._policy.timeout_seconds
+        for partition in ready:
+            part = next_part(partition, missing)
+            if part is None:
+                continue
+            if part.is_fixed:
+                return Choice([part])
+            parts.append(part)
+            missing -= part.count
+            if not missing:
+                return Choice(parts)
+            waited = now - partition.waiting_since
+            wait = min(wait, self._policy.timeout_seconds - waited if partition.has_room else 0)
+        if not parts:
+            return Choice()
+        return Choice(parts) if wait <= 0 else Choice(look_again_seconds=wait)
+
+
+def next_part(partition: AssignedPartition, size: int) -> Part | None:
+    """As much of a partition as may go together now; None where its plan isn't fetched as a whole."""
+    plan, first = partition.plan, partition.next_offset
+    assert first is not None, "something waits"
+    if plan is not None and first in plan:
+        if partition.is_plan_incomplete:
+            return None
+        return Part(partition, partition.waiting_below(plan.end), is_fixed=True)
+    if plan is not None and first < plan.first:
+        size = min(size, partition.waiting_below(plan.first))
+    return Part(partition, *partition.count_together(size))

@@ -1,0 +1,1 @@
+"""Servers that Headrace starts itself: processes, folders, ports, Java."""

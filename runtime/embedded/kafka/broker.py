@@ -1,0 +1,147 @@
+"""A real Apache Kafka on loopback: one KRaft node, owned by this process and dying with it."""
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from headrace.runtime.embedded.folder import OwnedFolder
+from headrace.runtime.embedded.kafka.format import certificate, format_records
+from headrace.runtime.embedded.kafka.java import BrokerJava, find_broker_java
+from headrace.runtime.embedded.kafka.process import BrokerProcess, last_lines
+from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
+from headrace.runtime.embedded.ports import HOST, choose_ports
+from headrace.runtime.errors import UsageError
+from headrace.runtime.kafka.topics import create_topics
+
+
+class EmbeddedKafka:
+    """One broker. `start` may fail, `stop` is idempotent and bounded, `async with` does both.
+
+    `data_dir` None: a temporary folder, deleted by `stop`. Given: kept, formatted when it is new.
+    `port` 0: a free one. `sasl_users` (name to password) adds a listener for PLAIN, SCRAM-SHA-256
+    and SCRAM-SHA-512; the SCRAM users are written when the folder is formatted. `tls` adds a
+    listener with a self-signed certificate, `ca_pem`. The plaintext listener is always there.
+
+    Call `start` and `restart` from a thread that lives as long as the broker shall (the main
+    one): the kernel kills the broker when that thread ends. Bound to no event loop in between.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        *,
+        port: int = 0,
+        heap_mib: int = 512,
+        sasl_users: Mapping[str, str] | None = None,
+        tls: bool = False,
+    ) -> None:
+        self._folder = OwnedFolder(data_dir.expanduser().absolute() if data_dir else None, "headrace-kafka-")
+        self._port = port
+        self._heap_mib = heap_mib
+        self._users = dict(sasl_users or {})
+        self._tls = tls
+        self._ports: dict[str, int] = {}
+        self._java: BrokerJava | None = None
+        self._process: BrokerProcess | None = None
+        self.ca_pem = ""
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port of the plaintext listener; empty while there is none."""
+        return self._address("PLAINTEXT")
+
+    @property
+    def sasl_bootstrap(self) -> str:
+        """host:port of the SASL_PLAINTEXT listener; empty unless `sasl_users` was given."""
+        return self._address("SASL")
+
+    @property
+    def tls_bootstrap(self) -> str:
+        """host:port of the SSL listener; empty unless `tls` was given."""
+        return self._address("TLS")
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's process, None while there is none."""
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        """Return when the broker serves. UsageError: the machine; BrokerError: the broker."""
+        if self._process is not None:
+            return
+        try:
+            folder = await self._folder.take()
+            await asyncio.to_thread(self._prepare, folder)
+            await self._launch()
+        except OSError as error:
+            await self.stop()
+            raise UsageError(
+                f"embedded Kafka cannot use {error.filename or self._folder.kept or 'its folder'}: "
+                f"{error.strerror}; make room or choose another data folder"
+            ) from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End the broker: SIGTERM, a bounded wait, SIGKILL. A temporary folder goes with it."""
+        await self._halt(signal.SIGTERM)
+        await self._folder.release()
+        self._ports = {}
+
+    async def restart(self, *, kill: bool = False) -> None:
+        """The same broker again, same ports and data; `kill` ends it with kill -9 first."""
+        assert self._folder.path is not None, "restart what was started"
+        await self._halt(signal.SIGKILL if kill else signal.SIGTERM)
+        await self._launch()
+
+    async def wait(self) -> str:
+        """Return when the broker has ended by itself or was stopped: its last log lines."""
+        if self._process is not None:
+            await self._process.until_ended()
+        return last_lines(self._folder.path) if self._folder.path else "stopped"
+
+    async def create_topics(self, topics: Mapping[str, int], config: Mapping[str, str] | None = None) -> None:
+        """See `kafka_topics.create_topics`."""
+        await create_topics(self.bootstrap, topics, config)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def _address(self, listener: str) -> str:
+        return f"{HOST}:{self._ports[listener]}" if listener in self._ports else ""
+
+    def _prepare(self, folder: Path) -> None:
+        """Everything that the broker needs before it starts. Blocks: runs in a thread."""
+        self._ports = choose_ports(self._port, sasl=bool(self._users), tls=self._tls)
+        self._java = find_broker_java(folder, self._ports["PLAINTEXT"])
+        (folder / "tmp").mkdir(exist_ok=True)
+        settings = broker_settings(self._ports, self._users)
+        format_records(self._java, settings, self._users)
+        if self._tls:
+            self.ca_pem = certificate(self._java)
+        write_properties(folder / "broker.properties", settings)
+
+    async def _launch(self) -> None:
+        assert self._java is not None
+        self._process = BrokerProcess(self._java, heap_mib=self._heap_mib, lock_fd=self._folder.lock_fd)
+        await self._process.until_ready(self._ports["PLAINTEXT"])
+
+    async def _halt(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            try:
+                await self._process.end(how)
+            finally:
+                self._process = None

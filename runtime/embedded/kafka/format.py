@@ -1,0 +1,85 @@
+"""What the embedded broker's folder holds before the first start: its records' format, its certificate."""
+
+import base64
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from headrace.runtime.embedded.kafka.jars import class_path
+from headrace.runtime.embedded.kafka.java import BrokerJava
+from headrace.runtime.embedded.kafka.properties import (
+    KEYSTORE,
+    KEYSTORE_PASSWORD,
+    scram_users,
+    write_properties,
+)
+from headrace.runtime.embedded.ports import HOST
+
+# keytool by its class: small Java runtimes leave the program out
+_KEYTOOL = ("-m", "java.base/sun.security.tools.keytool.Main")
+
+
+def format_records(java: BrokerJava, settings: Mapping[str, str], users: Mapping[str, str]) -> None:
+    """Make `records`, a KRaft node's, where there is none. Renamed at the end: it is always complete."""
+    records, partial = java.folder / "records", java.folder / "records.partial"
+    if records.is_dir():
+        return
+    shutil.rmtree(partial, ignore_errors=True)
+    template = java.jars / "bootstrap.checkpoint"
+    if users:
+        _run_format_tool(java, partial, settings, users)
+    elif template.is_file():
+        _copy_format(template, partial)  # saves the 0.4 s of the tool
+    else:
+        _run_format_tool(java, partial, settings, users)
+        _keep(partial / template.name, template)
+    partial.rename(records)
+
+
+def _run_format_tool(
+    java: BrokerJava, folder: Path, settings: Mapping[str, str], users: Mapping[str, str]
+) -> None:
+    write_properties(java.folder / "format.properties", {**settings, "log.dirs": folder.name})
+    java.run_tool(
+        *("-cp", class_path(java.jars), "kafka.tools.StorageTool", "format"),
+        *("-t", _kafka_id(), "-c", "format.properties"),
+        *(word for user in scram_users(users) for word in ("--add-scram", user)),
+    )
+
+
+def _copy_format(template: Path, folder: Path) -> None:
+    """What the format tool writes: the features of this Kafka, and who this node is."""
+    folder.mkdir()
+    shutil.copyfile(template, folder / template.name)
+    identity = {"version": "1", "node.id": "1", "cluster.id": _kafka_id(), "directory.id": _kafka_id()}
+    write_properties(folder / "meta.properties", identity)
+
+
+def _keep(source: Path, target: Path) -> None:
+    """Copy into the cache, whole or not at all; a cache that cannot be written is no error."""
+    partial = target.with_suffix(f".{os.getpid()}.partial")
+    with suppress(OSError):
+        shutil.copyfile(source, partial)
+        partial.rename(target)
+
+
+def _kafka_id() -> str:
+    """A random id as Kafka writes them: 22 characters, none of them a dash at the start."""
+    return "h" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+
+
+def certificate(java: BrokerJava) -> str:
+    """The TLS listener's certificate as PEM, made once per folder: clients may have kept it."""
+    keystore = java.folder / KEYSTORE
+    store = ("-keystore", KEYSTORE, "-storepass", KEYSTORE_PASSWORD, "-alias", "broker")
+    if not keystore.exists():
+        java.run_tool(
+            *(*_KEYTOOL, "-genkeypair", *store),
+            *("-storetype", "PKCS12", "-keyalg", "EC", "-validity", "3650"),
+            *("-dname", "CN=localhost", "-ext", f"SAN=dns:localhost,ip:{HOST}"),
+        )
+        keystore.chmod(0o600)
+    return java.run_tool(*_KEYTOOL, "-exportcert", "-rfc", *store)

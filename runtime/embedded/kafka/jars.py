@@ -1,0 +1,37 @@
+"""Apache Kafka's jars: resolved by coordinates, kept once per user."""
+
+import os
+from pathlib import Path
+
+from headrace.runtime.embedded.ivy import JarSet, fetch
+from headrace.runtime.embedded.java import Java
+
+KAFKA_VERSION = "4.1.1"
+
+# Kafka brings no binding for its logging interface; without one its errors would be silent.
+_IVY_MODULE = f"""<ivy-module version="2.0">
+  <info organisation="headrace" module="embedded-kafka"/>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
+    <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default"/>
+  </dependencies>
+</ivy-module>
+"""
+_JARS = JarSet(
+    folder=f"kafka-{KAFKA_VERSION}",
+    title=f"Apache Kafka {KAFKA_VERSION}",
+    module=_IVY_MODULE,
+    extra="embedded Kafka needs the extra: pip install 'headrace[embedded]'",
+    count=46,  # Kafka's 45 and a logger
+    megabytes=43,
+)
+
+
+def kafka_jars(java: Java) -> Path:
+    """The folder with Kafka's jars, fetched where it is missing (about 40 s). See `ivy.fetch`."""
+    return fetch(_JARS, java)
+
+
+def class_path(home: Path) -> str:
+    """Every jar of `home`, always in the same order: a class data archive depends on it."""
+    return os.pathsep.join(str(jar) for jar in sorted(home.glob("*.jar")))

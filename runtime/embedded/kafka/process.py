@@ -1,0 +1,84 @@
+"""The embedded broker's process: spawned, awaited until it serves, ended."""
+
+import asyncio
+import signal
+import socket
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+from headrace.runtime.embedded.kafka.java import BrokerJava, telling_lines
+from headrace.runtime.embedded.ports import HOST
+from headrace.runtime.embedded.process import start_server
+from headrace.runtime.errors import BrokerError
+from headrace.runtime.processes import until_ended
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 15.0  # a broker stops in 0.2 s; in 2 s where it writes the class data archive
+_POLL_SECONDS = 0.01
+_LOG_FILE = "broker.log"
+
+
+class BrokerProcess:
+    """One run of the broker, from its construction to `end`; dies with the thread that made it."""
+
+    def __init__(self, java: BrokerJava, *, heap_mib: int, lock_fd: int) -> None:
+        self._java = java
+        command, log = java.broker_command(heap_mib), java.folder / _LOG_FILE
+        self._process = start_server(command, log, lock_fd, cwd=java.folder)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def until_ready(self, port: int) -> None:
+        """Return when the broker serves at `port`. BrokerError, with its last lines, when it does not."""
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while not await _serves(port):  # polled: a broker tells nobody that it is ready
+                    if self._process.poll() is not None:
+                        raise BrokerError(f"embedded Kafka did not start: {last_lines(self._java.folder)}")
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError as error:
+            said = last_lines(self._java.folder)
+            raise BrokerError(f"embedded Kafka is not ready after {_START_SECONDS:g} s: {said}") from error
+
+    async def until_ended(self) -> None:
+        """Wait for the end of the process as an event, on whatever loop runs."""
+        await until_ended(self._process)
+
+    async def end(self, how: signal.Signals) -> None:
+        """End the process: `how`, a bounded wait, SIGKILL; whatever happens to us meanwhile."""
+        try:
+            self._process.send_signal(how)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await self.until_ended()
+        finally:
+            self._process.kill()
+            self._java.archive.publish(self._process.wait())
+
+
+def last_lines(folder: Path) -> str:
+    """What the broker in `folder` said last, in one line."""
+    try:
+        return telling_lines((folder / _LOG_FILE).read_text(errors="replace"))
+    except OSError:
+        return "no log"
+
+
+async def _serves(port: int) -> bool:
+    """Whether the broker answers a Metadata request (v1, no topics) with a broker in it.
+
+    Later than an ApiVersions answer, which comes while the node is still fenced and would
+    refuse to create topics.
+    """
+    request = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
+    loop, answer = asyncio.get_running_loop(), b""
+    with socket.socket() as link, suppress(OSError):
+        link.setblocking(False)
+        await loop.sock_connect(link, (HOST, port))
+        await loop.sock_sendall(link, request)
+        while len(answer) < 12 and (more := await loop.sock_recv(link, 12 - len(answer))):
+            answer += more
+    return len(answer) == 12 and bool(struct.unpack(">iii", answer)[2] > 0)

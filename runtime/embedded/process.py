@@ -1,0 +1,31 @@
+"""The process of an embedded server, whatever it serves: started so that it dies with us, its end awaited."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from headrace.runtime.embedded.java import dying_with_parent
+
+Process = subprocess.Popen[bytes]
+
+
+def start_server(
+    command: Sequence[str],
+    output: Path,
+    lock_fd: int,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Process:
+    """Dies with the thread that starts it, and holds its folder's lock. All that it prints is in `output`."""
+    with output.open("wb") as said:
+        return subprocess.Popen(
+            dying_with_parent(command),
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C in the terminal is for the owner, who stops it
+            pass_fds=(lock_fd,),
+        )

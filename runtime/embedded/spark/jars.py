@@ -1,0 +1,58 @@
+"""The jars that a function's Spark needs beyond PySpark's: the Kafka source, and spec.spark.packages."""
+
+import hashlib
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from headrace.runtime.embedded.ivy import JarSet, fetch
+from headrace.runtime.embedded.java import Java
+
+EXTRA = "spec.spark needs the extra: pip install 'headrace[spark]'"
+
+# Later connectors name artifacts that don't resolve everywhere; this one runs with every Spark 4.0.
+_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+# What PySpark ships itself, in versions of its own: spark-submit leaves out Spark's modules too.
+_EXCLUDED = (
+    *("org.scala-lang:scala-library", "org.lz4:lz4-java", "org.xerial.snappy:snappy-java"),
+    *("org.slf4j:slf4j-api", "com.google.code.findbugs:jsr305"),
+    *("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime"),
+    *(
+        f"org.apache.spark:spark-{module}_2.13"
+        for module in (
+            *("catalyst", "core", "graphx", "kvstore", "launcher", "mllib", "mllib-local", "network-common"),
+            *("network-shuffle", "repl", "sketch", "sql", "streaming", "tags", "unsafe"),
+        )
+    ),
+)
+
+
+def spark_jars(java: Java, packages: tuple[str, ...]) -> list[Path]:
+    """The jars, fetched where they are missing (10 MB without packages). See `ivy.fetch`."""
+    named = {package.rpartition(":")[0] for package in packages}
+    wanted = sorted((*packages, *([_KAFKA] if _KAFKA.rpartition(":")[0] not in named else [])))
+    digest = hashlib.sha256(" ".join(wanted).encode()).hexdigest()[:12]
+    own = f" and {', '.join(packages)}" if packages else ""
+    jars = JarSet(
+        folder=f"spark-{digest}",
+        title=f"Spark's Kafka source{own}",
+        module=_module(wanted),
+        extra=EXTRA,
+        pattern="[organisation]_[artifact]-[revision](-[classifier]).[ext]",
+        count=0 if packages else 5,
+        megabytes=0 if packages else 11,
+    )
+    return sorted(fetch(jars, java).glob("*.jar"))
+
+
+def _module(packages: list[str]) -> str:
+    wanted = "".join(
+        '<dependency org={} name={} rev={} conf="default"/>'.format(*map(quoteattr, package.split(":")))
+        for package in packages
+    )
+    excluded = "".join(
+        "<exclude org={} module={}/>".format(*map(quoteattr, module.split(":"))) for module in _EXCLUDED
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="headrace" module="spark-packages"/>'
+        f"<dependencies>{wanted}{excluded}</dependencies></ivy-module>"
+    )

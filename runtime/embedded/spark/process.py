@@ -1,0 +1,99 @@
+"""The embedded Spark Connect server's process: spawned, awaited until it serves, ended."""
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from headrace.runtime.embedded.ports import HOST
+from headrace.runtime.embedded.process import start_server
+from headrace.runtime.embedded.spark.command import ServerFiles
+from headrace.runtime.errors import HeadraceError
+from headrace.runtime.processes import until_ended
+
+_START_SECONDS = 180.0  # a cluster may take its time to give executors
+_STOP_SECONDS = 5.0
+_POLL_SECONDS = 0.02
+_OUTPUT = "output"
+
+
+class SparkServerError(HeadraceError):
+    """The embedded Spark did not start, or ended."""
+
+    exit_code = 3
+
+
+class SparkServerProcess:
+    """One run of the server, from its construction to `end`; dies with the thread that made it."""
+
+    def __init__(self, files: ServerFiles, token: str, lock_fd: int) -> None:
+        self._folder = files.folder
+        command, output = files.command(), files.folder / _OUTPUT
+        self._process = start_server(command, output, lock_fd, env=files.environment(token))
+
+    @property
+    def pid(self) -> int:
+        """Also its process group, to which the Python processes that it starts belong."""
+        return self._process.pid
+
+    async def until_ready(self, port: int) -> None:
+        """Return when a client can connect. SparkServerError, with its last lines, when none ever can."""
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while not await _accepts(port):  # polled: it tells nobody that it is ready
+                    if self._process.poll() is not None:
+                        raise SparkServerError(f"embedded Spark did not start: {last_lines(self._folder)}")
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError as error:
+            said = last_lines(self._folder)
+            raise SparkServerError(
+                f"embedded Spark is not ready after {_START_SECONDS:g} s: {said}"
+            ) from error
+
+    async def until_ended(self) -> int:
+        """Wait for the end of the process as an event; its exit code."""
+        await until_ended(self._process)
+        self._kill()
+        return self._process.wait()
+
+    async def end(self) -> None:
+        """SIGTERM, a bounded wait, SIGKILL; whatever happens to us meanwhile."""
+        try:
+            if self._process.poll() is None:
+                self._process.terminate()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await self.until_ended()
+        finally:
+            self._kill()
+            self._process.wait()
+
+    def _kill(self) -> None:
+        """The whole group, while the process that leads it still holds its number."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+
+def last_lines(folder: Path) -> str:
+    """What the server in `folder` said last, in one line and without stack frames."""
+    lines: list[str] = []
+    for name in (_OUTPUT, "spark.log"):
+        with suppress(OSError):
+            lines += (folder / name).read_text(errors="replace").splitlines()
+    telling = [line.strip() for line in lines if line.strip() and not line.startswith(("\t", "WARNING:"))]
+    causes = [line for line in telling if line.startswith(("Caused by", "Exception in thread"))]
+    return " | ".join((causes or telling)[-3:]) or "it said nothing"
+
+
+async def _accepts(port: int) -> bool:
+    """It listens once sessions can be opened, and not before."""
+    try:
+        _, writer = await asyncio.open_connection(HOST, port)
+    except OSError:
+        return False
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return True

@@ -1,0 +1,171 @@
+"""A Spark Connect server of our own on loopback, started again when it dies."""
+
+import asyncio
+import logging
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.embedded.folder import OwnedFolder
+from headrace.runtime.embedded.ivy import pyspark_jars
+from headrace.runtime.embedded.java import find_java
+from headrace.runtime.embedded.ports import free_port
+from headrace.runtime.embedded.spark.command import ServerFiles
+from headrace.runtime.embedded.spark.installed import check_spark_installed
+from headrace.runtime.embedded.spark.jars import EXTRA, spark_jars
+from headrace.runtime.embedded.spark.process import SparkServerError, SparkServerProcess, last_lines
+from headrace.runtime.embedded.spark.sharing import share_spark
+from headrace.runtime.errors import UsageError
+from headrace.runtime.processes import describe_exit
+from headrace.runtime.spark.link import SparkLink
+
+logger = logging.getLogger(__name__)
+
+_RESTART_SECONDS = 1.0
+_MAX_RESTART_SECONDS = 30.0
+_USUAL_SECONDS = 7
+
+
+class SparkServer:
+    """One server for all workers of the functions given. `start` may fail, `stop` is idempotent and bounded.
+
+    A server that dies is started again with the same port and token. What ran on it has failed by then, and
+    sessions begin anew: `on_restart` tells. Start it from a thread that lives as long as it shall (the main
+    one): the kernel kills the server when that thread ends.
+    """
+
+    def __init__(
+        self, functions: Sequence[FunctionSpec], on_restart: Callable[[], None] = lambda: None
+    ) -> None:
+        """Raises ConfigError where the functions want different servers."""
+        self._shared = share_spark(functions)
+        self._on_restart = on_restart
+        self._folder = OwnedFolder(None, "headrace-spark-")
+        self._token = secrets.token_urlsafe(32)
+        self._port = 0
+        self._files: ServerFiles | None = None
+        self._process: SparkServerProcess | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def link(self) -> SparkLink:
+        """Where it is. `localhost` literally: with another name a token makes clients ask for TLS."""
+        return SparkLink(f"sc://localhost:{self._port}", self._token)
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, None while there is none."""
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        """Return when clients can connect. UsageError: the machine; SparkServerError: Spark."""
+        began = time.monotonic()
+        try:
+            await asyncio.to_thread(check_spark_installed)
+            await self._prepare()
+            with _progress(self._shared.spec.master):
+                await self._launch()
+        except OSError as error:
+            await self.stop()
+            raise UsageError(
+                f"embedded Spark cannot use {error.filename or 'its folder'}: {error.strerror}; "
+                "make room there or point TMPDIR at another folder"
+            ) from error
+        except BaseException:
+            await self.stop()
+            raise
+        logger.info("Spark Connect at %s after %.1f s", self.link.url, time.monotonic() - began)
+        self._keeper = asyncio.create_task(self._keep_running(), name="spark-server")
+
+    async def stop(self) -> None:
+        """End the server: SIGTERM, a bounded wait, SIGKILL. Its folder goes with it."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+            self._keeper = None
+        await self._end_process()
+        await self._folder.release()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def _prepare(self) -> None:
+        """All that is needed before the first start."""
+        java = await asyncio.to_thread(find_java)
+        more_jars = await asyncio.to_thread(spark_jars, java, self._shared.spec.packages)
+        folder = await self._folder.take()
+        self._port = free_port()
+        self._files = ServerFiles(
+            java=java,
+            spark_jars=pyspark_jars(EXTRA),
+            more_jars=more_jars,
+            folder=folder,
+            shared=self._shared,
+        )
+        self._files.write(self._port)
+
+    async def _launch(self) -> None:
+        assert self._files is not None
+        self._process = SparkServerProcess(self._files, self._token, self._folder.lock_fd)
+        await self._process.until_ready(self._port)
+
+    async def _end_process(self) -> None:
+        if self._process is not None:
+            try:
+                await self._process.end()
+            finally:
+                self._process = None
+
+    async def _keep_running(self) -> None:
+        while True:
+            assert self._process is not None
+            assert self._files is not None
+            code = await self._process.until_ended()
+            logger.error(
+                "Spark ended by itself (%s): started again, what ran on it fails and is tried again (%s)",
+                *(describe_exit(code), last_lines(self._files.folder)),
+            )
+            wait_seconds = _RESTART_SECONDS
+            while not await self._started_again():
+                await asyncio.sleep(wait_seconds)
+                wait_seconds = min(2 * wait_seconds, _MAX_RESTART_SECONDS)
+
+    async def _started_again(self) -> bool:
+        began = time.monotonic()
+        try:
+            await self._launch()
+        except (SparkServerError, OSError) as error:
+            await self._end_process()
+            logger.error("%s; workers that need Spark wait", error)  # noqa: TRY400  # the line says it all
+            return False
+        logger.warning("Spark is back at %s after %.1f s", self.link.url, time.monotonic() - began)
+        self._on_restart()
+        return True
+
+
+@contextmanager
+def _progress(master: str) -> Iterator[None]:
+    """A clock for people, a line for a log."""
+    what = f"starting Spark ({master}, about {_USUAL_SECONDS} s)"
+    if not sys.stderr.isatty():
+        logger.info(what)
+        yield
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as clock:
+        clock.add_task(what, total=None)
+        yield

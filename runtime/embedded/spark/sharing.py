@@ -1,0 +1,88 @@
+"""What several functions ask of the one Spark Connect server that they share."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.spark import SparkSpec
+from headrace.runtime.errors import ConfigError, Problem
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSpark:
+    """`name` names all functions. `folders` are theirs, `env` what they agree on."""
+
+    name: str
+    spec: SparkSpec
+    folders: tuple[Path, ...]
+    env: Mapping[str, str] = field(repr=False)
+
+
+def sharing(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
+    """Those with a server of ours. ConfigError where they want different ones."""
+    found = [function for function in functions if function.spark and not function.spark.remote]
+    specs = [(function, function.spark or SparkSpec()) for function in found]
+    if found and (problems := [*_different_masters(specs), *_different_conf(specs)]):
+        raise ConfigError(problems)
+    return found
+
+
+def share_spark(functions: Sequence[FunctionSpec]) -> SharedSpark:
+    """Of functions with a spec.spark without remote. ConfigError where they want different servers."""
+    functions = sharing(functions)
+    specs = [(function, function.spark or SparkSpec()) for function in functions]
+    return SharedSpark(
+        name=", ".join(function.name for function in functions),
+        spec=SparkSpec(
+            master=specs[0][1].master,
+            conf={key: value for _, spec in specs for key, value in spec.conf.items()},
+            packages=tuple(dict.fromkeys(package for _, spec in specs for package in spec.packages)),
+        ),
+        folders=tuple(dict.fromkeys(function.folder for function in functions)),
+        env=_agreed_env(functions),
+    )
+
+
+def _different_masters(specs: Sequence[tuple[FunctionSpec, SparkSpec]]) -> Iterator[Problem]:
+    (first, wanted), *others = specs
+    for function, spec in others:
+        if spec.master != wanted.master:
+            yield _problem(
+                function, "master", f"is {spec.master}, and {wanted.master} for {first.name} ({first.path})"
+            )
+
+
+def _different_conf(specs: Sequence[tuple[FunctionSpec, SparkSpec]]) -> Iterator[Problem]:
+    """Values may be secrets: none is shown."""
+    firsts: dict[str, tuple[FunctionSpec, str]] = {}
+    for function, spec in specs:
+        for key, value in spec.conf.items():
+            first, wanted = firsts.setdefault(key, (function, value))
+            if value != wanted:
+                yield _problem(
+                    function, f"conf.{key}", f"has another value than for {first.name} ({first.path})"
+                )
+
+
+def _problem(function: FunctionSpec, key: str, message: str) -> Problem:
+    remedy = "functions that run together share one Spark server; run one of them by itself"
+    return Problem(str(function.path), 0, f"spec.spark.{key}", f"{message}; {remedy}")
+
+
+def _agreed_env(functions: Sequence[FunctionSpec]) -> dict[str, str]:
+    agreed: dict[str, str] = {}
+    disputed = set()
+    for function in functions:
+        for name, value in function.env.items():
+            if agreed.setdefault(name, value) != value:
+                disputed.add(name)
+    if disputed:
+        names = ", ".join(sorted(disputed))
+        logger.warning(
+            "what Spark starts of Python doesn't get %s: the functions give different values", names
+        )
+    return {name: value for name, value in agreed.items() if name not in disputed}

@@ -1,0 +1,173 @@
+"""Hands on any broker, as the command line needs them: list topics, send records, read them."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from headrace.runtime.errors import BrokerError, UsageError
+from headrace.runtime.kafka.access import PASSWORD, BrokerAccess
+from headrace.runtime.kafka.connect_errors import connect_errors
+from headrace.runtime.kafka.topics import create_topics, refuse_errors
+
+_CONNECT_SECONDS = 5.0
+
+Line = tuple[bytes | None, bytes]  # key, value
+
+
+async def list_topics(
+    brokers: BrokerAccess, create: dict[str, int], delete: list[str]
+) -> list[dict[str, Any]]:
+    """Delete, create, then each topic with its partitions and their end offsets, by name."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+    from aiokafka.admin import AIOKafkaAdminClient
+
+    async with connected(AIOKafkaAdminClient, brokers) as admin:
+        if delete:
+            refuse_errors((await admin.delete_topics(delete)).topic_error_codes, set())
+        if create:
+            await create_topics(brokers.addresses, create, security=brokers.security)
+        found = {
+            topic["topic"]: sorted(part["partition"] for part in topic["partitions"])
+            for topic in await admin.describe_topics()
+            if not topic["is_internal"] and topic["topic"] not in set(delete) - set(create)
+        }
+    async with connected(AIOKafkaConsumer, brokers) as consumer:
+        places = [TopicPartition(name, number) for name, parts in found.items() for number in parts]
+        ends = await consumer.end_offsets(places) if places else {}
+    return [
+        {
+            "topic": name,
+            "partitions": len(parts),
+            "end_offsets": [ends[TopicPartition(name, number)] for number in parts],
+        }
+        for name, parts in sorted(found.items())
+    ]
+
+
+async def produce(
+    brokers: BrokerAccess,
+    topic: str,
+    partition: int | None,
+    batches: AsyncIterator[list[Line]],
+    total: int | None,
+) -> int:
+    """Send, and return how many the broker acknowledged: all, or BrokerError."""
+    from aiokafka import AIOKafkaProducer
+
+    partitions = await partitions_of(brokers, topic)
+    if partition is not None and partition not in partitions:
+        raise UsageError(f"topic {topic} has partitions 0 to {max(partitions)}: not {partition}")
+    sent = 0
+    async with connected(AIOKafkaProducer, brokers) as producer:
+        with _progress() as bars:
+            bar = bars.add_task(f"to {topic}", total=total)
+            async for batch in batches:
+                acknowledged = [
+                    await producer.send(topic, value, key=key, partition=partition) for key, value in batch
+                ]
+                await asyncio.gather(*acknowledged)
+                sent += len(batch)
+                bars.update(bar, completed=sent)
+    return sent
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+
+
+async def consume(
+    brokers: BrokerAccess, topic: str, start: str, count: int | None, show: Callable[[Any], None]
+) -> None:
+    """Show each record as it comes, from `start` ("earliest", "latest") until `count` were shown."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    places = [TopicPartition(topic, number) for number in await partitions_of(brokers, topic)]
+    async with connected(AIOKafkaConsumer, brokers) as consumer:
+        consumer.assign(places)
+        await (consumer.seek_to_beginning if start == "earliest" else consumer.seek_to_end)(*places)
+        left = count
+        while left is None or left > 0:
+            fetched = await consumer.getmany(timeout_ms=1000, max_records=left)
+            records = [record for of_partition in fetched.values() for record in of_partition]
+            for record in records:
+                show(record)
+            if left is not None:
+                left -= len(records)
+
+
+async def partitions_of(brokers: BrokerAccess, topic: str) -> list[int]:
+    """The topic's partitions. BrokerError when there is no such topic: none is made by accident."""
+    found = await find_partitions(brokers, topic)
+    if not found:
+        raise BrokerError(
+            f"there is no topic {topic} at {brokers}: "
+            f"create it with `headrace kafka topics --create {topic}:8`"
+        )
+    return found
+
+
+async def find_partitions(brokers: BrokerAccess, topic: str) -> list[int]:
+    """The topic's partitions; none where there is no such topic."""
+    from aiokafka.admin import AIOKafkaAdminClient
+
+    async with connected(AIOKafkaAdminClient, brokers) as admin:
+        (found,) = await admin.describe_topics([topic])
+    return [] if found["error_code"] else sorted(part["partition"] for part in found["partitions"])
+
+
+def quiet_client() -> None:
+    """What aiokafka logs about an outage is said once, in one line, by our own error."""
+    client_logger = logging.getLogger("aiokafka")
+    client_logger.propagate = False
+    client_logger.addHandler(logging.NullHandler())
+
+
+def _why_not(error: BaseException | None, brokers: BrokerAccess) -> str:
+    from aiokafka.errors import (
+        AuthenticationFailedError,
+        IllegalSaslStateError,
+        SaslAuthenticationFailed,
+        UnsupportedSaslMechanismError,
+    )
+
+    match error:
+        case AuthenticationFailedError() | SaslAuthenticationFailed():
+            return f"{brokers} refuses the sign-in: check --user, {PASSWORD} and --sasl-mechanism"
+        case UnsupportedSaslMechanismError() | IllegalSaslStateError():
+            return f"{brokers} does not offer this --sasl-mechanism, or no sign-in at all"
+        case ssl.SSLCertVerificationError():
+            return f"the certificate of {brokers} is not trusted ({error.verify_message}): check --tls-ca"
+    return (
+        f"no Kafka broker answers at {brokers}: start one with `headrace kafka up`, say where it is with "
+        "--brokers or HEADRACE_BROKERS, or how to get in with --tls and --user"
+    )
+
+
+@asynccontextmanager
+async def connected(kind: Callable[..., Any], brokers: BrokerAccess, **options: Any) -> AsyncIterator[Any]:
+    """One of aiokafka's clients, started, and closed at the end. Its errors become ours."""
+    from aiokafka.errors import KafkaError
+
+    client = kind(**brokers.options, **options)
+    close = getattr(client, "stop", None) or client.close
+    try:
+        with connect_errors() as heard:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await client.start()
+    except (KafkaError, TimeoutError, OSError, ValueError) as error:
+        await close()
+        raise BrokerError(_why_not(heard.last, brokers)) from error
+    try:
+        yield client
+    except KafkaError as error:
+        raise BrokerError(f"the broker at {brokers} refused: {error}") from error
+    finally:
+        await close()

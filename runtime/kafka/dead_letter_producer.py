@@ -1,0 +1,71 @@
+"""Records written to another topic as they are: dead letters, and their way back."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.runtime.kafka.dead_letter_headers import Headers
+
+_REQUEST_TIMEOUT_SECONDS = 10.0
+_DISCARD_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A record to be written: any bytes or none, its timestamp in ms since the epoch; None takes now."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None
+
+
+async def start_producer(brokers: Sequence[str], client_id: str, security: Mapping[str, Any]) -> Any:
+    """An aiokafka producer that takes a broker's word only when all replicas in sync have the record.
+
+    Raises KafkaError. To be discarded once a write has failed: the broker misses the sequence number that the
+    failed one took, and refuses what follows. A cancelled start loses its connection.
+    """
+    from aiokafka import AIOKafkaProducer
+
+    producer = AIOKafkaProducer(
+        bootstrap_servers=list(brokers),
+        client_id=client_id,
+        acks="all",
+        enable_idempotence=True,
+        request_timeout_ms=round(_REQUEST_TIMEOUT_SECONDS * 1000),
+        **security,
+    )
+    try:
+        await producer.start()
+    except BaseException:
+        await discard(producer)
+        raise
+    return producer
+
+
+async def write_copy(producer: Any, topic: str, partition: int, copy: Copy) -> int:
+    """The offset that the broker has confirmed. Raises KafkaError; retries until cancelled what may help.
+
+    A batch of our own: the client's `send` refuses records without key and value, and large ones.
+    """
+    batch = producer.create_batch()
+    batch.append(timestamp=copy.timestamp, key=copy.key, value=copy.value, headers=copy.headers)
+    confirmed = await producer.send_batch(batch, topic, partition=partition)
+    written = await confirmed
+    return int(written.offset)
+
+
+async def discard(producer: Any) -> None:
+    """Close it within seconds. Nobody may be waiting for a write: what is unconfirmed is dropped.
+
+    aiokafka's `stop` would wait for it, and an idempotent producer never gives up.
+    """
+    producer._closed = True  # noqa: SLF001  # there is no public way
+    sender = producer._sender.sender_task  # noqa: SLF001
+    for _ in range(2):  # the first makes it wait for its requests, the second for nothing
+        if sender is not None and not sender.done():
+            sender.cancel()
+            await asyncio.wait([sender], timeout=_DISCARD_SECONDS / 2)
+    await producer.client.close()

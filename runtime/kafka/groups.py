@@ -1,0 +1,153 @@
+"""Consumer groups on any broker, from the outside: who is in them, and how far they are."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headrace.runtime.errors import BrokerError, HeadraceError
+from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.client import connected
+
+PATIENCE_SECONDS = 10.0
+_RETRY_SECONDS = 0.2
+_NOBODY = "Dead"  # what a broker says of a group that it doesn't know
+
+T = TypeVar("T")
+
+
+class NoSuchGroupError(HeadraceError):
+    """The broker knows no such group: no member, no commit."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One consumer, and the (topic, partition) that it has."""
+
+    client: str
+    host: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`state` is Kafka's word: Stable, Empty (commits, no members), PreparingRebalance ..."""
+
+    name: str
+    state: str
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """`committed` is None where the group has no commit, `end` where the partition isn't there any more."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    client: str | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records from the commit to the end; None where either is missing."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(0, self.end - self.committed)
+
+
+async def list_groups(brokers: BrokerAccess) -> list[Group]:
+    """All consumer groups, by name."""
+    from aiokafka.admin import AIOKafkaAdminClient
+
+    async with connected(AIOKafkaAdminClient, brokers) as admin:
+        listed = await patiently(brokers, admin.list_consumer_groups)
+        # "" is the kind of a group that has committed and never had a member
+        names = sorted(name for name, kind in listed if kind in {"consumer", ""})
+        groups = [await _describe(admin, brokers, name) for name in names]
+    return [group for group in groups if group.state != _NOBODY]
+
+
+async def read_lag(brokers: BrokerAccess, name: str) -> tuple[Group, list[PartitionLag]]:
+    """The group, and each partition that it has a commit on or that a member has. Raises NoSuchGroupError."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+    from aiokafka.admin import AIOKafkaAdminClient
+
+    async with connected(AIOKafkaAdminClient, brokers) as admin:
+        group = await existing_group(admin, brokers, name)
+        commits = await read_commits(admin, brokers, name)
+        clients = {place: member.client for member in group.members for place in member.partitions}
+        places = sorted({*commits, *clients})
+        topics = await admin.describe_topics(sorted({topic for topic, _ in places})) if places else []
+    there = {(found["topic"], part["partition"]) for found in topics for part in found["partitions"]}
+    async with connected(AIOKafkaConsumer, brokers) as consumer:
+        ends = await consumer.end_offsets([TopicPartition(*place) for place in places if place in there])
+    return group, [
+        PartitionLag(*place, commits.get(place), ends.get(TopicPartition(*place)), clients.get(place))
+        for place in places
+    ]
+
+
+async def existing_group(admin: Any, brokers: BrokerAccess, name: str) -> Group:
+    """Raises NoSuchGroupError."""
+    group = await _describe(admin, brokers, name)
+    if group.state == _NOBODY:
+        raise NoSuchGroupError(
+            f"there is no consumer group {name} at {brokers}: `headrace kafka groups` lists them"
+        )
+    return group
+
+
+async def _describe(admin: Any, brokers: BrokerAccess, name: str) -> Group:
+    """One at a time: aiokafka takes an answer about several apart in the wrong places."""
+    from aiokafka.errors import for_code
+
+    async def ask() -> Any:
+        (answer,) = await admin.describe_consumer_groups([name])
+        if code := answer.groups[0][0]:
+            raise for_code(code)
+        return answer.groups[0]
+
+    _, _, state, kind, _, members = await patiently(brokers, ask)
+    return Group(name, state, tuple(_member(kind, *member) for member in members))
+
+
+def _member(kind: str, _id: str, client: str, host: str, _metadata: bytes, assignment: bytes) -> Member:
+    from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+
+    # a member that joins has none yet; Kafka Connect's say something else
+    is_given = assignment and kind == "consumer"
+    given = ConsumerProtocolMemberAssignment.decode(assignment).partitions() if is_given else []
+    return Member(client, host.removeprefix("/"), tuple((tp.topic, tp.partition) for tp in sorted(given)))
+
+
+async def read_commits(admin: Any, brokers: BrokerAccess, name: str) -> dict[tuple[str, int], int]:
+    """All offsets that the group has committed, by (topic, partition)."""
+    found = await patiently(brokers, lambda: admin.list_consumer_group_offsets(name))
+    return {(tp.topic, tp.partition): commit.offset for tp, commit in found.items() if commit.offset >= 0}
+
+
+async def patiently(brokers: BrokerAccess, ask: Callable[[], Awaitable[T]]) -> T:
+    """Again while the broker says that it will know later: a coordinator moves, or has just been made."""
+    from aiokafka.errors import KafkaError
+
+    said: KafkaError | None = None
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    return await ask()
+                except KafkaError as error:
+                    if not error.retriable:
+                        raise
+                    said = error
+                await asyncio.sleep(_RETRY_SECONDS)
+    except TimeoutError:
+        raise no_answer(brokers, str(said or "it doesn't answer")) from None
+
+
+def no_answer(brokers: BrokerAccess, said: str) -> BrokerError:
+    """In PATIENCE_SECONDS."""
+    return BrokerError(f"no answer from {brokers} in {PATIENCE_SECONDS:g} s: {said}")

@@ -1,0 +1,160 @@
+"""What a partition has fetched and not handed out: sequences of records, decoded or not."""
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, islice
+
+from headrace.runtime.partitions.ledger import Ledger
+from headrace.runtime.partitions.record_batch import BatchSlice
+from headrace.runtime.wire.frames import WireRecord
+
+Records = Sequence[WireRecord]
+
+_DECODED_BYTES = 600  # of a record's objects, beside its key and value
+
+
+class RecordBuffer:
+    """Records in order of offset. What is taken at a time is part of one sequence, so batches stay whole.
+
+    Decoded records that follow each other join; a batch's slices stay apart.
+    """
+
+    __slots__ = ("_batch_bytes", "_count", "_decoded_bytes", "_largest_bytes", "_parts", "decoded_count")
+
+    def __init__(self) -> None:
+        self._parts: deque[Records] = deque()
+        self._count = self.decoded_count = 0
+        self._batch_bytes = self._decoded_bytes = 0
+        self._largest_bytes = 0  # of the decoded records that have been here since none was
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[WireRecord]:
+        return chain.from_iterable(self._parts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of batches as they are kept, of decoded records about what they take."""
+        return self._batch_bytes + self._decoded_bytes
+
+    @property
+    def head(self) -> WireRecord | None:
+        """The first record."""
+        return self._parts[0][0] if self._parts else None
+
+    def offset_at(self, index: int) -> int:
+        """Of record `index`."""
+        return next(islice(self, index, None)).offset
+
+    def count_below(self, offset: int) -> int:
+        """How many lie before `offset`."""
+        below = 0
+        for part in self._parts:
+            at = _index(part, offset)
+            below += at
+            if at < len(part):
+                break
+        return below
+
+    def append(self, records: Records) -> None:
+        """After all others."""
+        self._count += len(records)
+        last = self._parts[-1] if self._parts else None
+        if isinstance(records, BatchSlice):
+            self._batch_bytes += len(records) * records.batch.record_bytes
+            self._parts.append(records)
+            return
+        sizes = _sizes(records)
+        self.decoded_count += len(records)
+        self._decoded_bytes += sum(sizes) + len(records) * _DECODED_BYTES
+        self._largest_bytes = max(self._largest_bytes, *sizes)
+        if isinstance(last, list):
+            last.extend(records)
+        else:
+            self._parts.append(list(records))
+
+    def append_open(self, records: Records, ledger: Ledger) -> None:
+        """After all others, those that are open."""
+        for part in _open_parts(records, ledger):
+            self.append(part)
+
+    def prepend_open(self, parts: Sequence[Records], ledger: Ledger) -> None:
+        """Before all others, those that are open."""
+        self._rebuild([*parts, *self._parts], ledger)
+
+    def keep_open(self, ledger: Ledger) -> None:
+        """Drop what is not open any more."""
+        self._rebuild(self._parts, ledger)
+
+    def take(self, limit: int, byte_limit: int) -> Records:
+        """Remove the first ones: at least one, and no more than one sequence has."""
+        part = self._parts[0]
+        limit = min(limit, len(part))
+        if isinstance(part, BatchSlice):
+            return self._take(max(1, min(limit, byte_limit // part.batch.record_bytes)))
+        fits = limit * self._largest_bytes <= byte_limit
+        return self._take(limit if fits else _fitting(part, limit, byte_limit))
+
+    def take_below(self, end: int) -> list[WireRecord]:
+        """Remove those before offset `end`."""
+        taken: list[WireRecord] = []
+        while self._parts and (count := _index(self._parts[0], end)):
+            taken += self._take(count)
+        return taken
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._parts.clear()
+        self._count = self.decoded_count = 0
+        self._batch_bytes = self._decoded_bytes = self._largest_bytes = 0
+
+    def _take(self, count: int) -> Records:
+        part = self._parts[0]
+        if count == len(part):
+            taken = self._parts.popleft()
+        else:
+            taken, self._parts[0] = part[:count], part[count:]
+        self._count -= count
+        if isinstance(part, BatchSlice):
+            self._batch_bytes -= count * part.batch.record_bytes
+        else:
+            self._decoded_bytes -= sum(_sizes(taken)) + count * _DECODED_BYTES
+            self.decoded_count -= count
+            if not self.decoded_count:
+                self._largest_bytes = 0
+        return taken
+
+    def _rebuild(self, parts: Sequence[Records], ledger: Ledger) -> None:
+        parts = tuple(parts)
+        self.clear()
+        for part in parts:
+            self.append_open(part, ledger)
+
+
+def record_bytes(record: WireRecord) -> int:
+    """What a record counts where bytes are limited: key and value."""
+    return len(record.value or b"") + len(record.key or b"")
+
+
+def _sizes(records: Iterable[WireRecord]) -> list[int]:
+    # A list, not a call each: this is done for every decoded record.
+    return [len(record.value or b"") + len(record.key or b"") for record in records]
+
+
+def _fitting(part: Records, limit: int, byte_limit: int) -> int:
+    """How many of the first `limit` fit into so many bytes; one at least."""
+    sizes = _sizes(islice(part, limit))
+    return max(1, bisect_right(list(accumulate(sizes)), byte_limit))
+
+
+def _index(part: Records, offset: int) -> int:
+    """Of the first record at or above `offset`."""
+    return bisect_left(part, offset, key=lambda record: record.offset)
+
+
+def _open_parts(records: Records, ledger: Ledger) -> Iterator[Records]:
+    for first, end in ledger.open_spans(records[0].offset, records[-1].offset + 1):
+        if part := records[_index(records, first) : _index(records, end)]:
+            yield part

@@ -1,0 +1,105 @@
+"""Records that a processor has and doesn't decode: bytes of which only offsets are known."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol, overload
+
+from headrace.runtime.wire.frames import Buffer, Headers, WireRecord
+
+
+class Decode(Protocol):
+    """A trigger's decoder."""
+
+    def __call__(self, data: Buffer, skip: int = 0, /) -> Iterator[WireRecord]:
+        """A batch's records, in order, without the first `skip`: UndecodableRecords where its bytes are none.
+
+        As many as the batch counts. Raises nothing.
+        """
+
+
+_ids = count()
+
+
+def _next_id() -> int:
+    return next(_ids) % 2**32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordBatch:
+    """Records `[first, first + count)`, without a hole, as their source keeps them."""
+
+    first: int
+    count: int
+    data: Buffer
+    decode: Decode
+    id: int = field(default_factory=_next_id)  # on the wire
+
+    @property
+    def record_bytes(self) -> int:
+        """Of one, on average, as they are kept."""
+        return len(self.data) // self.count + 1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """One of them, decoded when somebody asks for more than its offset."""
+
+    batch: RecordBatch
+    offset: int
+
+    def _decoded(self) -> WireRecord:
+        return next(self.batch.decode(self.batch.data, self.offset - self.batch.first))
+
+    @property
+    def timestamp(self) -> int:
+        """As WireRecord says."""
+        return self._decoded().timestamp
+
+    @property
+    def timestamp_type(self) -> int | None:
+        """As WireRecord says."""
+        return self._decoded().timestamp_type
+
+    @property
+    def key(self) -> bytes | None:
+        """As WireRecord says."""
+        return self._decoded().key
+
+    @property
+    def value(self) -> bytes | None:
+        """As WireRecord says."""
+        return self._decoded().value
+
+    @property
+    def headers(self) -> Headers:
+        """As WireRecord says."""
+        return self._decoded().headers
+
+
+class BatchSlice(Sequence[WireRecord]):
+    """Consecutive records of one batch; its slices are views of the same bytes."""
+
+    __slots__ = ("batch", "offsets")
+
+    def __init__(self, batch: RecordBatch, offsets: range | None = None) -> None:
+        """All of it, or those at `offsets`, which lie in it."""
+        self.batch = batch
+        self.offsets = range(batch.first, batch.first + batch.count) if offsets is None else offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @overload
+    def __getitem__(self, index: int) -> BatchRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> "BatchSlice": ...
+    def __getitem__(self, index: int | slice) -> "BatchRecord | BatchSlice":
+        if isinstance(index, slice):
+            return BatchSlice(self.batch, self.offsets[index])
+        return BatchRecord(self.batch, self.offsets[index])
+
+
+def offsets_of(records: Sequence[WireRecord]) -> Sequence[int]:
+    """Of each."""
+    return records.offsets if isinstance(records, BatchSlice) else [record.offset for record in records]

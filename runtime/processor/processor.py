@@ -1,0 +1,259 @@
+"""One replica of a function, or of several: triggers, their dispatchers and workers, in one process."""
+
+import asyncio
+import gc
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from prometheus_client import generate_latest
+
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.function import FunctionSpec, TriggerSpec
+from headrace.runtime.config.trigger_kinds import installed_kinds
+from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.dispatcher import Dispatcher
+from headrace.runtime.dispatch.handout import EndSession, no_session
+from headrace.runtime.dispatch.reports import worker_statuses
+from headrace.runtime.errors import HandlerLoadError, HeadraceError
+from headrace.runtime.log import context_bound_to
+from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.processor.admin import Action, NotHaltedError
+from headrace.runtime.spark import sessions as spark_sessions
+from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.spark.sessions import SparkSessionError
+from headrace.runtime.wire.frames import Kind
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.workers.process import WorkerProcess
+from headrace.triggers.base import Trigger
+
+logger = logging.getLogger(__name__)
+
+
+class RunningTrigger:
+    """A trigger with what it feeds. What it does runs in `context`, whose log lines name it."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  # what a trigger is made of
+        self,
+        function: FunctionSpec,
+        spec: TriggerSpec,
+        metrics: Metrics,
+        replica: str,
+        router: AckRouter,
+        spark: SparkLink | None,
+        told_apart_by: Mapping[str, str],
+    ) -> None:
+        self.function = function
+        self.spec = spec
+        self.context = context_bound_to(**told_apart_by)
+        self._title = f"{function.name}/{spec.name}" if "function" in told_apart_by else spec.name
+        self.metrics = TriggerMetrics(metrics, replica, function.name, spec.kind, spec.name)
+        mode = spec.settings.worker_allocation_mode
+        allocator: Allocator = StaticAllocator(spec.num_workers) if mode == "static" else PoolAllocator()
+        policy = spec.delivery_policy(function.event_timeout_seconds, function.memory_limit_bytes)
+        lease = Lease.create(spec.num_workers)
+        spawn = _spawner(function, spec, policy, router, lease, spark)
+        end_session = _session_ender(spark) if spark else no_session
+        self.dispatcher = Dispatcher(
+            spec.num_workers, spawn, allocator, policy, self.metrics, lease, router, end_session
+        )
+        client_id = f"headrace-{function.name}-{spec.name}-{replica or os.getpid()}"
+        self.trigger = _trigger_class(spec.kind)(spec, self.dispatcher, self.metrics, client_id)
+
+    async def start_workers(self) -> None:
+        """Ready to call the handler. Raises HandlerLoadError."""
+        try:
+            await self.dispatcher.start()
+        except HandlerLoadError as error:
+            handler = f"{self.function.path}: spec.handler {self.function.handler}"
+            raise HandlerLoadError(f"{handler}: {error}") from None
+        logger.info(
+            "%s: %d worker%s loaded %s, %s allocation",
+            self.spec.name,
+            self.spec.num_workers,
+            "s" if self.spec.num_workers > 1 else "",
+            self.function.handler,
+            self.spec.settings.worker_allocation_mode,
+        )
+
+    async def stop(self) -> None:
+        """Records first, then workers."""
+        self.dispatcher.announce_stop()
+        try:
+            await self.trigger.stop(self.spec.worker_termination_timeout_seconds)
+        finally:
+            await self.dispatcher.stop(self.spec.worker_termination_timeout_seconds)
+
+    def problems(self) -> list[str]:
+        """Why it isn't ready."""
+        starting = [w.index for w in self.dispatcher.workers if not w.is_ready]
+        return [
+            *(f"{self._title}: {problem}" for problem in self.trigger.problems),
+            *(f"{self._title}: worker {index} is not ready" for index in starting),
+        ]
+
+    def status(self) -> dict[str, Any]:
+        """For /api/status."""
+        return {
+            "function": self.function.name,
+            "name": self.spec.name,
+            "kind": self.spec.kind,
+            "workerAllocationMode": self.spec.settings.worker_allocation_mode,
+            "explicitAckMode": self.spec.explicit_ack_mode,
+            "workers": worker_statuses(self.dispatcher),
+            **self.trigger.status(),
+        }
+
+
+def _trigger_class(kind: str) -> type[Trigger]:
+    # Entry points are typed by what validation needs of them; a processor needs the whole contract.
+    return cast("type[Trigger]", installed_kinds()[kind])
+
+
+def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
+    function: FunctionSpec,
+    spec: TriggerSpec,
+    policy: DeliveryPolicy,
+    router: AckRouter,
+    lease: Lease,
+    spark: SparkLink | None,
+) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
+    env = {**os.environ, **function.env}
+
+    def spawn(index: int, on_frame: "Callable[[Kind, bytes], None]") -> WorkerProcess:
+        start = WorkerStart(
+            folder=str(function.folder.resolve()),
+            module=function.handler_module,
+            function=function.handler_function,
+            worker_id=index,
+            trigger_kind=spec.kind,
+            trigger_name=spec.name,
+            ack_mode=policy.ack_mode.value,
+            is_cumulative=policy.is_cumulative,
+            takes_acks=router.takes_acks,
+            is_batch=policy.batch is not None,
+            decoder=policy.decoder,
+            is_ranges=policy.is_ranges,
+            source_options=spec.settings.spark_source_options if policy.is_ranges else {},
+            spark_url=spark.session_url if spark else "",
+            spark_session_id=str(uuid.uuid4()) if spark else "",
+            spark_conf=spark.conf if spark else {},
+        )
+        return WorkerProcess(start, env, on_frame, lease, _session_ender(spark) if spark else None)
+
+    return spawn
+
+
+def _session_ender(spark: SparkLink) -> EndSession:
+    async def end_session(session_id: str) -> bool:
+        try:
+            await spark_sessions.interrupt(spark.session_url, session_id)
+        except SparkSessionError as error:
+            # Where the server itself is gone, so is what ran on it.
+            logger.warning("%s; what it runs may go on while its records are delivered again", error)
+            return False
+        return True
+
+    return end_session
+
+
+class Processor:
+    """Start, run, stop. Keeps admin.Reported."""
+
+    def __init__(
+        self, functions: Sequence[FunctionSpec], replica: str, sparks: Mapping[str, SparkLink] | None = None
+    ) -> None:
+        """Functions of different names; `sparks` by function, for those that have Spark."""
+        self._functions = functions
+        self._replica = replica
+        self._metrics = Metrics()
+        self._started = time.time()
+        self._triggers = [
+            running for function in functions for running in self._triggers_of(function, sparks or {})
+        ]
+
+    def _triggers_of(
+        self, function: FunctionSpec, sparks: Mapping[str, SparkLink]
+    ) -> "Iterator[RunningTrigger]":
+        router, spark = AckRouter(), sparks.get(function.name)
+        for spec in function.triggers:
+            told_apart_by = {"function": function.name} if len(self._functions) > 1 else {}
+            if len(function.triggers) > 1:
+                told_apart_by["trigger"] = spec.name
+            yield RunningTrigger(function, spec, self._metrics, self._replica, router, spark, told_apart_by)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set, or a trigger can't go on. Raises HeadraceError. Everything is given back."""
+        running = asyncio.create_task(self._run(), name="processor")
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+        # Each trigger gives back what it has, whatever happens in the others.
+        stops = [asyncio.create_task(trigger.stop(), context=trigger.context) for trigger in self._triggers]
+        for task in (running, stopping):
+            task.cancel()
+        results = await asyncio.gather(running, *stops, return_exceptions=True)
+        for failure in results:
+            if isinstance(failure, Exception):
+                raise failure
+
+    async def _run(self) -> None:
+        for running in self._triggers:
+            await asyncio.create_task(running.start_workers(), context=running.context)
+        gc.freeze()  # what is imported stays: no collection need look at it
+        try:
+            async with asyncio.TaskGroup() as runs:
+                for running in self._triggers:
+                    runs.create_task(running.trigger.run(), context=running.context)
+        except* HeadraceError as failures:
+            raise failures.exceptions[0] from None
+
+    async def problems(self) -> list[str]:
+        """Why it isn't ready."""
+        return [problem for running in self._triggers for problem in running.problems()]
+
+    async def status(self) -> dict[str, Any]:
+        """The functions, and one replica of them."""
+        replica = {
+            "name": self._replica,
+            "pid": os.getpid(),
+            "started": self._started,
+            "problems": await self.problems(),
+            "triggers": [running.status() for running in self._triggers],
+        }
+        return {"functions": [function.name for function in self._functions], "replicas": [replica]}
+
+    async def act(self, action: Action, topic: str, partition: int) -> list[str]:
+        """On each trigger that has the partition. Raises NotHaltedError."""
+        found = [
+            (running, assigned)
+            for running in self._triggers
+            for assigned in running.dispatcher.partitions.values()
+            if assigned.key == (topic, partition)
+        ]
+        stuck = [(running, assigned) for running, assigned in found if assigned.is_stuck]
+        if found and not stuck:
+            raise NotHaltedError(f"{topic}/{partition} is not halted: it is {found[0][1].state}")
+        return [running.context.run(running.dispatcher.act, action, assigned) for running, assigned in stuck]
+
+    async def metrics(self) -> bytes:
+        """Counters as they are, gauges read now."""
+        self._metrics.committed.clear()
+        self._metrics.unsettled.clear()
+        self._metrics.halted.clear()
+        for running in self._triggers:
+            labels = running.metrics.labels
+            for worker in running.dispatcher.workers:
+                self._metrics.worker_restarts.labels(*labels, worker.index).set(worker.restarts)
+                self._metrics.in_flight.labels(*labels, worker.index).set(len(worker.in_flight))
+            for row in running.trigger.status().get("partitions", ()):
+                keys = (*labels, row["topic"], row["partition"])
+                self._metrics.unsettled.labels(*keys).set(row["unsettled"])
+                self._metrics.halted.labels(*keys).set(row["isStuck"])
+                if row["committed"] is not None:
+                    self._metrics.committed.labels(*keys).set(row["committed"])
+        return generate_latest(self._metrics.registry)

@@ -1,0 +1,152 @@
+"""What `headrace run` does: embedded Kafka if asked for, then one processor, or several supervised."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.spark.installed import check_spark_installed
+from headrace.runtime.embedded.spark.server import SparkServer
+from headrace.runtime.embedded.spark.sharing import sharing
+from headrace.runtime.errors import UsageError
+from headrace.runtime.processor.admin import TcpAddress, admin_server
+from headrace.runtime.processor.options import RunOptions
+from headrace.runtime.processor.processor import Processor
+from headrace.runtime.processor.supervisor import Supervisor
+from headrace.runtime.spark.link import SparkLink
+
+logger = logging.getLogger(__name__)
+
+_EMBEDDED_PARTITIONS = 8
+
+
+async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) -> None:
+    """Until SIGTERM, Ctrl-C, or an error that ends it. Raises HeadraceError."""
+    functions = _to_run(functions)
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    if options.parent_fd is not None:
+        _stop_with_parent(stop, options.parent_fd)
+    for function in functions:
+        logger.info("function %s: %s from %s", function.name, function.handler, function.path)
+    async with _brokers(functions, options) as brokers, _spark_server(functions) as spark:
+        if options.replicas > 1:
+            served: Supervisor | Processor = Supervisor(functions, replace(options, brokers=brokers), spark)
+        else:
+            placed = [with_brokers(function, brokers) for function in functions]
+            served = Processor(placed, options.replica_name, dict(_spark_links(functions, spark)))
+        async with admin_server(served, options.admin) as url:
+            if isinstance(options.admin, TcpAddress):
+                logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
+            await served.run(stop)
+    logger.info("stopped")
+
+
+def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
+    """Without those that are disabled. UsageError where none is left, or two have one name."""
+    by_name: dict[str, FunctionSpec] = {}
+    for function in functions:
+        if function.disabled:
+            continue
+        first = by_name.setdefault(function.name, function)
+        if first is not function:
+            raise UsageError(
+                f"two functions are named {function.name}: {first.path} and {function.path}; "
+                "functions that run together need different names in metadata.name"
+            )
+    if not by_name:
+        first = functions[0]
+        raise UsageError(f"{first.path}: spec.disable is true; set it to false to run {first.name}")
+    found = list(by_name.values())
+    sharing(found)  # those that disagree say so before anything is started
+    return found
+
+
+@asynccontextmanager
+async def _brokers(functions: Sequence[FunctionSpec], options: RunOptions) -> AsyncIterator[tuple[str, ...]]:
+    """The addresses that override the functions' own; none where their own hold."""
+    if not options.embedded_kafka:
+        yield options.brokers
+        return
+    async with EmbeddedKafka() as kafka:
+        logger.info("embedded Kafka at %s", kafka.bootstrap)
+        topics = (topic for function in functions for topic in _topics(function))
+        await kafka.create_topics(dict.fromkeys(topics, _EMBEDDED_PARTITIONS))
+        yield (kafka.bootstrap,)
+
+
+def _topics(function: FunctionSpec) -> Iterator[str]:
+    """All that the function reads and writes by itself."""
+    for spec in function.triggers:
+        yield from spec.settings.topics
+        if spec.settings.on_failure.dead_letter_topic:
+            yield spec.settings.on_failure.dead_letter_topic
+
+
+@asynccontextmanager
+async def _spark_server(functions: Sequence[FunctionSpec]) -> AsyncIterator[SparkLink | None]:
+    """The one that functions without a remote share: the supervisor's, or one of this process's own."""
+    given = SparkLink.from_environment()
+    if any(function.spark for function in functions):
+        await asyncio.to_thread(check_spark_installed)
+    if given is None and (sharers := sharing(functions)):
+        async with SparkServer(sharers) as server:
+            yield server.link
+    else:
+        yield given
+
+
+def _spark_links(
+    functions: Sequence[FunctionSpec], shared: SparkLink | None
+) -> Iterator[tuple[str, SparkLink]]:
+    """The server of each function that has Spark, by the function's name."""
+    for function in functions:
+        spec = function.spark
+        if spec is not None and spec.remote:
+            yield function.name, SparkLink(spec.remote, spec.token, spec.conf)
+        elif spec is not None and shared is not None:
+            yield function.name, shared
+
+
+def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSpec:
+    """The function with every Kafka trigger at `brokers`, where any are given."""
+    if not brokers:
+        return function
+    triggers = tuple(
+        replace(spec, settings=spec.settings.model_copy(update={"brokers": brokers}))
+        for spec in function.triggers
+    )
+    return replace(function, triggers=triggers)
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    def on_signal(signum: signal.Signals) -> None:
+        if stop.is_set():
+            logger.warning(
+                "second %s: stopping at once, uncommitted records are delivered again", signum.name
+            )
+            logging.shutdown()
+            os._exit(128 + signum)  # workers die with this process
+        logger.info("%s: stopping; handlers get workerTerminationTimeout to finish", signum.name)
+        stop.set()
+
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signum, on_signal, signum)
+
+
+def _stop_with_parent(stop: asyncio.Event, fd: int) -> None:
+    """The supervisor holds the other end of this pipe; it closes when the supervisor is gone."""
+
+    def on_end() -> None:
+        asyncio.get_running_loop().remove_reader(fd)
+        with contextlib.suppress(OSError):
+            os.close(fd)
+        stop.set()
+
+    asyncio.get_running_loop().add_reader(fd, on_end)

@@ -1,0 +1,224 @@
+"""Several replicas on one machine, each with all functions: `headrace run --replicas N`."""
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import IO, Any
+
+import aiohttp
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.errors import HeadraceError
+from headrace.runtime.processor.admin import Action, NotHaltedError
+from headrace.runtime.processor.options import RunOptions
+from headrace.runtime.spark.link import SparkLink
+
+logger = logging.getLogger(__name__)
+
+_RESPAWN_SECONDS = 1.0
+_STOP_MARGIN_SECONDS = 20.0
+_ASK_SECONDS = 2.0
+_ACT_SECONDS = 10.0
+_SILENCE = (503, b'{"problem": "does not answer"}')
+
+
+class Replica:
+    """One processor in a process of its own, with an admin server on a Unix socket."""
+
+    def __init__(self, name: str, options: RunOptions, folder: Path, spark: SparkLink | None = None) -> None:
+        self.name = name
+        self.socket_path = folder / f"{name}.sock"
+        self._options = options
+        self._env = {**os.environ, **(spark.environment() if spark else {})}
+        self._process: asyncio.subprocess.Process | None = None
+        self._lifeline: int | None = None
+        """Our end of a pipe: it closes when this process dies, whatever way, and the replica stops."""
+
+    async def run(self, output: IO[str] | None = None) -> int:
+        """Start it, its log lines to `output` or where ours go; return its exit code."""
+        theirs, self._lifeline = os.pipe()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command(theirs),
+                pass_fds=(theirs,),
+                process_group=0,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self._env,
+            )
+        except OSError as error:
+            # The system's refusal says it all.
+            logger.error("%s can't be started (%s)", self.name, error.strerror or error)  # noqa: TRY400
+            return 1
+        finally:
+            os.close(theirs)
+        code = await self._process.wait()
+        self.stop()
+        return code
+
+    def stop(self) -> None:
+        """Ask it to stop. Idempotent."""
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
+    def kill(self) -> None:
+        """It did not stop in time."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    def _command(self, parent_fd: int) -> list[str]:
+        options = self._options
+        return [
+            *(sys.executable, "-P", "-m", "headrace", "run", *map(str, options.paths)),
+            *(argument for address in options.brokers for argument in ("--brokers", address)),
+            *(argument for text in options.set_texts for argument in ("--set", text)),
+            *("--replica-name", self.name, "--parent-fd", str(parent_fd)),
+            *("--admin-socket", str(self.socket_path)),
+            *("--log-level", options.log_level, "--log-format", options.log_format),
+        ]
+
+    async def get(self, path: str) -> bytes | None:
+        """What its admin server says; None where it does not answer."""
+        answer = await self._ask("GET", path, _ASK_SECONDS)
+        return answer and answer[1]
+
+    async def post(self, path: str) -> tuple[int, bytes] | None:
+        """Have its admin server do something: the HTTP status and the body; None as above."""
+        return await self._ask("POST", path, _ACT_SECONDS)
+
+    async def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes] | None:
+        connector = aiohttp.UnixConnector(str(self.socket_path))
+        timeout = aiohttp.ClientTimeout(seconds)
+        body: dict[str, str] | None = {} if method == "POST" else None
+        try:
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+                session.request(method, f"http://{self.name}{path}", json=body) as response,
+            ):
+                return response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return None
+
+
+class Supervisor:
+    """Keeps N replicas running; a replica that dies is replaced. Keeps admin.Reported: one merged view."""
+
+    def __init__(
+        self, functions: Sequence[FunctionSpec], options: RunOptions, spark: SparkLink | None = None
+    ) -> None:
+        self._functions = functions
+        self._spark = spark
+        self._options = options
+        self._replicas: list[Replica] = []
+        self._stop_seconds = _STOP_MARGIN_SECONDS + max(
+            (spec.worker_termination_timeout_seconds for f in functions for spec in f.triggers), default=0
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set, or a replica says that a function can't run. Raises HeadraceError."""
+        async with AsyncExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-")))
+            names = [f"replica-{number}" for number in range(self._options.replicas)]
+            self._replicas = [Replica(name, self._options, folder, self._spark) for name in names]
+            keepers = [asyncio.create_task(self._keep(replica, stop)) for replica in self._replicas]
+            stopping = asyncio.create_task(stop.wait())
+            done, _ = await asyncio.wait([*keepers, stopping], return_when=asyncio.FIRST_COMPLETED)
+            stop.set()
+            for replica in self._replicas:
+                replica.stop()
+            _, late = await asyncio.wait(keepers, timeout=self._stop_seconds)
+            if late:
+                for replica in self._replicas:
+                    replica.kill()
+                await asyncio.wait(keepers)
+            for keeper in done - {stopping}:
+                keeper.result()
+
+    async def _keep(self, replica: Replica, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            code = await replica.run()
+            if stop.is_set():
+                return
+            if code == FunctionCannotRunError.exit_code:
+                raise FunctionCannotRunError(f"{replica.name} says above why a function can't run")
+            logger.error("%s ended with exit code %d; started again", replica.name, code)
+            await asyncio.sleep(_RESPAWN_SECONDS)
+
+    async def _ask_all(self, path: str) -> list[tuple[Replica, bytes | None]]:
+        answers = await asyncio.gather(*(replica.get(path) for replica in self._replicas))
+        return list(zip(self._replicas, answers, strict=True))
+
+    async def problems(self) -> list[str]:
+        """Of all replicas, each line with its name."""
+        found = []
+        for replica, answer in await self._ask_all("/ready"):
+            lines = json.loads(answer)["problems"] if answer else ["does not answer"]
+            found += [f"{replica.name}: {line}" for line in lines]
+        return found
+
+    async def status(self) -> dict[str, Any]:
+        """The functions, and the replicas side by side."""
+        replicas = []
+        for replica, answer in await self._ask_all("/api/status"):
+            if answer:
+                replicas += json.loads(answer)["replicas"]
+            else:
+                replicas.append({"name": replica.name, "problems": ["does not answer"], "triggers": []})
+        return {"functions": [function.name for function in self._functions], "replicas": replicas}
+
+    async def metrics(self) -> bytes:
+        """All samples under one heading per metric; the label `replica` tells them apart."""
+        registry = CollectorRegistry()
+        registry.register(_Merged(answer.decode() for _, answer in await self._ask_all("/metrics") if answer))
+        return generate_latest(registry)
+
+    async def act(self, action: Action, topic: str, partition: int) -> list[str]:
+        """Of all replicas, each line with its name: two triggers may have the partition in two of them."""
+        path = f"/api/partitions/{topic}/{partition}/{action}"
+        answers = await asyncio.gather(*(replica.post(path) for replica in self._replicas))
+        done: list[str] = []
+        refused: dict[int, str] = {}
+        for replica, answer in zip(self._replicas, answers, strict=True):
+            status, body = answer or _SILENCE
+            said = json.loads(body)
+            done += [f"{replica.name}: {line}" for line in said.get("done", ())]
+            refused.setdefault(status, f"{replica.name}: {said.get('problem')}")
+        if done:
+            return done
+        if 409 in refused:
+            raise NotHaltedError(refused[409])
+        if elsewhere := [text for status, text in refused.items() if status != 404]:
+            raise HeadraceError("; ".join(elsewhere))
+        return []
+
+
+class FunctionCannotRunError(HeadraceError):
+    """A replica ended because of a function's own files: starting it again would not help."""
+
+    exit_code = 2
+
+
+class _Merged(Collector):
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._families: dict[str, Metric] = {}
+        for family in (f for text in texts for f in text_string_to_metric_families(text)):
+            merged = self._families.setdefault(family.name, family)
+            if merged is not family:
+                merged.samples += family.samples
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by the registry."""
+        return self._families.values()

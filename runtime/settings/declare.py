@@ -1,0 +1,194 @@
+"""How a setting is declared: once, with everything that validation, schema and docs need.
+
+A model derives from Settings, each field is `setting(...)` or `section(...)`, its type one of
+`shapes`. `headrace.runtime.settings.reader` reads a file's mapping into such a model.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
+
+from headrace.runtime.settings.durations import format_duration
+from headrace.runtime.settings.types import Shape
+
+ANNOTATION_PREFIX = "nuclio.io/"
+# Only these annotations are ours alone; a typing error in one of them must not pass unseen.
+CHECKED_ANNOTATIONS = "nuclio.io/kafka-"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a setting is, besides its type and default. Found as a field's `json_schema_extra`.
+
+    `annotation` is the key after `nuclio.io/`; `old_annotation` a whole key that Nuclio once used.
+    `built` False refuses the setting, `built_values` all values but these. `required` says, in the
+    words of the message, what must be given. `no_effect` says why a value changes nothing here.
+    `environment` is a variable that stands in for a missing value. `absent` says what the default
+    means where it is no value that a file could give.
+    """
+
+    key: str
+    effect: str
+    annotation: str = ""
+    old_annotation: str = ""
+    environment: str = ""
+    unit: str = ""
+    secret: bool = False
+    built: bool = True
+    built_values: tuple[object, ...] = ()
+    required: str = ""
+    no_effect: str = ""
+    absent: str = ""
+
+    def annotation_keys(self) -> tuple[str, ...]:
+        """The whole annotation keys that set this, the one that wins first."""
+        current = (ANNOTATION_PREFIX + self.annotation,) if self.annotation else ()
+        return current + ((self.old_annotation,) if self.old_annotation else ())
+
+    def __call__(self, schema: JsonDict) -> None:
+        """Pydantic's hook: put the extra facts into the field's JSON schema."""
+        facts: JsonDict = {
+            "annotation": next(iter(self.annotation_keys()), ""),
+            "unit": self.unit,
+            "writeOnly": self.secret,
+            "notBuilt": not self.built,
+            "builtValues": [str(value) for value in self.built_values],
+            "noEffect": self.no_effect,
+        }
+        schema.update({name: fact for name, fact in facts.items() if fact})
+        default = schema.get("default")
+        if isinstance(default, float):  # only durations are floats here, and files write them as text
+            schema["default"] = format_duration(default)
+
+
+def setting(key: str, default: object = ..., *, effect: str, **facts: Any) -> Any:
+    """A field whose YAML key is `key`. `facts` are Setting's; no default means required."""
+    if default is ...:
+        facts.setdefault("required", "give it a value")
+    declared = Setting(key, effect, **facts)
+    return Field(
+        default,
+        alias=key,
+        description=effect,
+        repr=not declared.secret,
+        json_schema_extra=declared,
+    )
+
+
+def section(key: str, model: type["Settings"], *, effect: str) -> Any:
+    """A field that is a mapping with settings of its own."""
+    return Field(default_factory=model, alias=key, description=effect, json_schema_extra=Setting(key, effect))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A condition between settings: `check(settings, trigger)` returns what is wrong, or "".
+
+    It runs only where everything in `reads` was read without a problem. Names are dotted Python
+    names (`sasl.user`); `trigger.` names the trigger's own fields. `about` is where it points. The
+    docstring of `check` is the rule as the configuration reference prints it.
+    """
+
+    about: str
+    reads: tuple[str, ...]
+    check: Callable[[Any, Any], str]
+    is_error: bool = True
+
+
+@dataclass(frozen=True)
+class KeysLike(Mapping[str, str]):
+    """For `Settings.ignored`: every key that matches `pattern` as a whole, which nobody can list."""
+
+    pattern: re.Pattern[str]
+    why: str
+
+    def __getitem__(self, key: str) -> str:
+        if self.pattern.fullmatch(key):
+            return self.why
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Settings(BaseModel):
+    """Base of every group of settings: frozen, strict about types, silent about its inputs."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        validate_by_name=True,
+        validate_by_alias=True,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    # Keys that Nuclio knows and that mean nothing here: the key, and why.
+    ignored: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def fallbacks(cls, trigger: Any) -> Mapping[str, object]:  # noqa: ARG003 - for overriding
+        """Values, by Python name, for settings given nowhere, taken from the trigger's fields."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One setting of a model, found again: `name` in Python, dotted; `keys` in YAML."""
+
+    model: type[Settings]
+    name: str
+    keys: tuple[str, ...]
+    field: FieldInfo
+    setting: Setting
+    section: type[Settings] | None
+
+    @property
+    def own_name(self) -> str:
+        """The field's name in `model`: the last part of `name`."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def shape(self) -> Shape:
+        """What a value looks like. Only for settings that are no section."""
+        return next(fact for fact in self.field.metadata if isinstance(fact, Shape))
+
+
+def fields_of(model: type[Settings], prefix: Declared | None = None) -> Iterator[Declared]:
+    """The model's own settings and sections, in the order in which they are declared."""
+    for name, field in model.model_fields.items():
+        declared = field.json_schema_extra
+        assert isinstance(declared, Setting), f"{model.__name__}.{name} is not declared by setting()"
+        kind: Any = field.annotation
+        is_section = isinstance(kind, type) and issubclass(kind, Settings)
+        yield Declared(
+            model,
+            f"{prefix.name}.{name}" if prefix else name,
+            (*prefix.keys, declared.key) if prefix else (declared.key,),
+            field,
+            declared,
+            kind if is_section else None,
+        )
+
+
+def settings_of(model: type[Settings], prefix: Declared | None = None) -> Iterator[Declared]:
+    """Every setting of the model, those in its sections included, sections themselves not."""
+    for declared in fields_of(model, prefix):
+        if declared.section is None:
+            yield declared
+        else:
+            yield from settings_of(declared.section, declared)
+
+
+def annotation_keys(model: type[Settings]) -> set[str]:
+    """Every whole annotation key that sets something in the model."""
+    return {key for declared in settings_of(model) for key in declared.setting.annotation_keys()}

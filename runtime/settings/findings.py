@@ -1,0 +1,36 @@
+"""What reading a function's file brings up: problems, notices, and the settings in effect."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.runtime.errors import Problem
+from headrace.runtime.settings.reader import Reading
+from headrace.runtime.settings.resolved import ResolvedSetting, resolved_settings
+from headrace.runtime.settings.yaml_source import Path, YamlSource
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Of one file, gathered by everything that reads a part of it."""
+
+    source: YamlSource
+    problems: list[Problem] = field(default_factory=list)
+    notices: list[Problem] = field(default_factory=list)
+    settings: list[ResolvedSetting] = field(default_factory=list)
+
+    def problem(self, path: Path, message: str) -> None:
+        """Something wrong at `path`."""
+        self.problems.append(self.source.problem(path, message))
+
+    def notice(self, path: Path, message: str) -> None:
+        """Something at `path` that its author may not expect, and that is no mistake."""
+        self.notices.append(self.source.problem(path, message))
+
+    def keep(self, read: Reading[Any]) -> None:
+        """The problems and notices of one mapping."""
+        self.problems.extend(read.problems)
+        self.notices.extend(read.notices)
+
+    def resolve(self, read: Reading[Any]) -> None:
+        """The settings of one mapping, which are in effect if the file has no problem."""
+        self.settings.extend(resolved_settings(read, self.source))

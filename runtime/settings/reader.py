@@ -1,0 +1,211 @@
+"""Reads one mapping of a file into a Settings model, and keeps on reading past every problem.
+
+An attribute beats its annotation, an annotation an environment variable, that the fallback, that the
+default.
+"""
+
+import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from headrace.runtime.errors import Problem
+from headrace.runtime.settings.checks import NOT_BUILT, NotAcceptedError, checked, nearest
+from headrace.runtime.settings.declare import Declared, Settings, fields_of
+from headrace.runtime.settings.secret_files import SecretFileError, SecretFolder
+from headrace.runtime.settings.yaml_source import Path, YamlSource
+
+Origin = Literal["attribute", "annotation", "command line", "environment", "fallback", "default"]
+Model = TypeVar("Model", bound=Settings)
+
+ANNOTATIONS: Path = ("metadata", "annotations")
+_SECRET_FOLDER = "secret_path"  # noqa: S105 - a setting's name; declared before every secret
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a mapping is read with: its file, and what stands in for keys that are missing in it.
+
+    `fallbacks` are values by dotted Python name. `is_case_folded`: keys match whatever their case.
+    `folder`: what a relative secretPath is relative to.
+    """
+
+    source: YamlSource
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
+    fallbacks: Mapping[str, object] = field(default_factory=dict)
+    is_case_folded: bool = False
+    folder: pathlib.Path = pathlib.Path()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[Model]):
+    """A model and how it came about. Names are dotted Python names (`sasl.user`).
+
+    `broken` names what had a problem or is missing: it holds its default, if it has one. `paths`
+    says where a value stands in the file, or would stand; `origins` lists what isn't a default.
+    `path` is where the model's mapping stands.
+    """
+
+    path: Path
+    values: Model
+    broken: frozenset[str]
+    paths: Mapping[str, Path]
+    origins: Mapping[str, Origin]
+    problems: tuple[Problem, ...]
+    notices: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    value: object
+    path: Path
+    origin: Origin
+
+
+def read_settings(model: type[Model], written: object, path: Path, around: Surroundings) -> Reading[Model]:
+    """Read `written`, which stands at `path`, into `model`. Problems are returned, none raised."""
+    reader = _Reader(around)
+    values = reader.section(model, written, path, None)
+    return Reading(
+        path,
+        values,
+        frozenset(reader.broken),
+        reader.paths,
+        reader.origins,
+        tuple(reader.problems),
+        tuple(reader.notices),
+    )
+
+
+class _Reader:
+    """Owns everything that one call of read_settings gathers."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self.broken: set[str] = set()
+        self.paths: dict[str, Path] = {}
+        self.origins: dict[str, Origin] = {}
+        self.problems: list[Problem] = []
+        self.notices: list[Problem] = []
+        self._around = around
+        self._source = around.source
+        self._secrets = SecretFolder()
+
+    def section(self, model: type[Model], written: object, path: Path, parent: Declared | None) -> Model:
+        mapping = self._mapping(written, path)
+        known = {declared.setting.key: declared for declared in fields_of(model, parent)}
+        spelled = self._spelled_keys(model, known, mapping, path)
+        values: dict[str, Any] = {}
+        for key, declared in known.items():
+            at = (*path, spelled.get(key, key))
+            self.paths[declared.name] = at
+            if declared.section is not None:
+                inner = mapping[spelled[key]] if key in spelled else {}
+                values[declared.own_name] = self.section(declared.section, inner, at, declared)
+            elif (given := self._given(declared, mapping, spelled, at)) is not None:
+                self._take(declared, given, values)
+            elif declared.setting.required:
+                self._refuse(declared, at, f"is required: {declared.setting.required}")
+        return model.model_construct(set(values), **values)
+
+    def _mapping(self, written: object, path: Path) -> dict[str, object]:
+        if isinstance(written, dict):
+            return written
+        said = "nothing is written" if written is None else "this is no mapping"
+        self._problem(path, f"{said}; expected keys with values below it, or no such key")
+        return {}
+
+    def _spelled_keys(
+        self,
+        model: type[Settings],
+        known: Mapping[str, Declared],
+        mapping: Mapping[str, object],
+        path: Path,
+    ) -> dict[str, str]:
+        """Declared key to the spelling in the file, for the keys that the file has."""
+        by_spelling = {self._folded(key): key for key in known}
+        found: dict[str, str] = {}
+        for spelling in mapping:
+            key = by_spelling.get(self._folded(spelling))
+            if key is None:
+                self._other_key(model, [*known, *model.ignored], spelling, path)
+            elif key in found:
+                self._problem((*path, spelling), f"is the same setting as {found[key]}; keep one")
+            else:
+                found[key] = spelling
+        return found
+
+    def _folded(self, key: str) -> str:
+        return key.lower() if self._around.is_case_folded else key
+
+    def _other_key(self, model: type[Settings], known: list[str], spelling: str, path: Path) -> None:
+        at = (*path, spelling)
+        if spelling in model.ignored:
+            self._notice(at, f"has no effect here: {model.ignored[spelling]}")
+        else:
+            self._problem(at, f"unknown key; the nearest known key is {nearest(spelling, known)}")
+
+    def _given(
+        self,
+        declared: Declared,
+        mapping: Mapping[str, object],
+        spelled: Mapping[str, str],
+        path: Path,
+    ) -> _Given | None:
+        blank = declared.shape.blank
+        if declared.setting.key in spelled:
+            value = mapping[spelled[declared.setting.key]]
+            if value is None or value != blank:
+                is_overridden = self._source.is_overridden(path)
+                return _Given(value, path, "command line" if is_overridden else "attribute")
+        for key in declared.setting.annotation_keys():
+            if key in self._around.annotations:
+                value = declared.shape.from_text(self._around.annotations[key])
+                if value != blank:
+                    return _Given(value, (*ANNOTATIONS, key), "annotation")
+        if declared.setting.environment in self._around.environment:
+            return _Given(self._around.environment[declared.setting.environment], path, "environment")
+        if declared.name in self._around.fallbacks:
+            return _Given(self._around.fallbacks[declared.name], path, "fallback")
+        return None
+
+    def _take(self, declared: Declared, given: _Given, values: dict[str, Any]) -> None:
+        self.paths[declared.name] = given.path
+        if not declared.setting.built:
+            self._refuse(declared, given.path, f"{NOT_BUILT}; remove it")
+            return
+        try:
+            value = self._with_secret_file(declared, given.value)
+            accepted = checked(declared, value, is_quoted=given.origin == "annotation")
+        except SecretFileError as error:
+            self._refuse(declared, given.path, str(error))
+        except NotAcceptedError as refused:
+            for index, message in refused.faults:
+                self._refuse(declared, (*given.path, *index), message)
+        else:
+            values[declared.own_name] = self._taken(declared, given, accepted)
+
+    def _taken(self, declared: Declared, given: _Given, value: object) -> object:
+        self.origins[declared.name] = given.origin
+        if declared.setting.no_effect:
+            self._notice(given.path, f"has no effect here: {declared.setting.no_effect}")
+        if declared.name != _SECRET_FOLDER:
+            return value
+        folder = self._around.folder / str(value)
+        self._secrets = SecretFolder(folder)
+        return str(folder)
+
+    def _with_secret_file(self, declared: Declared, value: object) -> object:
+        if declared.setting.secret and isinstance(value, str):
+            return self._secrets.content(value)
+        return value
+
+    def _refuse(self, declared: Declared, path: Path, message: str) -> None:
+        self.broken.add(declared.name)
+        self._problem(path, message)
+
+    def _problem(self, path: Path, message: str) -> None:
+        self.problems.append(self._source.problem(path, message))
+
+    def _notice(self, path: Path, message: str) -> None:
+        self.notices.append(self._source.problem(path, message))

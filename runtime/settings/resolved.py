@@ -1,0 +1,70 @@
+"""Settings as they are in effect: each value as a file would say it, and where it came from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from headrace.runtime.settings.checks import as_written
+from headrace.runtime.settings.declare import Declared, settings_of
+from headrace.runtime.settings.reader import ANNOTATIONS, Origin, Reading
+from headrace.runtime.settings.types import ANYTHING
+from headrace.runtime.settings.yaml_source import Path, YamlSource, show_path
+
+HIDDEN = "(set, not shown)"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSetting:
+    """One setting in effect. `value` is JSON, None where the default is no value; a secret is HIDDEN.
+
+    `key` is the annotation or the environment variable that gave the value, `line` its line in the
+    file; "" and 0 where there is none.
+    """
+
+    path: str
+    value: object
+    origin: Origin
+    key: str = ""
+    line: int = 0
+
+
+def resolved_settings(read: Reading[Any], source: YamlSource) -> Iterator[ResolvedSetting]:
+    """Every setting of the model that is built and has an effect. Mappings that others read are left out."""
+    for declared in settings_of(type(read.values)):
+        has_effect = declared.setting.built and not declared.setting.no_effect
+        if has_effect and declared.shape is not ANYTHING and declared.name not in read.broken:
+            yield _resolved(declared, read, source)
+
+
+def hidden_setting(path: Path, given_at: Path, source: YamlSource) -> ResolvedSetting:
+    """What is given at `given_at`, shown as `path`, where any value may be a secret."""
+    if source.is_overridden(given_at):
+        return ResolvedSetting(show_path(path), HIDDEN, "command line")
+    return ResolvedSetting(show_path(path), HIDDEN, "attribute", line=source.line(given_at))
+
+
+def _resolved(declared: Declared, read: Reading[Any], source: YamlSource) -> ResolvedSetting:
+    origin, given_at = read.origins.get(declared.name, "default"), read.paths[declared.name]
+    is_in_file = origin in ("attribute", "annotation")
+    return ResolvedSetting(
+        show_path((*read.path, *declared.keys)),
+        _shown(declared, attrgetter(declared.name)(read.values), origin),
+        origin,
+        key=_key(declared, origin, given_at),
+        line=source.line(given_at) if is_in_file else 0,
+    )
+
+
+def _shown(declared: Declared, value: object, origin: Origin) -> object:
+    if declared.setting.secret:
+        return HIDDEN if value else ""
+    if declared.setting.absent and origin == "default":
+        return None
+    return as_written(value)
+
+
+def _key(declared: Declared, origin: Origin, given_at: Path) -> str:
+    if origin == "environment":
+        return declared.setting.environment
+    return str(given_at[len(ANNOTATIONS)]) if origin == "annotation" else ""

@@ -1,0 +1,1 @@
+"""Spark Connect from a client's side: where it is, how a session is ended from outside."""

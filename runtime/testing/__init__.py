@@ -1,0 +1,1 @@
+"""A handler run on records without a processor: headrace.testing."""

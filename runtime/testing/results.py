@@ -1,0 +1,78 @@
+"""What a test of a handler gives it, and what it sees of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from headrace.runtime.wire.frames import Headers
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of a topic. Without an offset it follows the one before it in its partition, or is the first.
+
+    `timestamp_ms` counts from the epoch. `attempt` is above 1 where earlier deliveries have failed.
+    """
+
+    body: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    topic: str = "topic"
+    partition: int = 0
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one record.
+
+    `result` is what the call that it was in returned, None where that raised. `failure` says why the runtime
+    takes the record for failed (a traceback, a status, no response in a batch); None where it went well.
+    `is_acked`: it would not be delivered again, by its return or explicitly, as explicitAckMode says.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    result: Any
+    failure: str | None
+    is_acked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """What `context.logger` or Python's logging was told. `values` are those of `info_with` and its like."""
+
+    level: str
+    message: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerRun:
+    """What `run_handler` saw. `committed` is the offset that the group would commit, by partition."""
+
+    outcomes: Sequence[Outcome]
+    committed: Mapping[Partition, int]
+    logs: Sequence[LogLine]
+    context: Any
+
+    @property
+    def results(self) -> list[Any]:
+        """Of each record."""
+        return [outcome.result for outcome in self.outcomes]
+
+    @property
+    def failures(self) -> list[str]:
+        """Of the records that failed."""
+        return [outcome.failure for outcome in self.outcomes if outcome.failure is not None]
+
+    @property
+    def acked(self) -> list[int]:
+        """The offsets of the records that are acked."""
+        return [outcome.offset for outcome in self.outcomes if outcome.is_acked]

@@ -1,0 +1,1 @@
+"""What a processor and its workers share: frames over a socket, words in memory, the lease."""

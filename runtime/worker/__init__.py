@@ -1,0 +1,1 @@
+"""What runs inside a worker process. Imports wire and the handler, no client, no parser."""

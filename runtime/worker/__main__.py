@@ -1,0 +1,97 @@
+"""A worker process: `python -m headrace.runtime.worker SOCKET_FD SLOT_FD LEASE_FD`, started by a processor.
+
+Two threads. The link thread reads the socket: runs, recalls, the end. The main thread runs the user's code
+and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Threads and processes".
+"""
+
+import faulthandler
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+from headrace.runtime.processes import die, die_with_parent
+from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire.frames import Kind
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.worker.handler import HandlerNotLoadedError
+from headrace.runtime.worker.link import Link
+from headrace.runtime.worker.loop import WorkerLoop
+from headrace.runtime.worker.output import redirect_output, restore_output
+
+# The link thread must get a turn soon while a handler computes: recalls and runs wait for it.
+_SWITCH_INTERVAL_SECONDS = 0.001
+_GARBAGE_THRESHOLD = 10_000  # more objects than a run has
+
+
+def _follow(link: Link, worker: WorkerLoop, frames: list[tuple[Kind, bytes]]) -> None:
+    """The link thread. `frames` have arrived already."""
+    try:
+        while True:
+            for kind, body in frames:
+                _obey(worker, kind, body)
+            frames = link.receive()
+    except BaseException:
+        traceback.print_exc()
+        die()  # a worker that can't hear is of no use
+
+
+def _obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:
+    match kind:
+        case Kind.RUN | Kind.BATCH | Kind.SLICE:
+            worker.receive(kind, body)
+        case Kind.RECALL:
+            worker.inbox.recall(wire.decode_partition_id(body))
+        case Kind.PARTITION:
+            worker.add_source(**wire.decode_json(body))
+        case Kind.FORGET:
+            worker.forget_source(wire.decode_partition_id(body))
+        case Kind.OWNED:
+            worker.acks.own(wire.decode_json(body))
+        case Kind.TIME_OUT:
+            worker.time_out(wire.decode_seq(body))
+        case Kind.DRAIN:
+            worker.drain()
+        case Kind.TERMINATE:
+            worker.terminate()
+        case Kind.STOP:
+            worker.inbox.stop()
+
+
+def main() -> None:
+    """Serve one processor until it says stop or is gone."""
+    die_with_parent()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        # Not SIG_IGN: what the handler starts would inherit that.
+        signal.signal(signum, lambda *_: None)
+    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+    faulthandler.enable(2)  # a segfault says where; sys.stderr becomes log lines
+    slot = ProgressSlot(int(sys.argv[2]), Lease(int(sys.argv[3])))
+    link = Link(socket.socket(fileno=int(sys.argv[1])), slot)
+    (_, body), *others = link.receive()
+    start = wire.decode_json(body)
+    redirect_output(link.send_log)
+    os.register_at_fork(after_in_child=link.abandon)
+    os.register_at_fork(after_in_child=restore_output)
+    worker = WorkerLoop(link, slot, start)
+    os.register_at_fork(after_in_child=worker.abandon)
+    threading.Thread(target=_follow, args=(link, worker, others), name="headrace-link", daemon=True).start()
+    try:
+        worker.load(Path(start["folder"]), start["module"], start["function"])
+    except HandlerNotLoadedError as error:
+        link.send(wire.frame(Kind.INIT_FAILED, str(error).encode(errors="backslashreplace")))
+        os._exit(1)
+    # What is imported stays: a collection need not look at it, nor come after every few hundred records.
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
+    link.send(wire.frame(Kind.READY, bytes([worker.is_async])))
+    worker.run_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Explicit acks, in a worker process: from any thread and any event loop."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+import nuclio_sdk
+
+from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire.frames import Ack
+from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.worker.event import Source
+
+
+class WorkerAcks:
+    """Sends acks, and remembers those of records that wait in this worker: they are not to be handled.
+
+    What a handler says of the very record that it is in goes to the slot, and from there with the next frame.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[bytes], None],
+        slot: ProgressSlot,
+        mode: str,
+        *,
+        takes_acks: bool,
+        is_cumulative: bool,
+    ) -> None:
+        self._send = send
+        self._slot = slot
+        self._main_thread = threading.get_ident()
+        self.running: Source | None = None
+        """Of the run that is being handled, where records are handled one by one (main thread)."""
+        self._mode = mode
+        self._takes_acks = takes_acks
+        self._is_cumulative = is_cumulative
+        self._owned: Mapping[str, frozenset[int]] = {}
+        self._sources: dict[tuple[str, int], Source] = {}
+
+    def own(self, by_topic: Mapping[str, Sequence[int]]) -> None:
+        """The partitions that this replica has now (link thread)."""
+        self._owned = {topic: frozenset(partitions) for topic, partitions in by_topic.items()}
+
+    def add_source(self, source: Source) -> None:
+        """Records of it may come to this worker (link thread)."""
+        self._sources[source.topic, source.partition] = source
+
+    def ack(self, qualified_offset: nuclio_sdk.QualifiedOffset, *, is_through: bool) -> bool:
+        """Whether it is on its way: False where this replica is known not to own the partition.
+
+        Raises RuntimeError where the record's trigger acks by returning only, ValueError for an offset inside
+        a range.
+        """
+        topic, partition = qualified_offset.topic, int(qualified_offset.partition)
+        offset = int(qualified_offset.offset)
+        is_owned = partition in self._owned.get(topic, ())
+        is_ours = (topic, partition) in self._sources
+        if not self._takes_acks or (self._mode == "disable" and is_ours and not is_owned):
+            raise RuntimeError(
+                f"explicit_ack({topic}/{partition}/{offset}): explicitAckMode is {self._mode}, so records are"
+                " acked when the handler returns; set it to enable or explicitOnly"
+            )
+        if not is_owned:
+            return False
+        source = self._sources.get((topic, partition))
+        first, last = (source.open_range if source else None) or (0, -1)
+        if first <= offset < last:
+            raise ValueError(
+                f"explicit_ack({topic}/{partition}/{offset}): lies inside the range of offsets"
+                f" {first} to {last}; ack its last one, event.offset"
+            )
+        is_one = not (is_through or self._is_cumulative)
+        if is_one and source is not None and self._is_in(source, offset):
+            self._note(source.id, offset)
+        else:
+            self._send(wire.encode_ack(Ack(topic, partition, offset, is_through)))
+        # Only now: a kill between the two must not leave a record that is skipped here and open there.
+        if source is not None:
+            source.acked(offset, is_through=is_through or self._is_cumulative)
+        return True
+
+    def flush(self, behind: bytes = b"") -> None:
+        """Send what is in the slot, and a frame behind it (main thread)."""
+        span = self._slot.acks.read()
+        if frames := (wire.encode_acked(*span) if span else b"") + behind:
+            self._send(frames)
+        if span:  # only now: a kill between the two has it taken in twice, which harms nothing
+            self._slot.acks.clear()
+
+    def _is_in(self, source: Source, offset: int) -> bool:
+        """Whether the handler is in that record, and this is its thread."""
+        return (
+            source is self.running and offset == source.entered and threading.get_ident() == self._main_thread
+        )
+
+    def _note(self, partition_id: int, offset: int) -> None:
+        if not self._slot.acks.add(partition_id, offset):
+            self.flush()
+            self._slot.acks.add(partition_id, offset)

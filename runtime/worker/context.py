@@ -1,0 +1,92 @@
+"""What a handler gets as `context`: nuclio_sdk's, with what this runtime adds."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import nuclio_sdk
+
+from headrace.runtime.worker.acks import WorkerAcks
+from headrace.runtime.worker.spark import WorkerSpark
+
+HANDLER_LOGGER = "headrace.handler"
+
+
+class Platform(nuclio_sdk.Platform):  # type: ignore[misc]  # the SDK is untyped
+    """`context.platform`, with the callbacks that Nuclio's documentation names."""
+
+    def __init__(self, acks: WorkerAcks) -> None:
+        super().__init__("local")
+        self._acks = acks
+
+    async def explicit_ack(self, qualified_offset: nuclio_sdk.QualifiedOffset) -> bool:
+        """Ack one record: it is not delivered again. From any thread, on any event loop; never waits for it.
+
+        True once the ack is on its way, ahead of all that this worker sends later; the next commit (within a
+        second, or before the partition leaves) makes it durable. False where this replica is known not to own
+        the partition: keep the offset until the record comes back where it is. Raises RuntimeError with
+        explicitAckMode disable.
+        """
+        return self._acks.ack(qualified_offset, is_through=False)
+
+    async def explicit_ack_through(self, qualified_offset: nuclio_sdk.QualifiedOffset) -> bool:
+        """Ack this record and all before it in its partition; else like `explicit_ack`."""
+        return self._acks.ack(qualified_offset, is_through=True)
+
+    def on_signal(self, callback: Callable[[], Any]) -> None:
+        """Have `callback` called, without arguments, when partitions leave and when the replica stops.
+
+        Sync or async. It runs while handlers run: on their event loop if that turns, else in another thread.
+        """
+        self.set_drain_callback(callback)
+        self.set_termination_callback(callback)
+
+    @property
+    def drain_callback(self) -> Callable[[], Any] | None:
+        """What `set_drain_callback` was given last."""
+        callback: Callable[[], Any] | None = self._drain_callback
+        return callback
+
+    @property
+    def termination_callback(self) -> Callable[[], Any] | None:
+        """What `set_termination_callback` was given last."""
+        callback: Callable[[], Any] | None = self._termination_callback
+        return callback
+
+
+class Context(nuclio_sdk.Context):  # type: ignore[misc]  # the SDK is untyped
+    """Nuclio's context, and a Spark session.
+
+    `source_options`, with `delivery: ranges`: the options with which Spark's Kafka source reads the topics.
+    """
+
+    def __init__(self, spark: WorkerSpark, source_options: Mapping[str, str], **parts: Any) -> None:
+        super().__init__(**parts)
+        self._spark = spark
+        self.source_options = source_options
+
+    @property
+    def spark(self) -> Any:
+        """The worker's SparkSession, over Spark Connect. Ask for it in each call: it replaces a lost one.
+
+        The first access takes about a second. AttributeError where function.yaml has no spec.spark.
+        """
+        return self._spark.session
+
+
+def create_context(
+    worker_id: int,
+    trigger: nuclio_sdk.TriggerInfo,
+    acks: WorkerAcks,
+    spark: WorkerSpark,
+    source_options: Mapping[str, str],
+) -> Context:
+    """The one context of a worker process. `worker_id` is a string in handlers, as in Nuclio."""
+    return Context(
+        spark,
+        source_options,
+        logger=nuclio_sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
+        platform=Platform(acks),
+        worker_id=str(worker_id),
+        trigger=trigger,
+    )

@@ -1,0 +1,83 @@
+"""Finding the user's handler, in a worker process."""
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nuclio_sdk
+
+_RUNTIME_FOLDER = str(Path(__file__).parent.parent)
+
+
+class HandlerNotLoadedError(Exception):
+    """Says what the user has to mend, with the user's own traceback where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function `(context, event)`, and whether its calls need a running event loop."""
+
+    call: Callable[[Any, Any], Any]
+    is_async: bool
+
+
+def load_handler(folder: Path, module_name: str, function_name: str) -> tuple[Handler, Any]:
+    """Import `module_name` from `folder`; return its handler, and its init_context or None.
+
+    Raises HandlerNotLoadedError.
+    """
+    sys.path.insert(0, str(folder))
+    provide_nuclio()
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name == module_name.partition(".")[0]:
+            raise HandlerNotLoadedError(f"no module {module_name!r} in {folder}") from None
+        raise HandlerNotLoadedError(_users_traceback(module_name, error)) from None
+    except BaseException as error:  # a module may even call sys.exit()
+        raise HandlerNotLoadedError(_users_traceback(module_name, error)) from None
+    return _handler_in(module, module_name, function_name), getattr(module, "init_context", None)
+
+
+def provide_nuclio() -> None:
+    """Have `import nuclio` find the SDK where no such package is: the documented snippets say so."""
+    if importlib.util.find_spec("nuclio") is None:
+        sys.modules["nuclio"] = nuclio_sdk
+
+
+def _handler_in(module: Any, module_name: str, function_name: str) -> Handler:
+    call = getattr(module, function_name, None)
+    if not callable(call):
+        functions = [name for name, value in vars(module).items() if inspect.isfunction(value)]
+        raise HandlerNotLoadedError(
+            f"{module_name!r} has no function {function_name!r}; it has {', '.join(functions) or 'none'}"
+        )
+    return Handler(call, is_async(call))
+
+
+def is_async(call: Any) -> bool:
+    """Whether calls of a handler need a running event loop."""
+    target = call if inspect.isroutine(call) else type(call).__call__
+    return asyncio.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
+
+
+def _users_traceback(module_name: str, error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]
+    lines = traceback.format_list(theirs) + traceback.format_exception_only(error)
+    return f"importing {module_name!r} raised, in your code:\n{''.join(lines).rstrip()}"
+
+
+def describe_failure(error: BaseException) -> str:
+    """The user's part of a traceback: without the frames of this runtime."""
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_RUNTIME_FOLDER):
+        tb = tb.tb_next
+    return "".join(traceback.format_exception(type(error), error, tb)).rstrip()

@@ -1,0 +1,139 @@
+"""The runs that wait in a worker process, shared by its two threads."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headrace.runtime.wire.frames import RunHeader, encode_failed, encode_returned
+
+
+class PendingRun:
+    """Records of one partition, in order. The main thread takes them from the left, recall from the right.
+
+    Both ends of a deque are atomic, so each record goes to exactly one of the two, without a lock per record.
+    """
+
+    def __init__(self, header: RunHeader, decode: Callable[[], Iterable[Any]]) -> None:
+        self.header = header
+        self.records: deque[Any] = deque()
+        self._decode: Callable[[], Iterable[Any]] | None = decode
+
+    def open(self) -> None:
+        """Decode: only when the run's turn has come, as it may be recalled before."""
+        if self._decode is not None:
+            self.records.extend(self._decode())
+            self._decode = None
+
+    def give_back(self) -> tuple[int, int] | None:
+        """Take what hasn't started away from the main thread; its span of seq."""
+        count = 0
+        if self._decode is not None:
+            self._decode = None
+            count = self.header.count
+        while self.records:
+            try:
+                self.records.pop()
+            except IndexError:  # the main thread took the last one
+                break
+            count += 1
+        end = self.header.first_seq + self.header.count
+        return (end - count, end) if count else None
+
+
+class Inbox:
+    """Runs in order of arrival. `send` writes to the socket at once and may be called by both threads.
+
+    The lock makes two promises: what is given back is on its way to the processor before the main thread can
+    enter a later run; and after a failure no later record of that partition's epoch is entered.
+    """
+
+    def __init__(
+        self, send: Callable[[bytes], None], wake: Callable[[], None], enter: Callable[[int], None]
+    ) -> None:
+        """`enter` says that record `seq` starts now."""
+        self._send = send
+        self._wake = wake
+        self._enter = enter
+        self._lock = threading.Lock()
+        self._waiting: deque[PendingRun] = deque()
+        self._incomplete: list[PendingRun] = []  # the beginning of a batch
+        self._current: PendingRun | None = None
+        self._closed_epochs: dict[int, int] = {}
+        self._is_stopping = False
+
+    def put(self, run: PendingRun) -> None:
+        """A run has arrived (link thread)."""
+        with self._lock:
+            if self._closed_epochs.get(run.header.partition_id, -1) >= run.header.epoch:
+                self._give_back([run])
+            else:
+                self._incomplete.append(run)
+                if not run.header.has_more:
+                    self._waiting.extend(self._incomplete)
+                    self._incomplete.clear()
+        self._wake()
+
+    def recall(self, partition_id: int) -> None:
+        """Give back what hasn't started of a partition (link thread)."""
+        with self._lock:
+            self._give_back_partition(partition_id)
+
+    def forget(self, partition_id: int) -> None:
+        """No run of it will come any more (link thread)."""
+        with self._lock:
+            self._closed_epochs.pop(partition_id, None)
+
+    def stop(self) -> None:
+        """No more runs: `next` says None once it is empty (link thread)."""
+        with self._lock:
+            self._is_stopping = True
+        self._wake()
+
+    def abandon(self) -> None:
+        """In a process that the handler has forked: nothing that is here is its to handle."""
+        if self._current is not None:
+            self._current.records.clear()
+
+    def next(self) -> PendingRun | None:
+        """The next run, opened; None where none waits (main thread)."""
+        with self._lock:
+            self._current = self._waiting.popleft() if self._waiting else None
+            if self._current is not None:
+                # Before it is decoded: that may take as long, and kill as well, as a handler.
+                self._enter(self._current.header.first_seq)
+                self._current.open()
+            return self._current
+
+    def next_batch(self) -> list[PendingRun]:
+        """All that waits, opened: there is one batch at a time. It can't be given back any more."""
+        with self._lock:
+            batch = list(self._waiting)
+            self._waiting.clear()
+            for run in batch:
+                run.open()
+            return batch
+
+    @property
+    def is_finished(self) -> bool:
+        """Told to stop, and nothing waits (main thread)."""
+        return self._is_stopping and not self._waiting
+
+    def fail(self, run: PendingRun, seq: int, reason: str) -> None:
+        """Record `seq` of `run` failed; whatever follows it in its partition goes back (main thread)."""
+        with self._lock:
+            self._send(encode_failed(seq, seq + 1, reason))
+            self._closed_epochs[run.header.partition_id] = run.header.epoch
+            self._give_back_partition(run.header.partition_id)
+
+    def _give_back_partition(self, partition_id: int) -> None:
+        held = [*([self._current] if self._current else []), *self._waiting, *self._incomplete]
+        runs = [run for run in held if run.header.partition_id == partition_id]
+        self._waiting = deque(run for run in self._waiting if run not in runs)
+        self._incomplete = [run for run in self._incomplete if run not in runs]
+        self._give_back(runs)
+
+    def _give_back(self, runs: list[PendingRun]) -> None:
+        spans = [span for run in runs if (span := run.give_back())]
+        if spans:
+            self._send(encode_returned(spans))

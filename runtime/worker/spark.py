@@ -1,0 +1,107 @@
+"""`context.spark`: the Spark session of a worker process."""
+
+import logging
+import os
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.runtime.spark.link import Endpoint, channel_options
+
+logger = logging.getLogger("headrace.handler")
+
+# A server forgets sessions that nobody uses, after an hour by default: ask before one is used after a pause.
+_IDLE_SECONDS = 300.0
+# pyspark's own wait gets as long as a minute between tries; a server that comes back is wanted at once.
+_MAX_RETRIES, _MAX_BACKOFF_MS = 600, 1000
+
+
+class WorkerSpark:
+    """Opens the session on first use, and another one where the server has lost it.
+
+    The processor knows the session by its id, and ends it when this process is gone. `on_new_id` tells it of
+    another id, before anything runs under that one.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        session_id: str,
+        conf: Mapping[str, str],
+        handler_module: str,
+        on_new_id: Callable[[str], None],
+    ) -> None:
+        self._url = url
+        self._handler_module = handler_module
+        self._session_id = session_id
+        self._conf = conf
+        self._on_new_id = on_new_id
+        self._session: Any = None
+        self._used_at = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def session(self) -> Any:
+        """A SparkSession. Takes about a second the first time (pyspark is imported); later nothing.
+
+        Raises AttributeError where the function has no spec.spark.
+        """
+        if not self._url:
+            raise AttributeError(
+                "context.spark needs spec.spark in function.yaml; write spark: {} below spec"
+            )
+        with self._lock:
+            if self._session is None or self._is_lost():
+                self._session = self._open()
+            self._used_at = time.monotonic()
+            return self._session
+
+    def doubt(self) -> None:
+        """A handler has failed: ask whether the session is still there before it is used again."""
+        self._used_at = 0.0
+
+    def _is_lost(self) -> bool:
+        # pyspark closes its side when an answer comes from a server that was started again.
+        if self._session.is_stopped:
+            logger.warning("the Spark server was started again: a new session; temporary views are gone")
+            return True
+        if time.monotonic() - self._used_at < _IDLE_SECONDS:
+            return False
+        try:
+            self._session.conf.get("spark.app.name")
+        except Exception as error:
+            logger.warning("the Spark session was closed while idle (%s): a new one", type(error).__name__)
+            if not self._session.is_stopped:  # closed for good: its id will not be taken again
+                self._session_id = str(uuid.uuid4())
+                self._on_new_id(self._session_id)
+            return True
+        return False
+
+    def _open(self) -> Any:
+        from pyspark import cloudpickle
+        from pyspark.sql.connect.client.core import DefaultChannelBuilder
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession
+
+        url = f"{self._url};session_id={self._session_id}"
+        # What pyspark's own functions go by, and SparkSession.builder.getOrCreate() in a handler's code.
+        os.environ |= {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": url}
+        # It prints each error's trace as JSON; the exception says the same where it is handled.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+        logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
+        # Python on Spark's side can't import the handler's file: what it needs of that travels with it.
+        cloudpickle.register_pickle_by_value(sys.modules[self._handler_module])  # type: ignore[no-untyped-call]  # not ours
+        builder = DefaultChannelBuilder(url, channel_options(Endpoint.parse(url).host))
+        session = SparkSession.builder.channelBuilder(builder).create()
+        session.client.set_retry_policies([DefaultPolicy(_MAX_RETRIES, 2.0, max_backoff=_MAX_BACKOFF_MS)])
+        for key, value in self._conf.items():
+            session.conf.set(key, value)
+        session.stop = _stay_open  # type: ignore[method-assign]  # what ends here would end for the worker
+        return session
+
+
+def _stay_open() -> None:
+    logger.warning("spark.stop() does nothing here: the session is the worker's, and ends with it")

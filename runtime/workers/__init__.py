@@ -1,0 +1,1 @@
+"""Worker processes as their processor sees them: started, told, watched, killed."""

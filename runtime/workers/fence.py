@@ -1,0 +1,60 @@
+"""The fence's process, as its processor sees it: started, and started again if it dies."""
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+
+from headrace.runtime.processes import until_ended
+from headrace.runtime.tasks import start_task
+from headrace.runtime.wire.lease import Lease
+
+logger = logging.getLogger(__name__)
+
+_RESPAWN_SECONDS = 0.5
+
+
+class Fence:
+    """Ends the workers of one trigger when their lease does, whatever this process and they are doing."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self._keeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """From the main thread: the fence dies with the thread that starts it."""
+        self._keeper = start_task(self._keep_running(), "the fence")
+
+    async def stop(self) -> None:
+        """Idempotent."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+
+    async def _keep_running(self) -> None:
+        while True:
+            try:
+                await self._live_once()
+                why = "it died"
+            except OSError as error:
+                why = f"it can't be started: {error.strerror or error}"
+            logger.warning("the workers have no fence (%s): for now a handler may outlive its lease", why)
+            await asyncio.sleep(_RESPAWN_SECONDS)
+
+    async def _live_once(self) -> None:
+        process = _spawn(self._lease)
+        try:
+            await until_ended(process)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _spawn(lease: Lease) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "headrace.runtime.workers.fence_main", str(lease.fd), str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        pass_fds=(lease.fd,),
+        process_group=0,  # what stops or freezes the processor's group must not stop its fence
+    )

@@ -1,0 +1,115 @@
+"""Which records a worker holds: the processor's side of the wire's sequence numbers. Pure."""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.wire.frames import RunHeader, WireRecord
+
+
+@dataclass(slots=True)
+class Run:
+    """Consecutive records of one partition at one worker; record i has seq `first_seq + i`."""
+
+    partition: AssignedPartition
+    first_seq: int
+    records: Sequence[WireRecord]
+
+    @property
+    def end_seq(self) -> int:
+        """The seq after its last record."""
+        return self.first_seq + len(self.records)
+
+
+class InFlight:
+    """Runs in the order in which the worker gets to them."""
+
+    def __init__(self) -> None:
+        self.runs: deque[Run] = deque()
+        self._next_seq = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many records."""
+        return self._count
+
+    def add(
+        self, partition: AssignedPartition, records: Sequence[WireRecord], has_more: bool = False
+    ) -> RunHeader:
+        """Records at the same attempt are about to be sent; the header to send them under."""
+        first_seq = self._next_seq
+        self._next_seq += len(records)
+        self._count += len(records)
+        self.runs.append(Run(partition, first_seq, records))
+        attempt = partition.troubles.attempt(partition.firsts_of(records[:1])[0]) if partition.troubles else 1
+        return RunHeader(partition.id, partition.epoch, first_seq, attempt, len(records), has_more)
+
+    def settle_before(self, seq: int) -> Iterator[tuple[AssignedPartition, Sequence[WireRecord]]]:
+        """Take out what lies before `seq`: all of that has had the same outcome."""
+        while self.runs and self.runs[0].first_seq < seq:
+            run = self.runs[0]
+            done = run.records[: seq - run.first_seq]
+            self._drop(run, len(done))
+            yield run.partition, done
+
+    def take(self, seq: int) -> tuple[AssignedPartition, Sequence[WireRecord]] | None:
+        """Take out record `seq`, which must be the first in flight; None where it isn't in flight."""
+        if not self.runs or self.runs[0].first_seq != seq:
+            return None
+        run = self.runs[0]
+        record = run.records[:1]
+        self._drop(run, 1)
+        return run.partition, record
+
+    def take_started(self, seq: int, *, is_batch: bool) -> list[Run]:
+        """Take out what was being handled when `seq` ran: that record, or a batch, which is all there is."""
+        if is_batch and self.find(seq) is None:
+            return []  # it died between its last word on a batch and the slot's, and another was on its way
+        if is_batch:
+            runs, self.runs, self._count = self.runs, deque(), 0
+            return [_joined(list(of_one)) for _, of_one in groupby(runs, key=lambda run: run.partition)]
+        taken = self.take(seq)
+        return [Run(taken[0], seq, taken[1])] if taken else []
+
+    def take_back(self, first: int, end: int) -> tuple[AssignedPartition, Sequence[WireRecord]]:
+        """Take out the records of `[first, end)`: the tail of one run, or a whole one."""
+        run = next(run for run in self.runs if run.first_seq <= first < run.end_seq)
+        keep = first - run.first_seq
+        returned = run.records[keep : end - run.first_seq]
+        run.records = run.records[:keep]
+        self._count -= len(returned)
+        if not keep:
+            self.runs.remove(run)
+        return run.partition, returned
+
+    def find(self, seq: int) -> tuple[AssignedPartition, WireRecord] | None:
+        """Record `seq`, left where it is."""
+        for run in self.runs:
+            if run.first_seq <= seq < run.end_seq:
+                return run.partition, run.records[seq - run.first_seq]
+        return None
+
+    def holds(self, partition: AssignedPartition, first: int, end: int, from_seq: int) -> bool:
+        """Whether a record of offsets `[first, end)` is among those from `from_seq` on."""
+        for run in self.runs:
+            if run.partition is partition and run.end_seq > from_seq:
+                low = max(0, from_seq - run.first_seq)
+                at = bisect_left(run.records, first, low, key=lambda record: record.offset)
+                if at < len(run.records) and run.records[at].offset < end:
+                    return True
+        return False
+
+    def _drop(self, run: Run, count: int) -> None:
+        self._count -= count
+        if count == len(run.records):
+            self.runs.popleft()
+        else:
+            run.records = run.records[count:]
+            run.first_seq += count
+
+
+def _joined(runs: Sequence[Run]) -> Run:
+    return Run(runs[0].partition, runs[0].first_seq, [record for run in runs for record in run.records])

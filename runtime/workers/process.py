@@ -1,0 +1,148 @@
+"""One worker process, as its processor sees it: start it, talk to it, kill it, reap it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+
+from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire.frames import Buffer, Kind
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
+from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.workers.channel import Channel, OnFrame
+
+_SEND_BUFFER_BYTES = 1 << 20
+
+
+EndSession = Callable[[str], Awaitable[object]]
+
+
+class WorkerProcess:
+    """A process that leads its own group, so that a kill takes what the handler started.
+
+    `exited` is done once the process is reaped, everything that it said has been passed to `on_frame`, and
+    what it ran on Spark has been ended: records that it held may then go elsewhere.
+    Raises OSError where the machine has no room for another process.
+    """
+
+    def __init__(
+        self,
+        start: WorkerStart,
+        env: Mapping[str, str],
+        on_frame: OnFrame,
+        lease: Lease,
+        end_session: EndSession | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.spark_session_id = start.spark_session_id
+        self._end_session = end_session
+        self._lease = lease
+        self._last_sweep = lease.last_sweep
+        self._index = start.worker_id
+        self._is_reaped = False
+        self._farewell: asyncio.Task[None] | None = None
+        self.exited: asyncio.Future[int] = loop.create_future()
+        with contextlib.ExitStack() as on_failure:
+            self.slot = ProgressSlot.create(lease)
+            on_failure.callback(self.slot.close)
+            ours, theirs = socket.socketpair()
+            on_failure.callback(ours.close)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+            with theirs:
+                self._popen = _spawn(theirs.fileno(), self.slot.fd, lease.fd, env)
+            on_failure.callback(self._popen.kill)
+            self._pidfd = os.pidfd_open(self._popen.pid)
+            on_failure.pop_all()
+        lease.hold(self._index, self.pid)
+        loop.add_reader(self._pidfd, self._reap)
+        self._on_frame = on_frame
+        self.on_read: Callable[[], None] = lambda: None
+        """Called after the frames of each read were passed to `on_frame`. Its owner sets it."""
+        listen = self._listen if start.spark_url else on_frame
+        self._channel = Channel(ours, listen, on_read=self._tell_read, on_end=self.kill)
+        self.send(wire.json_frame(Kind.START, asdict(start)))
+
+    @property
+    def pid(self) -> int:
+        """Also its process group."""
+        return self._popen.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Not reaped yet."""
+        return not self._is_reaped
+
+    @property
+    def is_swept(self) -> bool:
+        """Its lease ended, and so it was ended too."""
+        return self._lease.last_sweep != self._last_sweep
+
+    def send(self, *data: Buffer) -> None:
+        """One or more frames, in pieces. Never blocks."""
+        self._channel.send(*data)
+
+    def flush(self) -> None:
+        """Have what was sent leave now."""
+        self._channel.flush()
+
+    def read_progress(self) -> Progress | None:
+        """The slot, once all that the worker said before it wrote that has been passed to `on_frame`.
+
+        None where some of that could not be taken in: then the slot says nothing. Not from within `on_frame`.
+        """
+        progress = self.slot.read()
+        self._channel.read_available()
+        return None if self._channel.is_broken else progress
+
+    def kill(self) -> None:
+        """SIGKILL to the process and all that it started. Idempotent."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def _tell_read(self) -> None:
+        self.on_read()
+
+    def _listen(self, kind: Kind, body: bytes) -> None:
+        if kind is Kind.SPARK_SESSION:
+            self.spark_session_id = body.decode()
+        else:
+            self._on_frame(kind, body)
+
+    def _reap(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self.kill()  # before the wait: until then the group's number is surely still its own
+        self._lease.release(self._index)
+        code = self._popen.wait()
+        self._is_reaped = True
+        self._channel.drain_and_close()
+        if self._end_session is None:
+            self.exited.set_result(code)
+        else:
+            self._farewell = loop.create_task(self._say_farewell(self._end_session, code))
+
+    async def _say_farewell(self, end_session: EndSession, code: int) -> None:
+        try:
+            await end_session(self.spark_session_id)
+        finally:
+            self.exited.set_result(code)
+
+
+def _spawn(socket_fd: int, slot_fd: int, lease_fd: int, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    # -P: what lies in the current folder must not shadow the standard library.
+    module = "headrace.runtime.worker"
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, str(socket_fd), str(slot_fd), str(lease_fd)],
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        pass_fds=(socket_fd, slot_fd, lease_fd),
+        process_group=0,
+    )

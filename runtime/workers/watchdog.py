@@ -1,0 +1,90 @@
+"""Limits on what a handler may take: `eventTimeout` and `resources.limits.memory`."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.settings.durations import format_duration
+from headrace.runtime.tasks import start_task
+from headrace.runtime.workers.handle import Verdict, WorkerHandle
+
+_MEMORY_INTERVAL_SECONDS = 0.1
+# How long a cancelled handler may take to end, before its worker is killed.
+_CANCEL_SECONDS = 1.0
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Watchdog:
+    """Watches the workers of one trigger from the processor, whatever their handlers are doing."""
+
+    def __init__(self, workers: Sequence[WorkerHandle], policy: DeliveryPolicy) -> None:
+        self._workers = workers
+        self._policy = policy
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Nothing is watched that has no limit."""
+        if self._policy.event_timeout_seconds is not None:
+            self._tasks.append(
+                start_task(self._watch_time(self._policy.event_timeout_seconds), "eventTimeout")
+            )
+        if self._policy.memory_limit_bytes is not None:
+            self._tasks.append(start_task(self._watch_memory(), "the memory limit"))
+
+    async def stop(self) -> None:
+        """Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _watch_time(self, limit_seconds: float) -> None:
+        """A call that starts after this look has time until `limit_seconds` from now: so long is slept."""
+        reason = f"its handler ran past eventTimeout ({format_duration(limit_seconds)})"
+        while True:
+            left = min(self._time_left(worker, limit_seconds, reason) for worker in self._workers)
+            await asyncio.sleep(left)
+
+    def _time_left(self, worker: WorkerHandle, limit_seconds: float, reason: str) -> float:
+        """Until this worker has to be looked at again, seconds. Acts where its time is up."""
+        progress = worker.sync_progress()
+        if progress is None or not progress.is_running:
+            return limit_seconds
+        left = limit_seconds - (time.monotonic_ns() - progress.since_ns) / 1e9
+        if left > 0:
+            return left
+        if worker.can_cancel and (waited := worker.cancel(progress.seq)) < _CANCEL_SECONDS:
+            return min(_CANCEL_SECONDS - waited, limit_seconds)
+        worker.kill(Verdict(progress.seq, reason, is_certain=True))
+        return limit_seconds
+
+    async def _watch_memory(self) -> None:
+        while True:
+            for worker in self._workers:
+                self.look_at_memory(worker)
+            await asyncio.sleep(_MEMORY_INTERVAL_SECONDS)
+
+    def look_at_memory(self, worker: WorkerHandle) -> None:
+        """Kill it where it uses too much. What it runs may be to blame; if it runs nothing, nobody is."""
+        limit_bytes = self._policy.memory_limit_bytes
+        used_bytes = resident_bytes(worker.pid) if limit_bytes is not None and worker.pid is not None else 0
+        if limit_bytes is None or used_bytes <= limit_bytes:
+            return
+        used = (
+            f"used {used_bytes >> 20} MiB, more than resources.limits.memory ({limit_bytes >> 20} MiB) allows"
+        )
+        progress = worker.sync_progress()
+        if progress is not None and progress.is_running:
+            worker.kill(Verdict(progress.seq, f"its worker {used}", is_certain=False))
+        else:
+            worker.replace(f"it {used}, while {'idle' if worker.is_ready else 'loading the handler'}")
+
+
+def resident_bytes(pid: int) -> int:
+    """Of one process; 0 where it is gone."""
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_BYTES
+    return 0

@@ -1,0 +1,80 @@
+"""How commands get into a broker that asks for TLS or a sign-in, and what they say when they don't."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from test_cli_kafka import refused
+
+from headrace.runtime.cli.main import headrace
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.errors import BrokerError, UsageError
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EmbeddedKafka]:
+    """A broker with listeners for SASL and TLS; it has a topic t."""
+    kafka = EmbeddedKafka(sasl_users={"ada": "pass,word"}, tls=True)
+    asyncio.run(kafka.start())
+    try:
+        asyncio.run(kafka.create_topics({"t": 2}))
+        yield kafka
+    finally:
+        asyncio.run(kafka.stop())
+
+
+def run(*arguments: str, password: str = "pass,word") -> Result:
+    return CliRunner().invoke(headrace, arguments, env={"HEADRACE_PASSWORD": password})
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_user_signs_in(guarded: EmbeddedKafka, mechanism: str) -> None:
+    access = ("--brokers", guarded.sasl_bootstrap, "--user", "ada", "--sasl-mechanism", mechanism)
+    for command in (
+        ("kafka", "topics", "--create", f"made-{mechanism}:1"),
+        ("kafka", "produce", "--topic", "t", "--count", "1"),
+        ("kafka", "consume", "--topic", "t", "--count", "1"),
+        ("kafka", "groups"),
+        ("deadletters", "list", "t"),
+        ("deadletters", "replay", "t", "--all", "--to", "t"),
+    ):
+        result = run(*command, *access)
+        assert result.exit_code == 0, (command, result.exception or result.output)
+
+
+def test_a_certificate_file_is_trusted(guarded: EmbeddedKafka, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(guarded.ca_pem)
+    where = guarded.tls_bootstrap
+    assert run("kafka", "topics", "--brokers", where, "--tls-ca", str(tmp_path / "ca.pem")).exit_code == 0
+    line = refused(run("kafka", "topics", "--brokers", where, "--tls"), BrokerError)
+    assert line.startswith(f"the certificate of {where} is not trusted (")
+    assert "--tls-ca" in line
+
+
+def test_a_sign_in_that_is_refused_says_so(guarded: EmbeddedKafka) -> None:
+    access = ("--brokers", guarded.sasl_bootstrap, "--user", "ada")
+    for mechanism in ("PLAIN", "SCRAM-SHA-512"):
+        told = run("kafka", "topics", *access, "--sasl-mechanism", mechanism, password="wrong")
+        line = refused(told, BrokerError)
+        assert line.startswith(f"{guarded.sasl_bootstrap} refuses the sign-in: check --user, ")
+        assert "wrong" not in line
+
+
+def test_a_broker_that_wants_more_than_it_is_given_is_told_with_the_options(guarded: EmbeddedKafka) -> None:
+    for where in (guarded.sasl_bootstrap, guarded.tls_bootstrap):
+        line = refused(run("kafka", "topics", "--brokers", where), BrokerError)
+        assert line.startswith(f"no Kafka broker answers at {where}")
+        assert "--tls" in line
+        assert "--user" in line
+
+
+def test_mistakes_are_found_before_anybody_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "no.pem").write_text("no certificate")
+    line = refused(run("kafka", "topics", "--user", "ada", password=""), UsageError)
+    assert line == "--user ada signs in with a password: put it into HEADRACE_PASSWORD"
+    line = refused(run("kafka", "topics", "--tls-ca", str(tmp_path / "no.pem")), UsageError)
+    assert line.endswith("no.pem holds no certificate; expected a file in PEM")
+    line = refused(run("kafka", "topics", "--tls-ca", str(tmp_path / "gone.pem")), UsageError)
+    assert line.endswith("gone.pem can't be read: No such file or directory")

@@ -1,0 +1,67 @@
+"""`headrace new`: what it makes passes its own tests, and runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from broker import Broker
+from click.testing import CliRunner
+from kafka_records import produce
+from replica import replica, wait_until
+
+from headrace.runtime.cli.new import new
+from headrace.runtime.errors import UsageError
+
+
+def make(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What it prints; made in `folder`."""
+    monkeypatch.chdir(folder)
+    result = CliRunner().invoke(new, [name])
+    assert result.exit_code == 0, result.exception
+    return result.stdout
+
+
+def refused(name: str) -> str:
+    result = CliRunner().invoke(new, [name])
+    assert isinstance(result.exception, UsageError), result.output
+    return str(result.exception)
+
+
+def test_what_it_makes_passes_its_own_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = make(tmp_path, "greeter-2", monkeypatch)
+    commands = [line.strip() for line in told.splitlines() if line.startswith("    ")]
+    assert commands == ["cd greeter-2", "python -m pytest", "headrace run . --embedded-kafka"]
+    pytest_command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    result = subprocess.run(
+        pytest_command, cwd=tmp_path / "greeter-2", capture_output=True, text=True, check=False
+    )
+    assert "2 passed" in result.stdout, result.stdout
+
+
+def test_what_it_makes_runs_on_a_kafka_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "words", monkeypatch)
+    with replica(tmp_path / "words", "--embedded-kafka") as running:
+        running.wait_ready()
+        broker = Broker(running.log.split("embedded Kafka at ")[1].split()[0], "embedded")
+        produce(broker, "words", 8)
+        wait_until(lambda: running.log.count("handler: a record") == 8, about=running)
+        assert "words=1" in running.log
+        assert running.stop() == 0
+
+
+def test_no_placeholder_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "words", monkeypatch)
+    assert not [file for file in (tmp_path / "words").iterdir() if "NAME" in file.read_text()]
+
+
+def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "orders").mkdir()
+    assert refused("orders") == "orders is there already; choose another name or another folder"
+    assert not list((tmp_path / "orders").iterdir())
+
+
+@pytest.mark.parametrize("name", ["", "Orders", "a/b", "..", "a-", "a" * 64, "a b"])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    assert "is no name for a function" in refused(name)

@@ -1,0 +1,65 @@
+"""Which worker gets what."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from worker_bench import records
+
+from headrace.runtime.dispatch.allocators import PoolAllocator, StaticAllocator, contiguous_ranges
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.names import describe_partitions
+
+
+def filled(topic: str, number: int) -> AssignedPartition:
+    partition = AssignedPartition(topic, number, Commitment(0), 256)
+    partition.fetched(records(0, 3))
+    return partition
+
+
+def test_twenty_partitions_on_five_workers_are_the_documented_ranges() -> None:
+    keys = [("t", number) for number in range(20)]
+    assert contiguous_ranges(reversed(keys), 5) == {("t", number): number // 4 for number in range(20)}
+
+
+@given(st.sets(st.tuples(st.sampled_from("abc"), st.integers(0, 50))), st.integers(1, 12))
+def test_static_ranges_are_contiguous_over_all_topics_and_even(
+    keys: set[tuple[str, int]], workers: int
+) -> None:
+    ranges = contiguous_ranges(keys, workers)
+    in_order = [ranges[key] for key in sorted(keys)]
+    assert set(ranges) == keys
+    assert in_order == sorted(in_order)
+    sizes = [in_order.count(worker) for worker in range(workers)]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_pool_serves_partitions_in_the_order_in_which_they_became_ready() -> None:
+    allocator = PoolAllocator()
+    first, second = filled("t", 0), filled("t", 1)
+    for partition in (second, first, second):
+        allocator.offer(partition)
+    assert [allocator.take(0), allocator.take(1), allocator.take(0)] == [second, first, None]
+
+
+def test_what_is_revoked_while_it_waits_is_not_handed_out() -> None:
+    allocator = PoolAllocator()
+    partition = filled("t", 0)
+    allocator.offer(partition)
+    partition.revoke()
+    assert allocator.take(0) is None
+
+
+def test_static_gives_a_worker_only_its_own_partitions() -> None:
+    allocator = StaticAllocator(2)
+    partitions = [filled("t", number) for number in range(4)]
+    allocator.place(partitions)
+    for partition in partitions:
+        allocator.offer(partition)
+    assert [allocator.take(1) for _ in range(3)] == [partitions[2], partitions[3], None]
+    assert allocator.worker_of(partitions[0]) == 0
+
+
+def test_ranges_read_as_people_write_them() -> None:
+    keys = [("orders", 3), ("orders", 0), ("orders", 1), ("refunds", 7), ("orders", 2), ("orders", 9)]
+    assert describe_partitions(keys) == "orders/0-3, orders/9, refunds/7"
+    assert describe_partitions([]) == "none"

@@ -1,0 +1,308 @@
+"""Which records make a batch, and what a result says of each: decided without workers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import nuclio_sdk
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worker_bench import records
+
+from headrace.runtime.config.delivery import BatchPolicy
+from headrace.runtime.dispatch.batcher import Batcher, Choice, next_part
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.troubles import Trouble
+from headrace.runtime.worker.results import HandlerReturnedError, Outcome, outcomes
+from headrace.runtime.workers.in_flight import InFlight
+
+NOW = 1000.0
+TIMEOUT = 10.0
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What of a partition waits, and what is known of it."""
+
+    count: int
+    seconds: float
+    plan: tuple[int, int] | None
+    limits: dict[int, int | None]  # of records in trouble
+    acked: set[int]
+
+    def partition(self, number: int) -> AssignedPartition:
+        plan = Plan(*self.plan) if self.plan else None
+        acked = tuple((offset, offset + 1) for offset in sorted(self.acked))
+        partition = AssignedPartition("t", number, Commitment(0, plan=plan, acked=acked), 64)
+        partition.fetched(records(0, self.count))
+        partition.waiting_since = NOW - self.seconds
+        for offset, limit in self.limits.items():
+            partition.troubles[offset] = Trouble(failures=1, batch_limit=limit)
+        return partition
+
+
+offsets = st.integers(0, 14)
+plans = st.tuples(offsets, st.integers(1, 8)).map(lambda plan: (plan[0], plan[0] + plan[1]))
+waits = st.builds(
+    Waits,
+    count=st.integers(1, 12),
+    seconds=st.floats(0, 2 * TIMEOUT),
+    plan=st.none() | plans,
+    limits=st.dictionaries(offsets, st.none() | st.integers(1, 4), max_size=5),
+    acked=st.sets(st.integers(1, 14), max_size=4),
+)
+
+
+def ready(described: Sequence[Waits]) -> list[AssignedPartition]:
+    found = [each.partition(number) for number, each in enumerate(described)]
+    return [partition for partition in found if partition.waiting]
+
+
+def chosen(choice: Choice) -> list[list[int]]:
+    return [part.partition.waiting_offsets(part.count) for part in choice.parts]
+
+
+@given(st.lists(waits, max_size=5), st.integers(1, 12))
+def test_a_batch_is_full_or_in_time_or_fixed(described: list[Waits], size: int) -> None:
+    partitions = ready(described)
+    choice = Batcher(BatchPolicy(size, TIMEOUT)).choose(partitions, NOW)
+    total = sum(part.count for part in choice.parts)
+    assert len({part.partition.id for part in choice.parts}) == len(choice.parts)
+    if any(part.is_fixed for part in choice.parts):
+        assert len(choice.parts) == 1
+    elif choice.parts:
+        oldest = max(NOW - part.partition.waiting_since for part in choice.parts)
+        assert total == size or (total < size and oldest >= TIMEOUT)
+    else:
+        assert not any(NOW - p.waiting_since >= TIMEOUT and next_part(p, size) for p in partitions)
+
+
+@given(st.lists(waits, max_size=5), st.integers(1, 12))
+def test_what_is_not_handed_out_now_is_in_time(described: list[Waits], size: int) -> None:
+    partitions = ready(described)
+    batcher = Batcher(BatchPolicy(size, TIMEOUT))
+    choice = batcher.choose(partitions, NOW)
+    if choice.look_again_seconds is not None:
+        assert not choice.parts
+        assert 0 < choice.look_again_seconds <= TIMEOUT
+        assert batcher.choose(partitions, NOW + choice.look_again_seconds + 1e-6).parts
+    elif not choice.parts:
+        assert all(next_part(partition, size) is None for partition in partitions)
+
+
+@given(waits, st.integers(1, 12))
+def test_a_part_keeps_to_its_plan_and_to_the_limits_of_its_records(described: Waits, size: int) -> None:
+    for partition in ready([described]):
+        part = next_part(partition, size)
+        head, plan = partition.head, partition.plan
+        assert head is not None
+        is_planned = plan is not None and plan.first <= head.offset < plan.end
+        if part is None:
+            assert plan is not None
+            assert is_planned
+            assert partition.ledger.position < plan.end
+            continue
+        found = partition.waiting_offsets(part.count)
+        assert len(found) == part.count >= 1
+        if is_planned and plan is not None:
+            assert part.is_fixed
+            assert found == [o for o in partition.waiting_offsets(99) if o < plan.end]
+            continue
+        assert part.count <= size
+        assert plan is None or not found[0] < plan.first <= found[-1]
+        limits = [partition.troubles.batch_limit(offset) for offset in found]
+        assert len({limit is None for limit in limits}) == 1
+        assert part.is_fixed == (limits[0] is not None)
+        assert all(limit is None or part.count <= limit for limit in limits)
+
+
+@given(st.lists(waits, min_size=1, max_size=4), st.integers(1, 12))
+def test_batch_after_batch_takes_every_record_once_and_in_order(described: list[Waits], size: int) -> None:
+    partitions = ready(described)
+    for partition in partitions:
+        partition.fetched(records(partition.ledger.position, 24))  # whatever is planned is there as a whole
+    expected = {partition.partition: partition.waiting_offsets(99) for partition in partitions}
+    plans = {partition.partition: partition.plan for partition in partitions}
+    handled: dict[int, list[int]] = {number: [] for number in expected}
+    batcher = Batcher(BatchPolicy(size, TIMEOUT))
+    while left := [partition for partition in partitions if partition.waiting]:
+        choice = batcher.choose(left, NOW + 2 * TIMEOUT)
+        assert choice.parts
+        for part in choice.parts:
+            partition, planned = part.partition, part.plan
+            partition.plan_part(planned)
+            taken = partition.take_below(planned.end)
+            handled[partition.partition] += [record.offset for record in taken]
+            partition.settled(taken)
+            if (plan := plans[partition.partition]) and taken[0].offset in range(plan.first, plan.end):
+                assert taken[-1].offset < plan.end <= partition.ledger.position
+                assert not partition.waiting_below(plan.end)
+    assert handled == expected
+    assert all(partition.ledger.open_count == 0 for partition in partitions)
+
+
+def test_a_full_batch_takes_those_that_have_waited_longest_and_leaves_the_rest() -> None:
+    partitions = ready([Waits(4, 3, None, {}, set()), Waits(4, 2, None, {}, set())])
+    choice = Batcher(BatchPolicy(6, TIMEOUT)).choose(partitions, NOW)
+    assert chosen(choice) == [[0, 1, 2, 3], [0, 1]]
+
+
+def test_a_partition_that_may_hold_no_more_does_not_wait_for_more() -> None:
+    partition = AssignedPartition("t", 0, Commitment(0), 4)
+    partition.fetched(records(0, 4))
+    partition.waiting_since = NOW
+    assert chosen(Batcher(BatchPolicy(100, TIMEOUT)).choose([partition], NOW)) == [[0, 1, 2, 3]]
+
+
+def test_room_is_there_for_the_whole_of_a_plan_whatever_the_capacity() -> None:
+    partition = AssignedPartition("t", 0, Commitment(3, plan=Plan(0, 500)), 4)
+    while partition.ledger.position < 500:
+        assert partition.room >= min(2, 500 - partition.ledger.position)
+        partition.fetched(records(partition.ledger.position, min(partition.room, 7)))
+    assert not partition.has_room
+    part = next_part(partition, 2)
+    assert part is not None
+    assert part.is_fixed
+    assert part.plan == Plan(3, 500)
+
+
+def test_a_partition_that_holds_more_than_it_may_has_no_room() -> None:
+    partition = AssignedPartition("t", 0, Commitment(0), 8)
+    partition.fetched(records(0, 8))
+    partition.handled_unacked(partition.take(8, 1000))
+    partition.capacity = 4  # records turned out to be large
+    assert partition.is_idle
+    assert partition.room == 0
+
+
+def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> None:
+    partition = AssignedPartition("t", 0, Commitment(0, plan=Plan(4, 8)), 64)
+    partition.fetched(records(0, 12))
+    for fate in ("failed", "suspected"):
+        part = next_part(partition, 100)
+        assert part is not None
+        assert part.plan == Plan(0, 4)
+        partition.plan_part(part.plan)
+        taken = partition.take_below(4)
+        if fate == "failed":
+            partition.failed(taken[:1], "it failed", among=4)
+        else:
+            partition.suspected(taken)
+        partition.came_back(taken)
+        assert partition.plan == Plan(4, 8)
+    partition.settled(partition.take_below(4))
+    assert partition.plan == Plan(4, 8)
+
+
+def test_a_plan_ends_where_records_are_handed_out_one_by_one() -> None:
+    partition = AssignedPartition("t", 0, Commitment(0, plan=Plan(0, 4)), 64)
+    partition.fetched(records(0, 4))
+    partition.take(2, 1000)
+    assert partition.commitment == Commitment(0)
+
+
+def test_a_record_that_must_not_be_delivered_leaves_its_plan_without_a_future() -> None:
+    partition = AssignedPartition("t", 0, Commitment(0, plan=Plan(0, 4)), 64)
+    partition.fetched(records(0, 4))
+    partition.refused(records(2, 1)[0], "it is too large")
+    part = next_part(partition, 100)
+    assert part is not None
+    assert (part.plan, part.is_fixed) == (Plan(0, 2), False)
+
+
+def test_a_worker_that_died_after_its_batch_was_told_had_not_started_the_next() -> None:
+    # Its slot still names the last batch: that word is written after the outcomes are sent.
+    in_flight = InFlight()
+    partition = AssignedPartition("t", 0, Commitment(0), 64)
+    in_flight.add(partition, records(0, 3))
+    assert list(in_flight.settle_before(3))
+    in_flight.add(partition, records(3, 3))
+    assert not in_flight.take_started(0, is_batch=True)
+    assert [len(run.records) for run in in_flight.take_started(3, is_batch=True)] == [3]
+
+
+def test_what_was_started_of_a_partition_is_one_span_whatever_the_attempts() -> None:
+    in_flight = InFlight()
+    one, other = (AssignedPartition("t", number, Commitment(0), 64) for number in range(2))
+    in_flight.add(one, records(0, 3))
+    in_flight.add(one, records(3, 2))
+    in_flight.add(other, records(0, 1))
+    started = in_flight.take_started(0, is_batch=True)
+    assert [(run.partition, [r.offset for r in run.records]) for run in started] == [
+        (one, [0, 1, 2, 3, 4]),
+        (other, [0]),
+    ]
+    assert not in_flight.runs
+
+
+# ---- results
+
+EVENTS = [SimpleNamespace(id=f"t/0/{offset}") for offset in range(4)]
+
+
+def failures(result: object) -> list[int]:
+    """Positions of the events that have failed."""
+    return [position for position, outcome in enumerate(outcomes(result, EVENTS)) if outcome.failure]
+
+
+def response(position: int, status: int = 200, **headers: object) -> nuclio_sdk.Response:
+    return nuclio_sdk.Response(headers=headers, status_code=status, event_id=EVENTS[position].id)
+
+
+@pytest.mark.parametrize(
+    "result", [None, "all well", (200, "fine"), nuclio_sdk.Response(status_code=404), {"a": 1}, 42, ()]
+)
+def test_what_is_no_list_speaks_for_all(result: object) -> None:
+    assert outcomes(result, EVENTS) == [Outcome(None)] * 4
+
+
+@pytest.mark.parametrize("result", [nuclio_sdk.Response(status_code=500), (503, "away")])
+def test_a_status_of_500_or_above_fails_all(result: object) -> None:
+    assert failures(result) == [0, 1, 2, 3]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([200, 404, 500, 599])), max_size=6))
+def test_a_list_speaks_for_each_event_by_its_id(said: list[tuple[int, int]]) -> None:
+    last = dict(said)
+    expected = [position for position in range(4) if last.get(position, 500) >= 500]
+    assert failures([response(position, status) for position, status in said]) == expected
+
+
+def test_a_list_may_hold_what_belongs_to_no_event() -> None:
+    stray = nuclio_sdk.Response(event_id="t/9/9")
+    assert failures([response(0), stray, None, "text", response(3)]) == [1, 2]
+
+
+def test_missing_responses_have_one_reason_so_that_they_are_one_failure() -> None:
+    (failure,) = {outcome.failure for outcome in outcomes([], EVENTS)}
+    assert failure is not None
+    assert "event_id" in failure
+
+
+def test_a_response_may_ask_not_to_be_acked_for_its_event_or_for_all() -> None:
+    no_ack = {"X-Nuclio-Stream-No-Ack": True}
+    one = outcomes([response(0), response(1, **no_ack), response(2), response(3)], EVENTS)
+    assert [outcome.asks_no_ack for outcome in one] == [False, True, False, False]
+    everyone = outcomes(nuclio_sdk.Response(headers=no_ack), EVENTS)
+    assert all(outcome.asks_no_ack for outcome in everyone)
+
+
+def test_a_generator_is_run_once_for_all_its_events() -> None:
+    ran = []
+
+    def chunks() -> object:
+        ran.append(1)
+        yield "chunk"
+
+    assert outcomes(chunks(), EVENTS) == [Outcome(None)] * 4
+    assert ran == [1]
+
+
+def test_a_generator_that_raises_is_no_outcome() -> None:
+    def chunks() -> object:
+        yield "chunk"
+        raise HandlerReturnedError("it broke")
+
+    assert failures(chunks()) == [0, 1, 2, 3]

@@ -1,0 +1,391 @@
+"""Undecoded batches give the events that decoded records give, in the same order."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import nuclio_sdk
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.consumer import fetcher as aiokafka_fetcher
+from aiokafka.consumer.fetcher import PartitionRecords
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.memory_records import MemoryRecords
+from hypothesis import example, given
+from hypothesis import strategies as st
+from record_batches import Written, batch, compressed, logs, sealed, undecoded
+from worker_bench import Record, bench, until
+
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.dispatch.source import NoSource
+from headrace.runtime.partitions.assigned import AssignedPartition, Hold
+from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.record_batch import BatchSlice, RecordBatch
+from headrace.runtime.partitions.undecoded import UndecodedPartition
+from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire.batch_cache import KeptBatches
+from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.undecodable import UndecodableError
+from headrace.runtime.worker.batches import ReceivedBatch
+from headrace.runtime.worker.event import Source, StreamEvent
+from headrace.runtime.workers import handle as worker_handle
+from headrace.runtime.workers.process import WorkerProcess
+from headrace.triggers.kafka.client import batches as kafka_batches
+from headrace.triggers.kafka.decoder import decode
+from headrace.triggers.kafka.item_limit import ItemLimit
+
+TP = TopicPartition("t", 3)
+SOURCE = Source("t", 3, nuclio_sdk.TriggerInfo("kafka-cluster", "t"))
+READ_UNCOMMITTED = 0
+
+
+def fetched(data: bytes, at: int, *, is_undecoded: bool) -> Any:
+    """An iterator as a fetch has it."""
+    kind = kafka_batches._PartitionBatches if is_undecoded else PartitionRecords
+    records = kafka_batches._FetchedBytes(data) if is_undecoded else MemoryRecords(data)
+    return kind(TP, records, None, at, None, None, True, READ_UNCOMMITTED)
+
+
+def events(items: Iterable[Any], run_length: int = 5) -> list[tuple[Any, ...]]:
+    """What handlers see, with runs of that length."""
+    return [
+        tuple(getattr(event, name) for name in FIELDS)
+        for records in kafka_batches.pieces(list(items))
+        for begin in range(0, len(records), run_length)
+        for event in in_worker(records[begin : begin + run_length])
+    ]
+
+
+FIELDS = ("offset", "body", "key", "header_list", "timestamp", "timestamp_type", "size")
+
+
+def in_worker(run: Sequence[WireRecord]) -> list[StreamEvent]:
+    if isinstance(run, BatchSlice):
+        received = ReceivedBatch(bytes(run.batch.data), decode)
+        found = received.read(run.offsets.start - run.batch.first, len(run))
+    else:
+        header = wire.RunHeader(1, 0, 0, 1, len(run))
+        found = wire.decode_records(wire.encode_run(header, run)[5:])
+    return [StreamEvent(record, SOURCE, 1) for record in found]
+
+
+@given(logs(), st.integers(1, 7), st.integers(0, 3000))
+def test_both_paths_yield_the_same_events(log: tuple[bytes, int], run_length: int, piece_bytes: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_batches, "PIECE_BYTES", piece_bytes)
+        one, other = (fetched(*log, is_undecoded=it) for it in (True, False))
+        assert events(one, run_length) == events(other)
+    assert one.next_fetch_offset == other.next_fetch_offset
+
+
+@given(logs())
+def test_a_processor_that_looks_into_a_batch_sees_the_same_records(log: tuple[bytes, int]) -> None:
+    def seen(records: Iterable[Any]) -> list[tuple[Any, ...]]:
+        return [(r.offset, r.key, r.value, tuple(r.headers), r.timestamp, r.timestamp_type) for r in records]
+
+    looked_at = [r for piece in kafka_batches.pieces(list(fetched(*log, is_undecoded=True))) for r in piece]
+    assert seen(looked_at) == seen(fetched(*log, is_undecoded=False))
+
+
+def test_most_batches_go_undecoded_and_small_ones_together() -> None:
+    data = b"".join(batch(offset, [Written()]) for offset in range(10, 20))
+    (piece,) = fetched(data, 10, is_undecoded=True)
+    assert isinstance(piece, BatchSlice)
+    assert piece.offsets == range(10, 20)
+
+
+@given(st.integers(0, 4), st.lists(st.binary(max_size=6), min_size=1, max_size=3), st.integers(0, 3))
+@example(0, [b"\xff\xfe", b"a"], 2)
+def test_names_of_headers_may_be_any_bytes(codec: int, names: list[bytes], before: int) -> None:
+    headers = [(name.decode(errors="surrogateescape"), name) for name in names]
+    # The builder takes UTF-8 only: a name of as many bytes holds the place.
+    places = [("n" * len(name), name) for name in names]
+    records = [*[Written()] * before, Written(value=b"x", headers=places), Written(value=b"after")]
+    found = list(decode(compressed(_renamed(batch(5, records), places, names), codec)))
+    assert [record.offset for record in found] == list(range(5, 5 + len(records)))
+    assert list(found[before].headers) == headers
+    assert found[-1].value == b"after"
+
+
+def _renamed(data: bytes, places: list[tuple[str, bytes]], names: list[bytes]) -> bytes:
+    renamed = bytearray(data)
+    at = len(data)
+    for (place, value), name in zip(reversed(places), reversed(names), strict=True):
+        held = bytes([2 * len(place)]) + place.encode() + bytes([2 * len(value)]) + value
+        at = data.rindex(held, 0, at)
+        renamed[at + 1 : at + 1 + len(name)] = name
+    return bytes(renamed)
+
+
+def test_what_comes_before_a_damaged_batch_is_delivered_and_it_is_named() -> None:
+    damaged = bytearray(batch(12, [Written()]))
+    damaged[-1] ^= 1
+    found = fetched(batch(10, [Written(), Written()]) + bytes(damaged), 10, is_undecoded=True)
+    assert [record.offset for record in next(found)] == [10, 11]
+    with pytest.raises(CorruptRecordException):
+        next(found)
+    assert found.next_fetch_offset == 12
+
+
+@pytest.mark.parametrize(
+    ("magic", "length"), [(1, -12), (1, -13), (1, 0), (1, 13), (2, -12), (2, 0), (2, 14), (2, 48)]
+)
+def test_a_length_that_no_batch_has_is_corrupt(magic: int, length: int) -> None:
+    damaged = bytearray(batch(12, [Written()]))
+    struct.pack_into(">i", damaged, 8, length)
+    damaged[16] = magic
+    found = fetched(batch(10, [Written(), Written()]) + bytes(damaged), 10, is_undecoded=True)
+    assert [record.offset for record in next(found)] == [10, 11]
+    with pytest.raises(CorruptRecordException):
+        next(found)
+    assert found.next_fetch_offset == 12
+
+
+async def test_an_aiokafka_that_looks_different_inside_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer: Any = SimpleNamespace(_fetcher=SimpleNamespace())
+    assert kafka_batches.forward(consumer)
+    assert consumer._fetcher._proc_fetch_request.__self__ is consumer._fetcher
+
+    class Another(aiokafka_fetcher.PartitionRecords):  # type: ignore[misc]
+        def __init__(self, everything: object) -> None: ...
+
+    monkeypatch.setattr(kafka_batches, "PartitionRecords", Another)
+    untouched: Any = SimpleNamespace(_fetcher=SimpleNamespace())
+    assert not kafka_batches.forward(untouched)
+    assert not vars(untouched._fetcher)
+    assert AIOKafkaConsumer  # the public client needs nothing of this
+
+
+def kept_of(kept: KeptBatches[int]) -> set[int]:
+    return set(kept._kept)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 40), st.booleans()), max_size=60))
+def test_both_ends_keep_the_same_batches(uses: list[tuple[int, int, bool]]) -> None:
+    ours: KeptBatches[int] = KeptBatches(100)
+    theirs: KeptBatches[bytes] = KeptBatches(100)
+    sizes: dict[int, int] = {}
+    for batch_id, drawn, is_end in uses:
+        size = sizes.setdefault(batch_id, drawn)
+        if ours.get(batch_id) is None:
+            drops = not ours.has_place_for(batch_id, size)
+            before = kept_of(ours)
+            ours.put(batch_id, batch_id, size)
+            theirs.put(batch_id, bytes(size), size)
+            assert drops == bool(before - kept_of(ours))
+        assert theirs.get(batch_id) == bytes(size)
+        if is_end:
+            ours.drop(batch_id)
+            theirs.drop(batch_id)
+            assert ours.get(batch_id) is None
+
+
+def with_a_damaged_batch() -> BatchSlice:
+    """Three batches in one piece, as a fetch joins them; records 12 and 13 are of the second one."""
+    damaged = bytearray(compressed(batch(12, [Written(), Written()]), codec=2))
+    damaged[61:] = b"\xff" * len(damaged[61:])
+    sound = (batch(first, [Written(value=b"1"), Written(value=b"2")]) for first in (10, 14))
+    (piece,) = fetched(next(sound) + sealed(damaged) + next(sound), 10, is_undecoded=True)
+    assert isinstance(piece, BatchSlice)
+    return piece
+
+
+def test_a_batch_that_can_not_be_decoded_leaves_the_others_of_its_piece_alone() -> None:
+    piece = with_a_damaged_batch()
+    received = ReceivedBatch(bytes(piece.batch.data), decode)
+    records = [*received.read(0, 3), *received.read(3, 3)]
+    for found in (records, piece):
+        assert [record.offset for record in found] == list(range(10, 16))
+        assert [found[at].value for at in (0, 1, 4, 5)] == [b"1", b"2", b"1", b"2"]
+        for at in (2, 3):
+            with pytest.raises(UndecodableError, match="can't be decoded"):
+                _ = found[at].value
+
+
+def test_a_batch_with_fewer_records_than_it_says_is_padded() -> None:
+    data = bytearray(batch(10, [Written(), Written()]))
+    struct.pack_into(">i", data, 57, 3)
+    found = list(decode(sealed(data) + batch(13, [Written(value=b"next")])))
+    assert [record.offset for record in found] == [10, 11, 12, 13]
+    assert found[3].value == b"next"
+
+
+def test_batches_that_are_skipped_are_not_looked_into() -> None:
+    piece = with_a_damaged_batch()
+    assert [record.value for record in decode(piece.batch.data, 4)] == [b"1", b"2"]
+
+
+WRITES = """
+    def handler(context, event):
+        write(f"{event.offset} {event.body.decode()} {event.attempt} {context.worker_id}")
+"""
+
+
+async def test_a_batch_is_handled_in_order_and_settled(tmp_path: Path) -> None:
+    async with bench(tmp_path, WRITES) as b:
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, undecoded(0, 700))
+        await b.settled(partition, 700)
+        assert b.lines() == [f"{offset} {offset} 1 0" for offset in range(700)]
+
+
+async def test_a_record_of_a_batch_that_fails_is_repeated_alone_and_the_rest_follows(tmp_path: Path) -> None:
+    handler = """
+    def handler(context, event):
+        write(f"{event.offset} {event.attempt}")
+        if event.offset == 7 and event.attempt < 3:
+            raise ValueError("no")
+    """
+    async with bench(tmp_path, handler, workers=2) as b:
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, undecoded(0, 12))
+        await b.settled(partition, 12)
+        rest = [f"{offset} 1" for offset in range(8, 12)]
+        assert b.lines() == [*[f"{offset} 1" for offset in range(8)], "7 2", "7 3", *rest]
+
+
+async def test_a_batch_follows_its_partition_to_another_worker(tmp_path: Path) -> None:
+    handler = """
+    def handler(context, event):
+        if event.offset == 1 and not exists("killed"):
+            write("", "killed")
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(f"{event.offset} {event.body.decode()} {event.attempt}")
+    """
+    async with bench(tmp_path, handler, workers=2) as b:
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, undecoded(0, 5))
+        await b.settled(partition, 5)
+        assert b.lines() == ["0 0 1", "1 1 2", "2 2 1", "3 3 1", "4 4 1"]
+
+
+async def test_a_record_that_no_decoder_knows_fails_by_policy_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = bytearray(batch(0, [Written(value=b"0"), Written(value=b"1"), Written(value=b"2")]))
+    data[data.rindex(b"1") + 1] = 5  # one header more than there is
+    garbled = BatchSlice(RecordBatch(0, 3, sealed(data), decode))
+    async with bench(tmp_path, WRITES) as b:
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, garbled)
+        await b.settled(partition, 1)
+        while not partition.is_stuck:
+            await b.dispatcher._until(lambda: partition.is_stuck, 1)
+        assert partition.stuck_at == 1
+        assert "can't be decoded" in partition.problem
+        assert b.lines() == ["0 0 1 0"]
+
+
+async def test_a_dead_letter_of_a_record_that_can_not_be_decoded_ends_in_a_halt(tmp_path: Path) -> None:
+    class Copies(NoSource):
+        async def bury(self, _: AssignedPartition, record: WireRecord, *__: object) -> bool:
+            return record.value is not None
+
+    policy = DeliveryPolicy(failure=FailurePolicy(1, 0.0, then="deadLetter", dead_letter_topic="d"))
+    async with bench(tmp_path, WRITES, policy=policy) as b:
+        b.dispatcher.source = Copies()
+        (partition,) = b.assign(("t", 0), start=10)
+        b.feed(partition, with_a_damaged_batch())
+        await until(lambda: partition.hold is Hold.HALTED)
+        assert partition.stuck_at == 12
+        assert "can't be decoded" in partition.problem
+        assert b.lines() == ["10 1 1 0", "11 2 1 0"]
+
+
+async def test_a_batch_that_kills_its_worker_as_it_is_decoded_counts_as_an_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "deadly.py").write_text(
+        "import os, signal\n"
+        "from headrace.triggers.kafka import decoder as kafka_decoder\n"
+        "def decode(data, skip):\n"
+        "    for record in kafka_decoder.decode(data, skip):\n"
+        "        if record.value == b'0':\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        yield record\n"
+    )
+    policy = DeliveryPolicy(failure=FailurePolicy(2, 0.01, 0.01))
+    async with bench(tmp_path, WRITES, policy=policy, decoder="deadly:decode") as b:
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, undecoded(0, 3))
+        await until(lambda: partition.hold is Hold.HALTED)
+        assert partition.stuck_at == 0
+        assert "after 2 attempts" in partition.problem
+        assert not b.lines()
+
+
+async def test_event_timeout_covers_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "endless.py").write_text(
+        "import time\n\ndef decode(data, skip):\n    while True:\n        time.sleep(0.01)\n    yield\n"
+    )
+    policy = DeliveryPolicy(failure=FailurePolicy(1), event_timeout_seconds=0.1)
+    async with bench(tmp_path, WRITES, policy=policy, decoder="endless:decode") as b:
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, undecoded(0, 3))
+        await until(lambda: partition.hold is Hold.HALTED)
+        assert "eventTimeout" in partition.problem
+
+
+async def test_more_batches_than_a_worker_keeps_are_not_sent_again_for_each_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    send = WorkerProcess.send
+
+    def count(self: WorkerProcess, *pieces: wire.Buffer) -> None:
+        sent.append(sum(map(len, pieces)))
+        send(self, *pieces)
+
+    monkeypatch.setattr(WorkerProcess, "send", count)
+    monkeypatch.setattr(worker_handle, "_KEPT_SECONDS", 60)
+    data = batch(0, [Written(value=bytes(900))] * 1000)
+    async with bench(tmp_path, "def handler(context, event): pass") as b:
+        partitions = b.assign(*(("t", number) for number in range(4)))
+        for partition in partitions:
+            b.dispatcher.add(partition, BatchSlice(RecordBatch(0, 1000, data, decode)))
+        b.dispatcher.dispatch()
+        for partition in partitions:
+            await b.settled(partition, 1000)
+    # With turns of one run each, every run has its batch sent: dozens of times.
+    assert sum(sent) < 8 * len(data)
+
+
+def test_what_waits_is_weighed_as_it_comes_and_goes() -> None:
+    partition = UndecodedPartition("t", 0, Commitment(0), 256, 0, 1 << 19)
+    batches, decoded = undecoded(0, 100), [Record(100 + i, bytes(1000 * i), b"k") for i in range(100)]
+    partition.fetched(batches)
+    partition.fetched(decoded)
+    weight = 100 * batches.batch.record_bytes + sum(1000 * i + 601 for i in range(100))
+    assert partition.waiting_room_bytes == (1 << 19) - weight
+    assert partition.room == 0
+    while partition.waiting:
+        partition.settled(partition.take(30, 1 << 20))
+    assert partition.waiting_room_bytes == 1 << 19
+    assert partition.room == 256
+
+
+def test_decoded_records_that_wait_count_against_the_capacity() -> None:
+    partition = UndecodedPartition("t", 0, Commitment(0), 256, 0, 1 << 30)
+    partition.fetched([Record(offset) for offset in range(100)])
+    assert partition.room == 156
+    partition.fetched([Record(offset) for offset in range(100, 200)])
+    assert partition.room == 0
+
+
+def test_a_fetch_is_asked_for_no_more_items_than_have_place() -> None:
+    limit = ItemLimit()
+    partition = UndecodedPartition("t", 0, Commitment(0), 256, 0, 1 << 20)
+    other = UndecodedPartition("t", 1, Commitment(0), 256, 0, 1 << 22)
+    assert limit.items([partition, other]) == (1 << 20) // kafka_batches.PIECE_BYTES
+    limit.brought(10, 10 << 19)
+    assert limit.items([partition, other]) == 2
+    limit.brought(1, 1 << 23)
+    assert limit.items([partition, other]) == 1
+    for _ in range(20):
+        limit.brought(100, 100 << 10)
+    assert limit.items([partition, other]) == 1 << 10

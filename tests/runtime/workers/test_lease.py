@@ -1,0 +1,299 @@
+"""The lease on what workers hold: at its end they are ended, whatever they and their processor are doing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from batch_bench import SEES, batch_bench, fresh
+from replica import is_running
+from worker_bench import Bench, bench, records, until
+
+from headrace.runtime.partitions.assigned import AssignedPartition, Hold
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.workers.fence import Fence
+from headrace.triggers.kafka.settings.model import KafkaSettings
+from headrace.triggers.kafka.trigger import membership_end_ns
+
+# Holds the interpreter: nothing else in its process runs until it is over.
+HOLDS_THE_INTERPRETER = """
+    import ctypes
+
+    def handler(context, event):
+        write(f"{event.offset} {os.getpid()}")
+        if not exists("go"):
+            ctypes.PyDLL(None).sleep(60)
+"""
+WRITES = """
+    def handler(context, event):
+        write(event.offset)
+"""
+
+
+def in_seconds(seconds: float) -> int:
+    return time.monotonic_ns() + int(seconds * 1e9)
+
+
+def test_a_lease_that_has_not_begun_never_ends() -> None:
+    lease = Lease.create(1)
+    lease.renew(in_seconds(-1))
+    assert not lease.is_over
+    lease.begin()
+    assert lease.is_over
+
+
+def test_a_lease_is_renewed_while_it_lasts_or_after_it_and_never_shortened() -> None:
+    lease = Lease.create(1)
+    lease.begin()
+    lease.renew(in_seconds(60))
+    lease.renew(in_seconds(-60))
+    assert 59 < lease.left_seconds <= 60
+
+
+def test_a_lease_that_is_lifted_does_not_end_whatever_is_answered_late() -> None:
+    lease = Lease.create(1)
+    lease.begin()
+    lease.lift()
+    lease.renew(in_seconds(-1))
+    assert not lease.is_over
+
+
+def test_whoever_has_inherited_a_lease_sees_its_end_and_sweeps_once() -> None:
+    lease = Lease.create(2)
+    others = Lease(lease.fd)
+    lease.renew(in_seconds(-1))
+    lease.begin()
+    assert others.is_over
+    first = lease.last_sweep
+    with sleeper() as process:
+        lease.hold(1, process.pid)
+        others.sweep()
+        assert process.wait(120) == -signal.SIGKILL
+    assert lease.last_sweep != first
+    with sleeper() as process:
+        lease.hold(1, process.pid)
+        others.sweep()
+        lease.release(1)
+        lease.renew(in_seconds(-0.5))
+        others.sweep()
+        assert process.poll() is None
+
+
+def test_a_lease_that_lasts_is_not_swept() -> None:
+    lease = Lease.create(1)
+    before = lease.last_sweep
+    lease.sweep()
+    lease.renew(in_seconds(60))
+    lease.begin()
+    lease.sweep()
+    assert lease.last_sweep == before
+
+
+@contextmanager
+def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, process_group=0
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def freeze_until(condition: Callable[[], bool]) -> None:
+    """What a frozen processor does: nothing."""
+    while not condition():
+        time.sleep(0.001)
+
+
+async def fenced(b: Bench) -> Fence:
+    fence = Fence(b.dispatcher.lease)
+    fence.start()
+    await until(fences)
+    return fence
+
+
+async def computing(b: Bench, count: int) -> tuple[AssignedPartition, int]:
+    """Under a lease of a second, the partition with so many records and the process that is in the first."""
+    [partition] = b.assign(("t", 0))
+    b.dispatcher.lease.renew(in_seconds(1))
+    b.dispatcher.lease.begin()
+    b.feed(partition, records(0, count))
+    await until(b.lines)
+    return partition, int(b.lines()[0].split()[1])
+
+
+async def test_at_its_end_a_worker_dies_in_a_call_that_holds_the_interpreter(tmp_path: Path) -> None:
+    async with bench(tmp_path, HOLDS_THE_INTERPRETER) as b:
+        lease = b.dispatcher.lease
+        fence = await fenced(b)
+        partition, pid = await computing(b, 3)
+        end = time.monotonic() + lease.left_seconds
+        freeze_until(lambda: not is_running(pid))
+        assert time.monotonic() >= end
+        await until(lambda: b.dispatcher.workers[0].is_ready and b.dispatcher.workers[0].restarts == 1)
+        assert len(b.lines()) == 1  # it is over: nothing is handed out
+        (tmp_path / "go").touch()
+        lease.renew(in_seconds(60))
+        b.dispatcher.dispatch()
+        await b.settled(partition, 3)
+        assert not partition.troubles  # and it was no attempt
+        assert [line.split()[0] for line in b.lines()] == ["0", "0", "1", "2"]
+        await fence.stop()
+
+
+async def test_a_lease_is_renewed_without_the_worker_that_computes(tmp_path: Path) -> None:
+    async with bench(tmp_path, HOLDS_THE_INTERPRETER) as b:
+        lease = b.dispatcher.lease
+        fence = await fenced(b)
+        _, pid = await computing(b, 1)
+        for _ in range(6):
+            lease.renew(in_seconds(2))
+            half_a_second_later = time.monotonic() + 0.5
+            freeze_until(lambda: time.monotonic() >= half_a_second_later)  # noqa: B023  # called at once
+        assert is_running(pid)
+        await fence.stop()
+
+
+async def test_a_worker_that_was_frozen_with_its_fence_starts_nothing_after_the_end(tmp_path: Path) -> None:
+    """Only its own look at the lease can keep it from that."""
+    async with bench(tmp_path, WRITES) as b:
+        [partition] = b.assign(("t", 0))
+        pid = b.dispatcher.workers[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        b.feed(partition, records(0, 3))
+        b.dispatcher.lease.renew(in_seconds(-1))
+        b.dispatcher.lease.begin()
+        os.kill(pid, signal.SIGCONT)
+        await until(lambda: b.dispatcher.workers[0].restarts == 1)
+        assert not b.lines()
+        b.dispatcher.lease.renew(in_seconds(60))
+        b.dispatcher.dispatch()
+        await b.settled(partition, 3)
+        assert b.lines() == ["0", "1", "2"]
+
+
+async def test_the_record_before_the_end_is_not_blamed_for_it(tmp_path: Path) -> None:
+    """Without a fence, a worker ends itself before its next record."""
+    handler = """
+        def handler(context, event):
+            write(f"{event.offset} {event.attempt}")
+            if event.offset == 0:
+                wait_for("go")
+    """
+    async with bench(tmp_path, handler) as b:
+        [partition] = b.assign(("t", 0))
+        b.feed(partition, records(0, 3))
+        await until(b.lines)
+        b.dispatcher.lease.renew(in_seconds(-1))
+        b.dispatcher.lease.begin()
+        (tmp_path / "go").touch()
+        await until(lambda: b.dispatcher.workers[0].restarts == 1 and b.dispatcher.workers[0].is_ready)
+        assert not partition.troubles
+        assert partition.ledger.committable == 1
+        b.dispatcher.lease.renew(in_seconds(60))
+        b.dispatcher.dispatch()
+        await b.settled(partition, 3)
+        assert b.lines() == ["0 1", "1 1", "2 1"]
+
+
+async def test_a_batch_that_was_being_planned_at_the_end_waits_for_the_next_lease(tmp_path: Path) -> None:
+    async with batch_bench(tmp_path, SEES, size=3) as b:
+        lease = b.bench.dispatcher.lease
+        (partition,) = b.assign(*fresh(1))
+        b.source.may_answer.clear()
+        b.feed(3, partition)
+        await until(lambda: b.source.commits)
+        lease.renew(in_seconds(-1))
+        lease.begin()
+        b.source.may_answer.set()
+        await until(lambda: partition.hold is Hold.NONE)
+        assert not partition.in_flight
+        lease.renew(in_seconds(60))
+        b.bench.dispatcher.dispatch()
+        await b.settled(3, partition)
+        assert b.offsets == [[0, 1, 2]]
+        assert b.bench.dispatcher.workers[0].restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("session", "rebalance", "sent", "settled", "end"),
+    [(10, 60, 5, 5, 15), (25, 7, 5, 5, 12), (25, 7, 9, 5, 12), (10, 60, 50, 5, 60), (30, 61, 55, 5, 66)],
+)
+def test_a_member_that_does_not_join_in_time_is_out_whatever_its_heartbeats_are_answered(
+    session: float, rebalance: float, sent: int, settled: int, end: int
+) -> None:
+    settings = KafkaSettings(
+        topics=("t",),
+        brokers=("b:1",),
+        consumer_group="g",
+        session_timeout_seconds=session,
+        rebalance_timeout_seconds=rebalance,
+    )
+    assert membership_end_ns(settings, sent * 10**9, settled * 10**9) == end * 10**9
+
+
+async def test_a_sweep_takes_what_the_handler_has_started(tmp_path: Path) -> None:
+    handler = """
+        import subprocess
+
+        def handler(context, event):
+            child = subprocess.Popen(["sleep", "60"])
+            write(child.pid)
+            child.wait()
+    """
+    async with bench(tmp_path, handler) as b:
+        fence = await fenced(b)
+        [partition] = b.assign(("t", 0))
+        b.dispatcher.lease.renew(in_seconds(60))
+        b.dispatcher.lease.begin()
+        b.feed(partition, records(0, 1))
+        await until(b.lines)
+        child = int(b.lines()[0])
+        b.dispatcher.lease.words[0] = in_seconds(0)
+        await until(lambda: not is_running(child))
+        await fence.stop()
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGSEGV])
+async def test_a_fence_that_dies_is_replaced(
+    tmp_path: Path, death: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path, WRITES) as b:
+        fence = await fenced(b)
+        before = set(fences())
+        os.kill(next(iter(before)), death)
+        await until(lambda: set(fences()) - before)
+        assert "the workers have no fence (it died)" in caplog.text
+        await fence.stop()
+        assert not fences()
+
+
+def test_a_fence_ends_whose_processor_died_before_it_ran() -> None:
+    lease = Lease.create(1)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    fence = subprocess.Popen(
+        [sys.executable, "-P", "-m", "headrace.runtime.workers.fence_main", str(lease.fd), str(gone.pid)],
+        pass_fds=[lease.fd],
+    )
+    assert fence.wait(120) == 1
+
+
+def fences() -> list[int]:
+    """Of this process."""
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return [pid for pid in map(int, children) if b"workers.fence_main" in command(pid) and is_running(pid)]
+
+
+def command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,77 @@
+"""The broker that tests talk to: one given by the environment, Docker's, or the embedded one."""
+
+import asyncio
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.kafka.topics import create_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a broker is (host:port), and which of the three kinds it is. Bound to no event loop."""
+
+    bootstrap: str
+    kind: str
+
+    def create_topic(self, partitions: int = 8) -> str:
+        """A new topic's name. May be called with or without a running loop: blocks about 50 ms."""
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        with ThreadPoolExecutor(1) as thread:
+            topics = create_topics(self.bootstrap, {name: partitions})
+            thread.submit(asyncio.run, topics).result()
+        return name
+
+
+@contextmanager
+def any_broker() -> Iterator[Broker]:
+    """HEADRACE_TEST_BROKERS, then testcontainers where a Docker engine answers, then our own."""
+    given = os.environ.get("HEADRACE_TEST_BROKERS")
+    if given:
+        yield Broker(given, "given")
+    elif _docker_answers():
+        with _container() as broker:
+            yield broker
+    else:
+        with _embedded() as broker:
+            yield broker
+
+
+def _docker_answers() -> bool:
+    """Asked by hand: Docker's own client leaks its socket where no engine listens."""
+    where = urlsplit(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
+    unix = where.scheme == "unix"
+    with socket.socket(socket.AF_UNIX if unix else socket.AF_INET) as link, suppress(OSError):
+        link.settimeout(2)
+        link.connect(where.path if unix else (where.hostname or "", where.port or 2375))
+        link.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+        return b" 200 " in link.recv(64)
+    return False
+
+
+@contextmanager
+def _container() -> Iterator[Broker]:
+    from testcontainers.community.kafka import KafkaContainer
+
+    container = KafkaContainer().with_kraft()
+    container.with_env("KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS", "1000")
+    container.with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
+    with container:
+        yield Broker(container.get_bootstrap_server(), "container")
+
+
+@contextmanager
+def _embedded() -> Iterator[Broker]:
+    kafka = EmbeddedKafka()
+    asyncio.run(kafka.start())
+    try:
+        yield Broker(kafka.bootstrap, "embedded")
+    finally:
+        asyncio.run(kafka.stop())

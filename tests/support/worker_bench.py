@@ -1,0 +1,131 @@
+"""A dispatcher with real worker processes and no broker: records go in by hand."""
+
+import asyncio
+import os
+import textwrap
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.dispatcher import Dispatcher
+from headrace.runtime.dispatch.handout import EndSession, no_session
+from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.wire.frames import Headers, WireRecord
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.workers.process import WorkerProcess
+
+QUICK_RETRIES = FailurePolicy(max_attempts=3, backoff_seconds=0.01, max_backoff_seconds=0.02)
+QUICK = DeliveryPolicy(failure=QUICK_RETRIES)
+
+
+@dataclass
+class Record:
+    offset: int
+    value: bytes | None = b""
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp: int = 1_700_000_000_123
+    timestamp_type: int | None = 0
+
+
+def records(first: int, count: int) -> list[Record]:
+    return [Record(offset, str(offset).encode()) for offset in range(first, first + count)]
+
+
+@dataclass
+class Bench:
+    dispatcher: Dispatcher
+    folder: Path
+    metrics: Metrics
+
+    def assign(self, *names: tuple[str, int], start: int = 0) -> list[AssignedPartition]:
+        partitions = [AssignedPartition(topic, number, Commitment(start), 256) for topic, number in names]
+        self.dispatcher.assign(partitions)
+        return partitions
+
+    def feed(self, partition: AssignedPartition, batch: Sequence[WireRecord]) -> None:
+        self.dispatcher.add(partition, batch)
+        self.dispatcher.dispatch()
+
+    async def settled(self, partition: AssignedPartition, offset: int) -> None:
+        """Wait until the commit has reached `offset`."""
+        await until(lambda: partition.ledger.committable >= offset)
+
+    def lines(self, name: str = "log") -> list[str]:
+        """What the handler has written with `write(...)`."""
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+
+async def until(condition: object, seconds: float = 120) -> None:
+    """Poll a condition that has no event of its own."""
+    assert callable(condition)
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+PRELUDE = """
+import asyncio, os, pathlib, signal, sys, time
+FOLDER = pathlib.Path(__file__).parent
+
+def write(text, name="log"):
+    with open(FOLDER / name, "a") as file:
+        file.write(f"{text}\\n")
+
+def exists(name):
+    return (FOLDER / name).exists()
+
+def wait_for(name):
+    while not exists(name):
+        time.sleep(0.005)
+"""
+
+
+@asynccontextmanager
+async def bench(
+    folder: Path,
+    handler: str,
+    *,
+    workers: int = 1,
+    static: bool = False,
+    policy: DeliveryPolicy = QUICK,
+    router: AckRouter | None = None,
+    spark_session_id: str = "",
+    decoder: str = "headrace.triggers.kafka.decoder:decode",
+    end_session: EndSession = no_session,
+) -> AsyncIterator[Bench]:
+    """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
+    (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
+    metrics = Metrics()
+    allocator: Allocator = StaticAllocator(workers) if static else PoolAllocator()
+
+    lease = Lease.create(workers)
+
+    def spawn(index: int, on_frame: object) -> WorkerProcess:
+        start = WorkerStart(
+            *(str(folder), "function_code", "handler", index, "kafka-cluster", "t"),
+            ack_mode=policy.ack_mode.value,
+            is_cumulative=policy.is_cumulative,
+            takes_acks=router.takes_acks if router else policy.ack_mode.is_explicit,
+            decoder=decoder,
+            is_batch=policy.batch is not None,
+            spark_session_id=spark_session_id,
+        )
+        return WorkerProcess(start, os.environ, on_frame, lease)  # type: ignore[arg-type]
+
+    trigger_metrics = TriggerMetrics(metrics, "", "f", "kafka-cluster", "t")
+    dispatcher = Dispatcher(workers, spawn, allocator, policy, trigger_metrics, lease, router, end_session)
+    try:
+        await dispatcher.start()
+        yield Bench(dispatcher, folder, metrics)
+    finally:
+        await dispatcher.stop(0)

@@ -1,0 +1,343 @@
+"""Commits: under their own generation, or not at all."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import (
+    CommitFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    OffsetMetadataTooLargeError,
+)
+from broker import Broker
+
+from headrace.runtime.embedded.kafka import broker as embedded_kafka
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.properties import broker_settings
+from headrace.runtime.kafka.topics import create_topics
+from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.triggers.kafka import committer as kafka_committer
+from headrace.triggers.kafka.client.internals import fetch_commits, generation
+from headrace.triggers.kafka.committer import Committer
+from headrace.triggers.kafka.metadata import CommitMetadata, decode_metadata
+from headrace.triggers.kafka.start import Starts
+
+TP = TopicPartition("t", 0)
+
+
+@dataclass
+class Partition:
+    """What a committer reads of an assigned partition."""
+
+    topic: str
+    partition: int
+    commitment: Commitment
+
+
+class Coordinator:
+    generation = 1
+
+
+class Consumer:
+    """Holds what was committed; a commit ends when `may_answer` is set, or is refused."""
+
+    def __init__(self) -> None:
+        self._coordinator = Coordinator()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.refusal: KafkaError | None = None
+        self.max_chars = 4096
+        self.commits: list[dict[TopicPartition, tuple[int, str]]] = []
+
+    async def commit(self, offsets: dict[TopicPartition, tuple[int, str]]) -> None:
+        await self.may_answer.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        if any(len(metadata) > self.max_chars for _, metadata in offsets.values()):
+            raise OffsetMetadataTooLargeError
+        self.commits.append(offsets)
+
+
+@pytest.fixture
+def consumer() -> Consumer:
+    return Consumer()
+
+
+@pytest.fixture
+def committer(consumer: Consumer) -> Committer:
+    return Committer(consumer, trigger_metrics())
+
+
+def trigger_metrics() -> TriggerMetrics:
+    return TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
+
+
+def handled(count: int) -> Partition:
+    return Partition("t", 0, Commitment(count))
+
+
+def starts() -> Starts:
+    return Starts({TP: Commitment(0)}, {}, {"t": 8})
+
+
+def scattered(count: int, offset: int = 0) -> Commitment:
+    """Acked runs that take about 4 characters each."""
+    return Commitment(
+        offset, acked=tuple((offset + 50 * n, offset + 50 * n + 2) for n in range(1, count + 1))
+    )
+
+
+def decoded(commit: tuple[int, str]) -> Commitment:
+    metadata = decode_metadata(*commit)
+    assert metadata is not None
+    return metadata.commitment
+
+
+async def test_what_has_moved_is_committed_once_with_its_metadata(
+    consumer: Consumer, committer: Committer
+) -> None:
+    committer.open(starts(), generation=1)
+    partition = handled(5)
+    assert await committer.commit([partition], 5)
+    assert await committer.commit([partition], 5)
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
+    assert committer.committed(partition) == 5
+
+
+async def test_nothing_is_committed_under_another_generation(
+    consumer: Consumer, committer: Committer
+) -> None:
+    committer.open(starts(), generation=1)
+    consumer._coordinator.generation = 2
+    assert not await committer.commit([handled(5)], 5)
+    consumer._coordinator.generation = -1
+    assert not await committer.commit([handled(5)], 5)
+    assert consumer.commits == []
+
+
+async def test_a_closed_gate_lets_nothing_through(consumer: Consumer, committer: Committer) -> None:
+    committer.open(starts(), generation=1)
+    committer.close()
+    assert not await committer.commit([handled(5)], 5)
+    consumer._coordinator.generation = -1
+    committer.open(starts(), generation=-1)  # the membership was lost while the assignment began
+    assert not await committer.commit([handled(5)], 5)
+    assert consumer.commits == []
+
+
+async def test_a_broker_that_does_not_answer_holds_nobody_up(
+    consumer: Consumer, committer: Committer
+) -> None:
+    committer.open(starts(), generation=1)
+    consumer.may_answer.clear()
+    partition = handled(5)
+    assert not await committer.commit([partition], 0.05)
+    assert committer.committed(partition) is None
+    consumer.may_answer.set()
+    await committer.commit([partition], 5)
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
+
+
+async def test_attempts_plan_and_acks_are_committed_when_only_they_change(
+    consumer: Consumer, committer: Committer
+) -> None:
+    committer.open(Starts({TP: Commitment(5)}, {TP: Commitment(5)}, {"t": 8}), generation=1)
+    partition = handled(5)
+    assert await committer.commit([partition], 5)
+    assert consumer.commits == []
+    for now in (
+        Commitment(5, attempts=((5, 1),)),
+        Commitment(5, attempts=((5, 1),), plan=Plan(5, 9)),
+        Commitment(5, acked=((7, 9),)),
+        Commitment(5),
+    ):
+        partition.commitment = now
+        assert await committer.commit([partition], 5)
+        assert decoded(consumer.commits[-1][TP]) == now
+
+
+async def test_a_commit_never_moves_back(
+    consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    committer.open(starts(), generation=1)
+    await committer.commit([handled(5)], 5)
+    assert not await committer.commit([handled(4)], 5)
+    assert not await committer.commit([handled(3)], 5)
+    assert len(consumer.commits) == 1
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "t/0: the commit stays at offset 5" in caplog.text
+
+
+async def test_a_partition_whose_log_was_replaced_may_start_below_its_last_commit(
+    consumer: Consumer, committer: Committer
+) -> None:
+    committer.open(starts(), generation=1)
+    await committer.commit([handled(5)], 5)
+    await committer.forget(handled(0))
+    assert committer.committed(handled(0)) is None
+    assert await committer.commit([handled(0)], 5)
+    assert consumer.commits[-1][TP][0] == 0
+
+
+async def test_after_a_failure_what_the_broker_holds_is_in_doubt(
+    consumer: Consumer, committer: Committer
+) -> None:
+    """A plan was sent, its answer lost; the plan is withdrawn: the broker has to be told."""
+    committer.open(Starts({TP: Commitment(5)}, {TP: Commitment(5)}, {"t": 8}), generation=1)
+    consumer.refusal = GroupAuthorizationFailedError()
+    assert not await committer.commit([Partition("t", 0, Commitment(5, plan=Plan(5, 9)))], 5)
+    consumer.refusal = None
+    assert await committer.commit([handled(5)], 5)
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
+
+
+async def test_a_commit_that_comes_too_late_is_one_line(
+    consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client's text is ten lines about a poll loop, which isn't ours."""
+    committer.open(starts(), generation=1)
+    consumer.refusal = CommitFailedError("Commit cannot be completed")
+    assert not await committer.commit([handled(5)], 5)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        "a commit failed (the group has gone on without this replica): what"
+    )
+
+
+async def test_too_much_metadata_is_committed_again_with_less_and_the_limit_is_remembered(
+    consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    committer.open(starts(), generation=1)
+    told = scattered(3000)
+    assert await committer.commit([Partition("t", 0, told)], 5)
+    kept = decoded(consumer.commits[-1][TP])
+    assert 800 < len(kept.acked) < 3000
+    assert kept.acked == told.acked[: len(kept.acked)]
+    assert "offset.metadata.max.bytes" in caplog.text
+    consumer.max_chars = 10**6  # it would take more now
+    assert await committer.commit([Partition("t", 0, scattered(3000, 10))], 5)
+    assert len(decoded(consumer.commits[-1][TP]).acked) == len(kept.acked)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("max_chars", [0, 14, 40])
+async def test_a_broker_that_takes_hardly_any_metadata_still_gets_the_offset(
+    consumer: Consumer, committer: Committer, max_chars: int
+) -> None:
+    committer.open(starts(), generation=1)
+    consumer.max_chars = max_chars
+    assert await committer.commit([Partition("t", 0, scattered(3000))], 5)
+    [(offset, text)] = consumer.commits[-1].values()
+    assert (offset, text[:14]) == (0, "headrace/1 n=8"[:max_chars])
+
+
+async def test_attempts_that_do_not_fit_hold_nothing_up(consumer: Consumer, committer: Committer) -> None:
+    committer.open(starts(), generation=1)
+    consumer.max_chars = 20
+    partition = Partition("t", 0, Commitment(5, attempts=((5, 1),)))
+    assert await committer.commit([partition], 5)
+    assert await committer.commit([handled(6)], 5)
+    assert [offset for commit in consumer.commits for offset, _ in commit.values()] == [5, 6]
+
+
+async def test_commits_of_many_partitions_are_sent_in_requests_that_a_broker_can_write(
+    consumer: Consumer, committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_committer, "_MAX_REQUEST_CHARS", 10_000)
+    committer.open(starts(), generation=1)
+    partitions = [Partition("t", number, scattered(500)) for number in range(9)]
+    assert await committer.commit(partitions, 5)
+    assert [len(commit) for commit in consumer.commits] == [3, 3, 3]
+
+
+async def test_no_request_is_sent_after_the_membership_was_lost_between_two(
+    consumer: Consumer, committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_committer, "_MAX_REQUEST_CHARS", 10)
+    commit = consumer.commit
+
+    async def commit_and_lose(offsets: dict[TopicPartition, tuple[int, str]]) -> None:
+        await commit(offsets)
+        consumer._coordinator.generation = -1
+
+    monkeypatch.setattr(consumer, "commit", commit_and_lose)
+    committer.open(starts(), generation=1)
+    assert not await committer.commit([Partition("t", number, Commitment(5)) for number in (0, 1)], 5)
+    assert len(consumer.commits) == 1
+
+
+# ---- against a broker
+
+
+@asynccontextmanager
+async def member(bootstrap: str, topic: str) -> AsyncIterator[tuple[Committer, AIOKafkaAdminClient]]:
+    """A committer whose gate is open, of a group named as the topic."""
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False)
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await consumer.start()
+    await admin.start()
+    try:
+        committer = Committer(consumer, trigger_metrics())
+        committer.open(Starts({}, {}, {topic: 8}), generation(consumer))
+        yield committer, admin
+    finally:
+        await admin.close()
+        await consumer.stop()
+
+
+async def held(admin: AIOKafkaAdminClient, topic: str, partition: int) -> CommitMetadata | None:
+    tp = TopicPartition(topic, partition)
+    commit = (await fetch_commits(admin, topic, [tp]))[tp]
+    return decode_metadata(commit.offset, commit.metadata)
+
+
+async def test_what_a_broker_takes_is_what_it_gives_back(broker: Broker, topic: str) -> None:
+    async with member(broker.bootstrap, topic) as (committer, admin):
+        small = Commitment(5, attempts=((5, 1), (9, 2)), plan=Plan(5, 12), acked=((20, 30), (40, 41)))
+        assert await committer.commit([Partition(topic, 0, small), Partition(topic, 1, scattered(3000))], 10)
+        assert await held(admin, topic, 0) == CommitMetadata(8, small)
+        large = await held(admin, topic, 1)
+        assert large is not None
+        assert 800 < len(large.commitment.acked) < 3000
+        assert large.commitment.acked == scattered(3000).acked[: len(large.commitment.acked)]
+
+
+async def test_all_partitions_may_have_as_much_to_say_as_a_broker_takes(broker: Broker) -> None:
+    topic = broker.create_topic(300)
+    async with member(broker.bootstrap, topic) as (committer, admin):
+        assert await committer.commit([Partition(topic, n, scattered(3000)) for n in range(300)], 30)
+        last = await held(admin, topic, 299)
+        assert last is not None
+        assert len(last.commitment.acked) > 800
+
+
+@pytest.fixture
+def thrifty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a broker that takes 100 bytes of metadata."""
+    few = {"offset.metadata.max.bytes": "100"}
+    monkeypatch.setattr(embedded_kafka, "broker_settings", lambda *given: broker_settings(*given) | few)
+    kafka = EmbeddedKafka()
+    asyncio.run(kafka.start())
+    try:
+        asyncio.run(create_topics(kafka.bootstrap, {"t": 1}))
+        yield kafka.bootstrap
+    finally:
+        asyncio.run(kafka.stop())
+
+
+async def test_a_broker_with_little_room_gets_what_fits(thrifty: str) -> None:
+    async with member(thrifty, "t") as (committer, admin):
+        told = Commitment(5, attempts=((5, 1),), plan=Plan(5, 9), acked=scattered(100, 5).acked)
+        assert await committer.commit([Partition("t", 0, told)], 10)
+        kept = await held(admin, "t", 0)
+        assert kept is not None
+        assert kept.commitment == Commitment(
+            5, told.attempts, told.plan, told.acked[: len(kept.commitment.acked)]
+        )
+        assert kept.commitment.acked

@@ -1,0 +1,144 @@
+"""How the trigger feeds its partitions: rooms, pauses, and fetches that outlast an assignment. No broker."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from worker_bench import Bench, bench, records, until
+
+from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.dispatch.reports import Worries
+from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partitions.assigned import AssignedPartition, Hold
+from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.workers.fence import Fence
+from headrace.triggers.kafka.client import internals
+from headrace.triggers.kafka.trigger import KafkaTrigger
+
+TP = TopicPartition("t", 0)
+WRITES = """
+    def handler(context, event):
+        write(event.offset)
+"""
+
+
+def fed_by_hand(b: Bench) -> Any:
+    """A trigger that was never connected, with the dispatcher of a bench."""
+    trigger: Any = object.__new__(KafkaTrigger)
+    trigger._dispatcher, trigger._wanted, trigger._tight = b.dispatcher, internals.Wanted(), {}
+    trigger._consumer, trigger._assigned = None, {}
+    trigger._lease, trigger._fence = b.dispatcher.lease, Fence(b.dispatcher.lease)
+    trigger._settings = SimpleNamespace(max_unsettled=16)
+    b.dispatcher.source = trigger
+    return trigger
+
+
+def assign(b: Bench, trigger: Any, capacity: int = 16) -> AssignedPartition:
+    partition = AssignedPartition("t", 0, Commitment(0), capacity)
+    trigger._assigned = {TP: partition}
+    trigger._wanted.add(TP)
+    b.dispatcher.assign([partition])
+    return partition
+
+
+async def test_a_fetch_before_an_unreadable_record_may_outlast_the_assignment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_come = asyncio.Event()
+
+    async def fetch(*_: object) -> dict[TopicPartition, Any]:
+        await has_come.wait()
+        return {TP: records(0, 1)}
+
+    monkeypatch.setattr(internals, "fetch", fetch)
+    async with bench(tmp_path, WRITES) as b:
+        trigger = fed_by_hand(b)
+        old = assign(b, trigger)
+        halting = asyncio.create_task(trigger._halt_at(None, TP, 5, ValueError("unreadable")))
+        await asyncio.sleep(0)
+        trigger._assigned = {}
+        await b.dispatcher.revoke([old], 0)
+        new = assign(b, trigger)
+        has_come.set()
+        await halting
+        b.feed(new, records(1, 3))
+        await b.settled(new, 4)
+        assert b.lines() == ["0", "1", "2", "3"]
+
+
+async def test_a_partition_that_is_halted_or_full_is_fetched_no_more(tmp_path: Path) -> None:
+    policy = DeliveryPolicy(ack_mode=AckMode.EXPLICIT_ONLY)
+    async with bench(tmp_path, WRITES, policy=policy, static=True) as b:
+        trigger = fed_by_hand(b)
+        partition = assign(b, trigger)
+        b.feed(partition, records(0, 12))
+        await until(lambda: len(partition.unacked) == 12)
+        assert trigger._max_records() == 4  # what fits, as all else waits for acks
+        assert TP in trigger._wanted
+        partition.hold = Hold.HALTED
+        assert trigger._max_records() == 8
+        assert TP not in trigger._wanted
+
+
+async def test_a_record_that_runs_for_long_pauses_the_fetch_of_its_partition_until_it_ends(
+    tmp_path: Path,
+) -> None:
+    handler = """
+        def handler(context, event):
+            write(event.offset)
+            wait_for("go")
+    """
+    async with bench(tmp_path, handler) as b:
+        trigger = fed_by_hand(b)
+        partition = assign(b, trigger)
+        metrics = TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t")
+        b.feed(partition, records(0, 1))
+        await until(lambda: b.lines() == ["0"])
+        Worries(b.dispatcher, metrics, 0).look()
+        assert TP not in trigger._wanted
+        (tmp_path / "go").touch()
+        await b.settled(partition, 1)
+        assert TP in trigger._wanted
+
+
+async def test_a_rebalance_that_meets_a_stop_waits_for_its_last_commit(tmp_path: Path) -> None:
+    """Else the group goes on, the commit's generation is over, and what was settled comes again."""
+    order: list[str] = []
+    may_commit = asyncio.Event()
+
+    class Committer:
+        async def commit(self, partitions: object, timeout_seconds: float) -> bool:
+            await may_commit.wait()
+            order.append("committed")
+            return True
+
+        def close(self) -> None:
+            order.append("closed")
+
+    async with bench(tmp_path, WRITES) as b:
+        trigger = fed_by_hand(b)
+        assign(b, trigger)
+        trigger._consumer = consumer = SimpleNamespace(_coordinator=SimpleNamespace(generation=3))
+        trigger._committer, trigger._releasing = Committer(), asyncio.Lock()
+        trigger._loops = trigger._starting = None
+        trigger._settings.consumer_group = "g"
+        trigger._settings.max_wait_handler_during_rebalance_seconds = 5
+
+        async def leave(leaving: object) -> None:
+            order.append("left" if leaving is consumer else "?")
+
+        async def close() -> None:
+            return
+
+        trigger._leave, trigger._dead_letters = leave, SimpleNamespace(close=close)
+        stop = asyncio.create_task(trigger.stop(1))
+        await asyncio.sleep(0)
+        revoke = asyncio.create_task(trigger.on_partitions_revoked([TP]))
+        revoke.add_done_callback(lambda _: order.append("rejoins"))
+        await asyncio.wait([revoke], timeout=0.1)
+        may_commit.set()
+        await asyncio.gather(stop, revoke)
+        assert order.index("committed") < order.index("rejoins")

@@ -1,0 +1,153 @@
+"""One test per name that we use of aiokafka's insides: an upgrade that changes one fails here, loudly."""
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from broker import Broker
+
+from headrace.triggers.kafka.client import internals
+
+
+@asynccontextmanager
+async def assigned_consumer(broker: Broker, topic: str) -> AsyncIterator[AIOKafkaConsumer]:
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+        for partition in (0, 1):
+            for number in range(10):
+                await producer.send_and_wait(topic, str(number).encode(), partition=partition)
+    consumer = AIOKafkaConsumer(
+        topic, bootstrap_servers=broker.bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest"
+    )
+    await consumer.start()
+    try:
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def something(consumer: AIOKafkaConsumer, wanted: internals.Wanted) -> internals.Records:
+    """Fetch until there is something."""
+    async with asyncio.timeout(120):
+        while not (fetched := await internals.fetch(consumer, wanted, 5, max_records=100)):
+            pass
+    return fetched
+
+
+async def test_a_fetch_gives_only_what_is_wanted(broker: Broker, topic: str) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        wanted = internals.Wanted({TopicPartition(topic, 1)})
+        fetched = await something(consumer, wanted)
+        assert {tp.partition: len(records) for tp, records in fetched.items()} == {1: 10}
+
+
+async def test_nothing_wanted_is_nothing_fetched(broker: Broker, topic: str) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        assert await internals.fetch(consumer, internals.Wanted(), 0.5, max_records=100) == {}
+
+
+async def test_waking_a_fetch_makes_it_look_at_what_is_wanted_now(broker: Broker, topic: str) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        internals.tune(consumer, retry_seconds=1)
+        wanted = internals.Wanted({TopicPartition(topic, 0)})
+        await something(consumer, wanted)  # now partition 1 lies unread
+        waiting = asyncio.create_task(internals.fetch(consumer, wanted, 600, max_records=100))
+        await asyncio.wait([waiting], timeout=0.3)
+        assert not waiting.done()
+        wanted.add(TopicPartition(topic, 1))
+        internals.wake(consumer)
+        assert await asyncio.wait_for(waiting, 120) == {}
+        assert [tp.partition for tp in await internals.fetch(consumer, wanted, 0, max_records=100)] == [1]
+
+
+async def test_a_partition_that_lies_unread_does_not_hold_back_its_node(broker: Broker, topic: str) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        internals.tune(consumer, retry_seconds=3)
+        assert (consumer._fetcher._prefetch_backoff, consumer._fetcher._retry_backoff) == (0.0, 3)
+
+
+async def test_the_generation_is_below_zero_without_a_membership(broker: Broker, topic: str) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        assert internals.generation(consumer) > 0
+        consumer._coordinator.reset_generation()
+        assert internals.generation(consumer) < 0
+
+
+@pytest.mark.parametrize("name", ["fetched_records", "_fetch_waiters", "_notify"])
+async def test_the_fetcher_has_what_we_call(broker: Broker, topic: str, name: str) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        assert hasattr(consumer._fetcher, name)
+
+
+@pytest.mark.parametrize(
+    "name", ["_send_req", "_do_rejoin_group", "_do_commit_offsets", "_closing", "_performed_join_prepare"]
+)
+async def test_the_coordinator_has_what_we_stand_around_or_read(
+    broker: Broker, topic: str, name: str
+) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        assert hasattr(consumer._coordinator, name)
+
+
+async def test_a_subscription_says_that_it_is_not_over(broker: Broker, topic: str) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        subscription = consumer._subscription.subscription
+        assert (subscription.active, subscription.unsubscribe_future.done()) == (True, False)
+
+
+async def test_a_commit_that_nobody_waits_for_any_more_fails_silently(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        internals.tune(consumer, retry_seconds=1)
+        await something(consumer, internals.Wanted({TopicPartition(topic, 0)}))
+        send, may_answer = consumer._coordinator._send_req, asyncio.Event()
+
+        async def answer(request: object) -> object:
+            await may_answer.wait()
+            return await send(request)
+
+        consumer._coordinator._send_req = answer
+        consumer._coordinator.generation += 1
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await consumer.commit({TopicPartition(topic, 0): (1, "")})
+        may_answer.set()
+        while consumer._coordinator.generation > 0:  # it has failed
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        gc.collect()
+        assert "never retrieved" not in caplog.text
+
+
+async def test_a_session_is_renewed_from_the_time_at_which_the_question_was_sent(
+    broker: Broker, topic: str
+) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        coordinator = consumer._coordinator
+        send, sent = coordinator._send_req, []
+
+        async def slowly(request: object) -> object:
+            sent.append(time.monotonic_ns())
+            response = await send(request)
+            await asyncio.sleep(0.1)
+            return response
+
+        renewed: list[int] = []
+        coordinator._send_req = slowly
+        internals.watch_session(consumer, lambda sent_ns, _: renewed.append(sent_ns))
+        before = time.monotonic_ns()
+        assert await coordinator._do_heartbeat()
+        assert before <= renewed[-1] <= sent[-1]
+
+
+async def test_a_refused_heartbeat_renews_nothing(broker: Broker, topic: str) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        renewed: list[int] = []
+        internals.watch_session(consumer, lambda sent_ns, _: renewed.append(sent_ns))
+        consumer._coordinator.generation += 1
+        assert not await consumer._coordinator._do_heartbeat()
+        assert not renewed

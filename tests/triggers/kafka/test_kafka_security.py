@@ -1,0 +1,89 @@
+"""Signing in and encryption, on a broker that asks for them."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from broker import Broker
+from kafka_records import produce
+from replica import lines, replica, set_trigger, wait_until, write_function
+from spark import TestSpark, write_spark_function
+from test_run_command import one_line, run
+
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+
+WRITES = """
+    def handler(context, event):
+        write(event.offset)
+"""
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EmbeddedKafka]:
+    """A broker with one plaintext, one SASL and one TLS listener."""
+    kafka = EmbeddedKafka(sasl_users={"ada": "s3cret-word"}, tls=True)
+    asyncio.run(kafka.start())
+    try:
+        asyncio.run(kafka.create_topics({"records": 8}))
+        yield kafka
+    finally:
+        asyncio.run(kafka.stop())
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_function_signs_in(guarded: EmbeddedKafka, tmp_path: Path, mechanism: str) -> None:
+    sasl = {"enable": True, "user": "ada", "password": "s3cret-word", "mechanism": mechanism}
+    folder = write_function(
+        *(tmp_path / "f", WRITES, guarded.sasl_bootstrap, ["records"]), sasl=sasl, consumerGroup=mechanism
+    )
+    produce(Broker(guarded.bootstrap, "embedded"), "records", 8)
+    with replica(folder) as running:
+        wait_until(lambda: len(lines(folder)) >= 8, about=running)
+        assert "s3cret-word" not in running.log + running.get("/api/status")[1]
+
+
+def test_a_wrong_password_is_one_line_without_it(guarded: EmbeddedKafka, tmp_path: Path) -> None:
+    sasl = {"enable": True, "user": "ada", "password": "wr0ng-word", "mechanism": "SCRAM-SHA-256"}
+    folder = write_function(tmp_path / "f", WRITES, guarded.sasl_bootstrap, ["records"], sasl=sasl)
+    result = run("run", str(folder), "--admin-port", "0")
+    assert "sasl.user" in one_line(result, code=3)
+    assert "wr0ng-word" not in result.stderr
+
+
+def test_a_function_trusts_the_authority_that_it_is_given(guarded: EmbeddedKafka, tmp_path: Path) -> None:
+    flattened = guarded.ca_pem.replace("\n", "@")
+    folder = write_function(
+        *(tmp_path / "f", WRITES, guarded.tls_bootstrap, ["records"]), caCert=flattened, consumerGroup="tls"
+    )
+    produce(Broker(guarded.bootstrap, "embedded"), "records", 8)
+    with replica(folder) as running:
+        wait_until(lambda: len(lines(folder)) >= 8, about=running)
+
+
+@pytest.mark.parametrize("way", ["SCRAM-SHA-512", "TLS"])
+def test_spark_reads_ranges_by_the_same_way(
+    guarded: EmbeddedKafka, spark: TestSpark, tmp_path: Path, way: str
+) -> None:
+    handler = """
+        from headrace.functions.spark import ranges_to_dataframe
+        def handler(context, ranges):
+            write(ranges_to_dataframe(context, ranges).count())
+    """
+    sasl = {"enable": True, "user": "ada", "password": "s3cret-word", "mechanism": way}
+    security = {"caCert": guarded.ca_pem} if way == "TLS" else {"sasl": sasl}
+    address = guarded.tls_bootstrap if way == "TLS" else guarded.sasl_bootstrap
+    asyncio.run(guarded.create_topics({way: 8}))
+    folder = write_spark_function(
+        *(tmp_path / "f", handler, Broker(address, "embedded"), way, spark), delivery="ranges", **security
+    )
+    set_trigger(folder, batch={"mode": "enable", "batchSize": 100, "timeout": "100ms"})
+    produce(Broker(guarded.bootstrap, "embedded"), way, 80)
+    with replica(folder) as running:
+        wait_until(lambda: sum(map(int, lines(folder))) == 80, about=running)
+        assert "s3cret-word" not in running.log + running.get("/api/status")[1]
+
+
+def test_an_authority_that_is_not_trusted_is_said(guarded: EmbeddedKafka, tmp_path: Path) -> None:
+    folder = write_function(tmp_path / "f", WRITES, guarded.tls_bootstrap, ["records"], tls={"enable": True})
+    assert "check caCert" in one_line(run("run", str(folder), "--admin-port", "0"), code=3)

@@ -1,0 +1,127 @@
+"""Where partitions start, and what a commit says besides its offset."""
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.triggers.kafka import start as kafka_start
+from headrace.triggers.kafka.client.internals import Commit, fetch_commits
+from headrace.triggers.kafka.metadata import CommitMetadata
+
+TOPIC = "t"
+
+
+class Broker:
+    """Answers for one topic whose partitions hold offsets 0 to 99; stands in for consumer and admin."""
+
+    def __init__(self, partitions: int, commits: dict[int, Commit]) -> None:
+        self.partitions = partitions
+        self.commits = {TopicPartition(TOPIC, number): commit for number, commit in commits.items()}
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return set(range(self.partitions))
+
+    async def beginning_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(tps, 0)
+
+    async def end_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(tps, 100)
+
+
+def commit(commitment: Commitment, first_partition_count: int = 4) -> Commit:
+    """As this program writes it."""
+    metadata = CommitMetadata(first_partition_count, commitment)
+    return Commit(commitment.offset, metadata.encode(4096).text)
+
+
+async def read(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker, assigned: list[int], initial_offset: str
+) -> kafka_start.Starts:
+    async def commits(*_: object) -> dict[TopicPartition, Commit]:
+        return broker.commits
+
+    monkeypatch.setattr(kafka_start, "fetch_commits", commits)
+    tps = [TopicPartition(TOPIC, number) for number in assigned]
+    return await kafka_start.read_starts(broker, broker, "g", tps, initial_offset)
+
+
+async def starts(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker, assigned: list[int], initial_offset: str = "latest"
+) -> tuple[dict[int, int], int]:
+    """First offsets by partition number, and the partition count that commits carry on."""
+    found = await read(monkeypatch, broker, assigned, initial_offset)
+    offsets = {tp.partition: commitment.offset for tp, commitment in found.commitments.items()}
+    return offsets, found.first_partition_counts[TOPIC]
+
+
+async def test_a_group_without_commits_starts_at_its_initial_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await starts(monkeypatch, Broker(4, {}), [0, 1]) == ({0: 100, 1: 100}, 4)
+    assert await starts(monkeypatch, Broker(4, {}), [0, 1], "earliest") == ({0: 0, 1: 0}, 4)
+
+
+async def test_replicas_that_start_together_agree_on_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = dict.fromkeys([0, 1], commit(Commitment(100)))
+    assert await starts(monkeypatch, Broker(4, others), [2, 3]) == ({2: 100, 3: 100}, 4)
+
+
+async def test_a_partition_that_appears_later_is_read_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others = dict.fromkeys(range(4), commit(Commitment(50)))
+    assert await starts(monkeypatch, Broker(6, others), [3, 4, 5]) == ({3: 50, 4: 0, 5: 0}, 4)
+
+
+async def test_after_commits_of_another_tool_nothing_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {0: Commit(50, "")}
+    assert await starts(monkeypatch, Broker(4, others), [0, 1]) == ({0: 50, 1: 0}, 0)
+
+
+async def test_acks_attempts_and_plan_come_back_with_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Commitment(50, attempts=((50, 2),), plan=Plan(50, 53), acked=((55, 60),))
+    found = await read(monkeypatch, Broker(4, {0: commit(told)}), [0, 1], "earliest")
+    zero, one = (TopicPartition(TOPIC, number) for number in (0, 1))
+    assert found.commitments == {zero: told, one: Commitment(0)}
+    assert found.committed == {zero: told}
+
+
+async def test_an_offset_that_a_tool_has_reset_clears_what_was_acked(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = commit(Commitment(50, acked=((55, 60),)))
+    broker = Broker(4, {0: Commit(10, ""), 1: Commit(10, told.metadata)})
+    found = await read(monkeypatch, broker, [0, 1], "earliest")
+    assert set(found.committed.values()) == {Commitment(10)}
+
+
+class Answer:
+    """A response of the coordinator."""
+
+    def __init__(self, error_code: int, rows: list[tuple[int, int, str, int]]) -> None:
+        self.error_code = error_code
+        self.topics = [(TOPIC, rows)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(16, []),  # not the coordinator
+        Answer(14, []),  # the group is loading
+        Answer(0, [(0, -1, "", 16)]),
+        Answer(0, []),  # says nothing about the partition
+    ],
+    ids=["moved", "loading", "an error for the partition", "nothing"],
+)
+async def test_an_answer_that_is_an_error_is_not_taken_for_no_commits(
+    monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    async def find_coordinator(*_: object) -> int:
+        return 1
+
+    async def send(*_: object) -> Answer:
+        return answer
+
+    monkeypatch.setattr(AIOKafkaAdminClient, "find_coordinator", find_coordinator)
+    monkeypatch.setattr(AIOKafkaAdminClient, "_send_request", send)
+    admin = AIOKafkaAdminClient(bootstrap_servers="127.0.0.1:1")
+    with pytest.raises(KafkaError):
+        await fetch_commits(admin, "g", [TopicPartition(TOPIC, 0)])

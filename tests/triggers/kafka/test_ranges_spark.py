@@ -1,0 +1,105 @@
+"""Ranges of offsets as DataFrames, on a real Spark and a real broker."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from broker import Broker
+from kafka_records import produce, truncate
+from pyspark.sql import SparkSession
+from spark import TestSpark
+
+from headrace.functions.events import runs_of, spans_of
+from headrace.functions.spark import events_to_dataframe, parse_json, ranges_to_dataframe
+from headrace.runtime.spark.sessions import interrupt
+from headrace.runtime.worker.spark import WorkerSpark
+
+
+@dataclass
+class Range:
+    topic: str
+    shard_id: int
+    first_offset: int
+    offset: int
+    key: None = None
+    body: None = None
+    header_list: list[tuple[str, bytes | None]] = field(default_factory=list)
+    timestamp: datetime | None = None
+
+
+@dataclass
+class Context:
+    spark: SparkSession
+    source_options: Mapping[str, str]
+
+
+@pytest.fixture
+def context(spark: TestSpark, broker: Broker) -> Iterator[Context]:
+    """As a handler has it."""
+    environment = dict(os.environ)
+    worker = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, lambda _: None)
+    yield Context(worker.session, {"kafka.bootstrap.servers": broker.bootstrap})
+    worker.session.client.close()
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def test_ranges_are_read_exactly_also_several_of_one_partition(
+    context: Context, broker: Broker, topic: str
+) -> None:
+    produce(broker, topic, 160)
+    ranges = [Range(topic, 0, 2, 4), Range(topic, 0, 10, 11), Range(topic, 3, 0, 19)]
+    found = ranges_to_dataframe(context, ranges).select("partition", "offset").collect()
+    expected = [(0, 2), (0, 3), (0, 4), (0, 10), (0, 11), *((3, offset) for offset in range(20))]
+    assert sorted(map(tuple, found)) == expected
+    assert [(span.partition, span.first, span.end) for span in spans_of(ranges)] == [(0, 2, 12), (3, 0, 20)]
+    assert [(run.partition, run.first, run.end) for run in runs_of(ranges)] == [
+        (0, 2, 5),
+        (0, 10, 12),
+        (3, 0, 20),
+    ]
+
+
+def test_a_range_has_the_columns_of_events(context: Context, broker: Broker, topic: str) -> None:
+    async def send() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+            await producer.send_and_wait(topic, b'{"n": 5}', b"k", partition=1, headers=[("h", b"1")])
+
+    asyncio.run(send())
+    frame = ranges_to_dataframe(context, [Range(topic, 1, 0, 0)])
+    assert frame.dtypes == events_to_dataframe(context.spark, []).dtypes
+    assert frame.dtypes == ranges_to_dataframe(context, []).dtypes
+    row = parse_json(frame, "n INT").select("key", "headers", "record.n", "bad_record").first()
+    assert row is not None
+    assert row.asDict(recursive=True) == {
+        "key": b"k",
+        "headers": [{"key": "h", "value": b"1"}],
+        "n": 5,
+        "bad_record": None,
+    }
+
+
+def test_records_that_are_gone_fail_the_read(context: Context, broker: Broker, topic: str) -> None:
+    produce(broker, topic, 80)
+    truncate(broker, topic, 0, before=5)
+    with pytest.raises(Exception, match="offset"):
+        ranges_to_dataframe(context, [Range(topic, 0, 2, 9)]).count()
+
+
+def test_a_session_that_was_closed_from_outside_is_replaced_once_a_handler_has_failed(
+    spark: TestSpark, context: Context
+) -> None:
+    ids: list[str] = []
+    worker = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, ids.append)
+    closed = worker.session
+    asyncio.run(interrupt(spark.link.session_url, closed.session_id))
+    assert worker.session is closed
+    worker.doubt()
+    assert worker.session.range(3).count() == 3
+    assert ids == [worker.session.session_id] != [closed.session_id]
+    worker.session.client.close()

@@ -1,0 +1,1 @@
+"""The kafka-cluster trigger."""

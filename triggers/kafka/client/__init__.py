@@ -1,0 +1,1 @@
+"""aiokafka, as the trigger needs it: all that reaches into it, pinned and tested."""

@@ -1,0 +1,190 @@
+"""Undecoded batches out of aiokafka's fetcher: all that reaches into its decoding, pinned to 0.14.
+
+Batches of format v2 without a hole go through as they are, checked; others come as aiokafka decodes them.
+"""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from types import FunctionType, MethodType
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer import fetcher as aiokafka_fetcher
+from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.util import calc_crc32c
+from aiokafka.structs import ConsumerRecord
+
+from headrace.runtime.partitions.record_batch import BatchSlice, RecordBatch
+from headrace.runtime.wire.frames import WireRecord
+from headrace.triggers.kafka.decoder import CODEC_MASK, HEADER, decode
+
+# Small batches travel together up to this size: a worker starts on a piece when all of it has come.
+PIECE_BYTES = 1 << 17
+_BEFORE_LENGTH, _BEFORE_CHECKED = 12, 21
+_LEAST_BYTES = 26  # of a batch in the oldest format
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+_PLAIN = CODEC_MASK | 0x08 | _TRANSACTIONAL  # attributes that need no more than a decoder
+_CODECS = 4
+_MAGIC = 2
+_ARGUMENTS = (
+    *("tp", "records", "aborted_transactions", "fetch_offset"),
+    *("key_deserializer", "value_deserializer", "check_crcs", "isolation_level"),
+)
+
+
+def forward(consumer: AIOKafkaConsumer) -> bool:
+    """Let `consumer` fetch BatchSlices among ConsumerRecords; whether it does. Not with read_committed.
+
+    The method that takes in fetched data gets other names for two of the classes that it uses; other
+    consumers of this process keep theirs. Where aiokafka looks different inside, nothing is changed.
+    """
+    fetcher: Any = consumer._fetcher  # noqa: SLF001
+    method = getattr(Fetcher, "_proc_fetch_request", None)
+    if not isinstance(method, FunctionType) or not _is_as_expected(method):
+        return False
+    names = {**method.__globals__, "MemoryRecords": _FetchedBytes, "PartitionRecords": _PartitionBatches}
+    copy = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
+    fetcher._proc_fetch_request = MethodType(copy, fetcher)  # noqa: SLF001
+    return True
+
+
+def _is_as_expected(method: FunctionType) -> bool:
+    return (
+        {"MemoryRecords", "PartitionRecords", "has_next", "size_in_bytes"} <= {*method.__code__.co_names}
+        and method.__globals__.get("PartitionRecords") is aiokafka_fetcher.PartitionRecords
+        and tuple(inspect.signature(PartitionRecords).parameters) == _ARGUMENTS
+        and hasattr(PartitionRecords, "_unpack_records")
+    )
+
+
+def pieces(fetched: Sequence[Any]) -> Iterator[Sequence[WireRecord]]:
+    """What a fetch has brought of one partition: ConsumerRecords together, BatchSlices one by one."""
+    for is_slice, run in groupby(fetched, lambda item: isinstance(item, BatchSlice)):
+        if is_slice:
+            yield from filter(len, run)  # one may lie below what was asked for
+        else:
+            yield list(run)
+
+
+class _Batch(NamedTuple):
+    """Where it lies in what was fetched. `size` is 0 where aiokafka has to decode it.
+
+    It ends where it begins if its length can't be true: nothing behind it can be found.
+    """
+
+    first: int
+    size: int
+    begin: int
+    end: int
+
+    @property
+    def next_offset(self) -> int:
+        return self.first + self.size
+
+
+class _FetchedBytes:
+    """Stands for MemoryRecords: keeps the bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._size = len(data)
+
+    def has_next(self) -> bool:
+        """Whether one batch at least is complete."""
+        return _end_of_batch(self.data, 0) is not None
+
+    def size_in_bytes(self) -> int:
+        """Of all, the incomplete end included."""
+        return self._size
+
+
+class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
+    """What was fetched of one partition: an iterator that the fetcher drains."""
+
+    _records: _FetchedBytes
+    next_fetch_offset: int
+
+    def _unpack_records(self) -> Iterator[ConsumerRecord | BatchSlice]:
+        data = self._records.data
+        piece: list[_Batch] = []
+        for batch in _batches(data):
+            if piece and not _may_join(piece, batch):
+                yield self._piece(data, piece)
+                piece = []
+            if not batch.size and batch.begin < batch.end:
+                yield from self._decoded(data[batch.begin : batch.end])
+                continue
+            if not _is_sound(data, batch):
+                if piece:
+                    yield self._piece(data, piece)
+                self.next_fetch_offset = max(self.next_fetch_offset, batch.first)
+                raise CorruptRecordException(f"Invalid CRC or length - {self._tp}")
+            piece.append(batch)
+        if piece:
+            yield self._piece(data, piece)
+
+    def _piece(self, data: bytes, piece: Sequence[_Batch]) -> BatchSlice:
+        first, end = piece[0].first, piece[-1].next_offset
+        batch = RecordBatch(first, end - first, memoryview(data)[piece[0].begin : piece[-1].end], decode)
+        wanted = range(max(first, self.next_fetch_offset), end)
+        self.next_fetch_offset = max(self.next_fetch_offset, end)
+        return BatchSlice(batch, wanted)
+
+    def _decoded(self, data: bytes) -> Iterator[ConsumerRecord]:
+        """One batch, by aiokafka; it knows control batches and the older formats."""
+        records = PartitionRecords(
+            *(self._tp, MemoryRecords(data), None, self.next_fetch_offset, None, None),
+            *(self._check_crcs, self._isolation_level),
+        )
+        try:
+            for record in records:
+                self.next_fetch_offset = records.next_fetch_offset
+                yield record
+        finally:
+            self.next_fetch_offset = max(self.next_fetch_offset, records.next_fetch_offset)
+
+
+def _end_of_batch(data: bytes, at: int) -> int | None:
+    """None where it isn't complete."""
+    if len(data) - at < _BEFORE_LENGTH:
+        return None
+    end = at + _BEFORE_LENGTH + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+    return end if end <= len(data) else None
+
+
+def _batches(data: bytes) -> Iterator[_Batch]:
+    at = 0
+    while (end := _end_of_batch(data, at)) is not None:
+        first = int.from_bytes(data[at : at + 8], "big", signed=True)
+        if end - at < _least_bytes(data, at):
+            yield _Batch(first, 0, at, at)
+            return
+        yield _Batch(first, _plain_size(data, at), at, end)
+        at = end
+
+
+def _least_bytes(data: bytes, at: int) -> int:
+    return HEADER.size if data[at + 16 : at + 17] == bytes([_MAGIC]) else _LEAST_BYTES
+
+
+def _plain_size(data: bytes, at: int) -> int:
+    if data[at + 16] != _MAGIC:
+        return 0
+    _, _, _, _, _, attributes, last_delta, *_, count = HEADER.unpack_from(data, at)
+    is_plain = not attributes & ~_PLAIN and attributes & CODEC_MASK <= _CODECS and last_delta + 1 == count > 0
+    return int(count) if is_plain else 0
+
+
+def _may_join(piece: Sequence[_Batch], batch: _Batch) -> bool:
+    is_next = batch.size and batch.first == piece[-1].next_offset
+    return bool(is_next) and batch.end - piece[0].begin <= PIECE_BYTES
+
+
+def _is_sound(data: bytes, batch: _Batch) -> bool:
+    if batch.begin == batch.end:
+        return False
+    crc: int = calc_crc32c(memoryview(data)[batch.begin + _BEFORE_CHECKED : batch.end])
+    return crc == int.from_bytes(data[batch.begin + 17 : batch.begin + 21], "big")

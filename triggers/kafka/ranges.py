@@ -1,0 +1,150 @@
+"""`delivery: ranges`: where the partitions' logs begin and end, asked again and again. Nothing is fetched."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from aiokafka.structs import ConsumerRecord
+
+from headrace.runtime.dispatch.dispatcher import Dispatcher
+from headrace.runtime.partitions.assigned import AssignedPartition, Hold
+from headrace.runtime.partitions.ranges import RangePartition
+from headrace.triggers.kafka.client.errors import REFUSALS
+from headrace.triggers.kafka.client.internals import high_watermark
+from headrace.triggers.kafka.settings.client_options import security_options
+from headrace.triggers.kafka.settings.model import KafkaSettings
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL_SECONDS = 0.2
+_BEGINNINGS_SECONDS = 1.0
+_ANSWER_SECONDS = 2.0
+_READ_SECONDS = 10.0
+
+Offsets = Mapping[TopicPartition, int]
+Ask = Callable[[list[TopicPartition]], Awaitable[Offsets]]
+
+
+class EndWatcher:
+    """`assigned` says what is delivered; `restart` begins partitions anew whose position is out of range."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        dispatcher: Dispatcher,
+        assigned: Callable[[], Mapping[TopicPartition, AssignedPartition]],
+        restart: Callable[[Offsets], Awaitable[None]],
+    ) -> None:
+        self._consumer = consumer
+        self._dispatcher = dispatcher
+        self._assigned = assigned
+        self._restart = restart
+        self._is_due = asyncio.Event()
+        self._known: Offsets = {}  # where the logs begin
+        self._asked_at = 0.0
+
+    def look_now(self) -> None:
+        """An assignment has begun."""
+        self._is_due.set()
+
+    async def run_forever(self) -> None:
+        """Raises KafkaError where waiting doesn't help."""
+        while True:
+            await self._look()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_INTERVAL_SECONDS):
+                    await self._is_due.wait()
+            self._is_due.clear()
+
+    async def _look(self) -> None:
+        before = {tp: p for tp, p in self._assigned().items() if isinstance(p, RangePartition)}
+        # With read_committed, the end is the last stable offset.
+        ends = await self._ask(self._consumer.end_offsets, before.keys())
+        beginnings = await self._beginnings(before.keys())
+        lost = {}
+        for tp in ends.keys() & beginnings.keys():
+            partition = before[tp]
+            if is_out_of_range(partition, beginnings[tp], ends[tp]) and await self._is_lost(tp, partition):
+                lost[tp] = partition.stuck_at
+            elif self._assigned().get(tp) is partition:
+                self._dispatcher.grew(partition, ends[tp])
+        if lost:
+            await self._restart(lost)
+        self._dispatcher.dispatch()
+
+    async def _beginnings(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """They move seldom."""
+        now = time.monotonic()
+        if now >= self._asked_at + _BEGINNINGS_SECONDS or self._known.keys() < set(partitions):
+            self._known = await self._ask(self._consumer.beginning_offsets, partitions)
+            self._asked_at = now
+        return self._known
+
+    async def _ask(self, ask: Ask, partitions: Collection[TopicPartition]) -> Offsets:
+        """Of those that answer. One without a leader fails the others' answers: then each is asked alone."""
+        if not partitions:
+            return {}
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await ask(list(partitions))
+        except (*REFUSALS, TopicAuthorizationFailedError):
+            raise
+        except (KafkaError, TimeoutError) as error:
+            if len(partitions) > 1:
+                answers = await asyncio.gather(*(self._ask(ask, {tp}) for tp in partitions))
+                return {tp: offset for answer in answers for tp, offset in answer.items()}
+            (tp,) = partitions
+            logger.warning("%s/%d: where its log ends can't be read yet (%r)", tp.topic, tp.partition, error)
+            return {}
+
+    async def _is_lost(self, tp: TopicPartition, partition: RangePartition) -> bool:
+        """Behind the last stable offset the log may go on: a plan of before isolationLevel was changed."""
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                end = await high_watermark(self._consumer, tp)
+        except (KafkaError, TimeoutError):
+            return False
+        is_there = self._assigned().get(tp) is partition
+        return is_there and is_out_of_range(partition, self._known.get(tp, 0), end)
+
+
+async def read_record(
+    settings: KafkaSettings, client_id: str, tp: TopicPartition, offset: int
+) -> ConsumerRecord | None:
+    """The record at `offset`; None where there is none (compaction, control records).
+
+    Raises KafkaError, and TimeoutError where the broker doesn't answer.
+    """
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=list(settings.brokers),
+        client_id=client_id,
+        isolation_level=settings.isolation_level,
+        **security_options(settings),
+    )
+    async with asyncio.timeout(_READ_SECONDS):
+        try:
+            await consumer.start()
+            consumer.assign([tp])
+            consumer.seek(tp, offset)
+            while await consumer.position(tp) <= offset:
+                for record in (await consumer.getmany(tp, timeout_ms=100, max_records=1)).get(tp, ()):
+                    return record if record.offset == offset else None
+            return None
+        finally:
+            await consumer.stop()
+
+
+def is_out_of_range(partition: RangePartition, beginning: int, end: int) -> bool:
+    """Whether it can't go on: what it has to hand out next isn't in the log any more, or never will be.
+
+    What is in flight is left alone: where its records are gone, its handler fails. So is what has halted.
+    """
+    if partition.in_flight or partition.hold is Hold.HALTED:
+        return False
+    next_offset = partition.ledger.position if partition.next_offset is None else partition.next_offset
+    planned = partition.plan.end if partition.plan is not None else 0
+    return not beginning <= next_offset or end < max(partition.ledger.position, planned)

@@ -1,0 +1,1 @@
+"""The attributes of a kafka-cluster trigger, and what clients are told of them."""

@@ -1,0 +1,318 @@
+"""Every attribute of a `kafka-cluster` trigger: type, default, rule, annotation and effect.
+
+Nuclio's names and meanings. Where its documentation and its source differ, the documentation counts.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt, Le
+from pydantic import AfterValidator
+
+from headrace.runtime.kafka.addresses import checked_address
+from headrace.runtime.settings.declare import Settings, section, setting
+from headrace.runtime.settings.types import (
+    CHOICE,
+    Count,
+    Counts,
+    Seconds,
+    Text,
+    Texts,
+    WindowSize,
+    spelled,
+)
+from headrace.triggers.kafka.settings.failure import FailureSettings
+from headrace.triggers.kafka.settings.security import Pem, SaslSettings, TlsSettings
+
+DEFAULT_CHANNEL_BUFFER_SIZE = 256
+_INT32 = 2**31 - 1  # what Kafka's protocol has room for, also where it counts milliseconds
+_ANY_VERSION = "the client finds out what the broker speaks"
+_OTHER_LOG = "the command line sets the log's level"
+
+InitialOffset = Annotated[Literal["earliest", "latest"], spelled(), CHOICE]
+BalanceStrategy = Annotated[Literal["range", "roundrobin", "sticky", "cooperative"], spelled(), CHOICE]
+AllocationMode = Annotated[Literal["pool", "static"], CHOICE]
+IsolationLevel = Annotated[Literal["read_uncommitted", "read_committed"], CHOICE]
+AckSemantics = Annotated[Literal["individual", "cumulative"], CHOICE]
+Ordering = Annotated[Literal["partition", "key"], CHOICE]
+Delivery = Annotated[Literal["events", "ranges"], CHOICE]
+
+
+def _zero_is_default(size: int) -> int:
+    return size or DEFAULT_CHANNEL_BUFFER_SIZE
+
+
+def _checked_addresses(brokers: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(checked_address, brokers))
+
+
+FetchBytes = Annotated[Count, Ge(0), Le(_INT32)]
+Interval = Annotated[Seconds, Gt(0), Le(_INT32 / 1000)]
+BufferSize = Annotated[Count, Ge(0), Le(DEFAULT_CHANNEL_BUFFER_SIZE), AfterValidator(_zero_is_default)]
+
+
+class KafkaAttributes(Settings):
+    """The attributes of one Kafka trigger. `secret_path` stands before the secrets it explains."""
+
+    secret_path: Text = setting(
+        "secretPath",
+        "",
+        annotation="kafka-secret-path",
+        effect="Where it names no folder, secret values are taken as written, not as file names.",
+    )
+    topics: Texts = setting(
+        "topics",
+        required="a list of at least one topic",
+        effect="A topic that does not exist gives no events until somebody creates it.",
+    )
+    brokers: Annotated[Texts, AfterValidator(_checked_addresses)] = setting(
+        "brokers",
+        (),
+        required="a list of at least one host:port, or the trigger's url",
+        effect="With one broker only, the function cannot start while that one is down.",
+    )
+    partitions: Counts = setting(
+        "partitions",
+        (),
+        effect="Partitions that are not listed are never read; the group still assigns them.",
+    )
+    consumer_group: Text = setting(
+        "consumerGroup",
+        required="the name that the replicas of the function share",
+        effect="Two functions with the same group take each other's partitions.",
+    )
+    initial_offset: InitialOffset = setting(
+        "initialOffset",
+        "earliest",
+        effect="latest skips what was written before the first start, earliest handles all of it.",
+    )
+    balance_strategy: BalanceStrategy = setting(
+        "balanceStrategy",
+        "range",
+        annotation="kafka-balance-strategy",
+        built_values=("range", "roundrobin", "sticky"),
+        effect="All members of a group must offer the same one, or the broker refuses the join.",
+    )
+    session_timeout_seconds: Interval = setting(
+        "sessionTimeout",
+        10.0,
+        annotation="kafka-session-timeout",
+        unit="seconds",
+        effect="Too low ends sessions on a short pause, too high leaves a dead replica's partitions idle.",
+    )
+    heartbeat_interval_seconds: Interval = setting(
+        "heartbeatInterval",
+        3.0,
+        annotation="kafka-heartbeat-interval",
+        unit="seconds",
+        effect="Too low loads the broker, too high delays rebalances and risks the session.",
+    )
+    worker_allocation_mode: AllocationMode = setting(
+        "workerAllocationMode",
+        "pool",
+        annotation="kafka-worker-allocation-mode",
+        effect="static keeps a partition's state in one worker and may leave other workers idle.",
+    )
+    fetch_min_bytes: FetchBytes = setting(
+        "fetchMin",
+        1,
+        annotation="kafka-fetch-min",
+        unit="bytes",
+        effect="0 makes the client spin on empty topics, high values delay events by maxWaitTime.",
+    )
+    fetch_default_bytes: FetchBytes = setting(
+        "fetchDefault",
+        1_048_576,
+        annotation="kafka-fetch-default",
+        unit="bytes",
+        effect="Too low costs a request for every few records, too high costs memory per partition.",
+    )
+    fetch_max_bytes: Annotated[Count, Ge(0)] = setting(
+        "fetchMax",
+        0,
+        annotation="kafka-fetch-max",
+        unit="bytes",
+        effect="A larger record counts as failed; 0 sets no limit and trusts every producer.",
+    )
+    channel_buffer_size: BufferSize = setting(
+        "channelBufferSize",
+        DEFAULT_CHANNEL_BUFFER_SIZE,
+        annotation="kafka-channel-buffer-size",
+        unit="records",
+        effect="Too low lets workers wait for the broker, high values hold more records in memory.",
+    )
+    max_buffered_bytes: Annotated[Count, Gt(0)] = setting(
+        "maxBufferedBytes",
+        64 * 1024 * 1024,
+        unit="bytes",
+        effect="Too low stalls partitions with large records, too high costs that much memory.",
+    )
+    max_processing_time_seconds: Annotated[Seconds, Gt(0)] = setting(
+        "maxProcessingTime",
+        300.0,
+        annotation="kafka-max-processing-time",
+        unit="seconds",
+        effect="Too low logs normal records as slow, too high hides a handler that hangs.",
+    )
+    rebalance_timeout_seconds: Interval = setting(
+        "rebalanceTimeout",
+        60.0,
+        annotation="kafka-rebalance-timeout",
+        unit="seconds",
+        effect="Too low throws out members that still wait for handlers, too high lets one slow"
+        " member hold up the group.",
+    )
+    rebalance_retry_max: Annotated[Count, Ge(0)] = setting(
+        "rebalanceRetryMax",
+        4,
+        annotation="kafka-rebalance-retry-max",
+        effect="Too low reports a busy group as broken, too high hides that joining fails.",
+    )
+    rebalance_retry_backoff_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "rebalanceRetryBackoff",
+        2.0,
+        annotation="kafka-rebalance-retry-backoff",
+        unit="seconds",
+        effect="Too low floods the coordinator with joins, too high leaves partitions idle.",
+    )
+    max_wait_handler_during_rebalance_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "maxWaitHandlerDuringRebalance",
+        5.0,
+        annotation="kafka-max-wait-handler-during-rebalance",
+        unit="seconds",
+        effect="Too low kills handlers and repeats their records, too high stops the whole group.",
+    )
+    retry_backoff_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "retryBackoff",
+        2.0,
+        annotation="kafka-retry-backoff",
+        unit="seconds",
+        effect="Too low floods a failing broker, too high delays the recovery.",
+    )
+    max_wait_time_seconds: Annotated[Seconds, Ge(0), Le(_INT32 / 1000)] = setting(
+        "maxWaitTime",
+        0.25,
+        annotation="kafka-max-wait-time",
+        unit="seconds",
+        effect="Too low asks an idle broker all the time, too high delays what fetchMin holds back.",
+    )
+    ack_window_size: Annotated[WindowSize, Ge(0)] = setting(
+        "ackWindowSize",
+        0,
+        annotation="kafka-window-size",
+        old_annotation="custom.nuclio.io/kafka-window-size",
+        unit="records",
+        effect="That many records per partition run again after every rebalance and restart.",
+    )
+    isolation_level: IsolationLevel = setting(
+        "isolationLevel",
+        "read_uncommitted",
+        effect="read_uncommitted also delivers aborted transactions, read_committed waits for ends.",
+    )
+    version: Text = setting("version", "", annotation="kafka-version", no_effect=_ANY_VERSION, effect="None.")
+    log_level: Count = setting(
+        "logLevel", 0, annotation="kafka-log-level", no_effect=_OTHER_LOG, effect="None."
+    )
+    ca_cert: Pem = setting(
+        "caCert",
+        "",
+        annotation="kafka-ca-cert",
+        secret=True,
+        effect="Turns TLS on; a broker whose certificate another authority signed is refused.",
+    )
+    access_key: Pem = setting(
+        "accessKey",
+        "",
+        annotation="kafka-access-key",
+        secret=True,
+        effect="The client's private key; it must belong to accessCertificate.",
+    )
+    access_certificate: Pem = setting(
+        "accessCertificate",
+        "",
+        annotation="kafka-access-cert",
+        secret=True,
+        effect="The client's certificate; the broker refuses one that it doesn't trust.",
+    )
+    tls: TlsSettings = section("tls", TlsSettings, effect="Encryption.")
+    sasl: SaslSettings = section("sasl", SaslSettings, effect="Signing in.")
+
+    topic_pattern: Text = setting(
+        "topicPattern", "", built=False, effect="Too wide a pattern takes in topics of others."
+    )
+    topic_refresh_seconds: Annotated[Seconds, Gt(0)] = setting(
+        "topicRefresh",
+        60.0,
+        unit="seconds",
+        built=False,
+        effect="Too low loads the broker, too high finds new topics late.",
+    )
+    poll_interval_seconds: Annotated[Seconds, Gt(0)] = setting(
+        "pollInterval",
+        10.0,
+        unit="seconds",
+        built=False,
+        effect="Too low loads the broker, too high finds new records late.",
+    )
+    on_failure: FailureSettings = section("onFailure", FailureSettings, effect="Records that failed.")
+    explicit_ack_semantics: AckSemantics = setting(
+        "explicitAckSemantics",
+        "individual",
+        effect="cumulative settles every lower record too, finished or not.",
+    )
+    ordering: Ordering = setting(
+        "ordering",
+        "partition",
+        built_values=("partition",),
+        effect="key lets records of different keys in a partition overtake each other.",
+    )
+    max_concurrency: Annotated[Count, Ge(1)] = setting(
+        "maxConcurrency",
+        1,
+        built_values=(1,),
+        effect="Too high runs more records at once than the handler is written for.",
+    )
+    max_in_flight: Annotated[Count, Ge(0)] = setting(
+        "maxInFlight",
+        0,
+        unit="records",
+        effect="Where it is above channelBufferSize it counts: long runs, late acks, and more memory.",
+    )
+    delivery: Delivery = setting(
+        "delivery",
+        "events",
+        effect="With ranges the handler gets offsets to read, not records; batchSize counts offsets.",
+    )
+    group_instance_id: Text = setting(
+        "groupInstanceId",
+        "",
+        built=False,
+        effect="Two replicas with the same id throw each other out of the group.",
+    )
+
+    @classmethod
+    def fallbacks(cls, trigger: Any) -> Mapping[str, object]:
+        """The trigger's url stands in for brokers."""
+        url = getattr(trigger, "url", "")
+        return {"brokers": [url]} if url else {}
+
+    @property
+    def decoder(self) -> str:
+        """Of batches that workers may decode; empty where the processor has to look at each record."""
+        is_plain = self.isolation_level == "read_uncommitted" and not self.fetch_max_bytes
+        return "headrace.triggers.kafka.decoder:decode" if is_plain and self.delivery == "events" else ""
+
+    @property
+    def max_unsettled(self) -> int:
+        """Records of one partition that may be handed out, or decoded, and not settled."""
+        return max(self.channel_buffer_size, self.max_in_flight)
+
+    @property
+    def security_protocol(self) -> str:
+        """In Kafka's words, which all its clients share."""
+        return ("SASL_" if self.sasl.enable else "") + ("SSL" if self.uses_tls else "PLAINTEXT")
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether to connect with TLS: a caCert alone turns it on, as in Nuclio."""
+        return self.tls.enable or bool(self.ca_cert)

@@ -1,0 +1,84 @@
+"""A trigger's settings as the client's arguments."""
+
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from headrace.triggers.kafka.settings.model import KafkaSettings
+
+_METADATA_MAX_AGE_SECONDS = 60.0
+
+
+def consumer_options(settings: KafkaSettings) -> dict[str, Any]:
+    """Everything but addresses and security."""
+    return {
+        "group_id": settings.consumer_group,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "none",  # start positions are ours to decide, and resets ours to report
+        "session_timeout_ms": _ms(settings.session_timeout_seconds),
+        "heartbeat_interval_ms": _ms(settings.heartbeat_interval_seconds),
+        "rebalance_timeout_ms": _ms(settings.rebalance_timeout_seconds),
+        # A join is answered when the slowest member has joined: the request must outlast that.
+        "request_timeout_ms": _ms(max(40.0, settings.rebalance_timeout_seconds + 5)),
+        # Heartbeats end when the fetch loop has not turned for so long: it turns while all is well.
+        "max_poll_interval_ms": _ms(settings.rebalance_timeout_seconds),
+        "fetch_min_bytes": settings.fetch_min_bytes,
+        "max_partition_fetch_bytes": settings.fetch_default_bytes,
+        "fetch_max_wait_ms": _ms(settings.max_wait_time_seconds),
+        "isolation_level": settings.isolation_level,
+        "metadata_max_age_ms": _ms(_METADATA_MAX_AGE_SECONDS),
+        "partition_assignment_strategy": (_assignor(settings.balance_strategy),),
+    }
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _assignor(strategy: str) -> type[AbstractPartitionAssignor]:
+    if strategy == "sticky":
+        # aiokafka's keeps its memory on the class: two consumers in one process would share it.
+        sticky: type[AbstractPartitionAssignor] = type("Sticky", (StickyPartitionAssignor,), {})
+        return sticky
+    assignors: dict[str, type[AbstractPartitionAssignor]] = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+    }
+    return assignors[strategy]
+
+
+def security_options(settings: KafkaSettings) -> dict[str, Any]:
+    """The client's arguments for TLS and SASL; none for a plaintext listener."""
+    options: dict[str, Any] = {"security_protocol": settings.security_protocol}
+    if settings.uses_tls:
+        options["ssl_context"] = _tls_context(settings)
+    if settings.sasl.enable:
+        options |= {
+            "sasl_mechanism": settings.sasl.mechanism,
+            "sasl_plain_username": settings.sasl.user,
+            "sasl_plain_password": settings.sasl.password,
+        }
+    return options
+
+
+def _tls_context(settings: KafkaSettings) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=settings.ca_cert or None)
+    context.minimum_version = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}[
+        settings.tls.minimum_version
+    ]
+    if settings.tls.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if settings.access_key and settings.access_certificate:
+        with tempfile.TemporaryDirectory() as folder:  # the ssl module reads client pairs from files only
+            pair = Path(folder) / "pair.pem"
+            pair.touch(mode=0o600)
+            pair.write_text(f"{settings.access_key}\n{settings.access_certificate}\n")
+            context.load_cert_chain(pair)
+    return context

@@ -1,0 +1,68 @@
+"""`onFailure` of a Kafka trigger: what is to happen to a record whose handler failed."""
+
+import re
+from typing import Annotated
+
+from annotated_types import Ge
+from pydantic import AfterValidator
+
+from headrace.runtime.config.failure import FailurePolicy, Then
+from headrace.runtime.settings.declare import Settings, setting
+from headrace.runtime.settings.types import CHOICE, Count, Seconds, Text
+
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
+
+
+def _checked_topic(name: str) -> str:
+    # A name that Kafka refuses would show only when the first record has failed for good.
+    if name and not _TOPIC.fullmatch(name):
+        raise ValueError("is no topic name; expected up to 249 of letters, digits, dots, _ and -")
+    return name
+
+
+class FailureSettings(Settings):
+    """`onFailure`."""
+
+    max_attempts: Annotated[Count, Ge(0)] = setting(
+        "maxAttempts",
+        4,
+        unit="deliveries",
+        effect="Too low gives up on records that only met a hiccup; 0 tries for ever, and one bad record"
+        " then holds up its partition.",
+    )
+    backoff_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "backoff",
+        1.0,
+        unit="seconds",
+        effect="Too low spends all attempts during one outage, too high makes a partition wait; it doubles"
+        " with each attempt.",
+    )
+    max_backoff_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "maxBackoff",
+        30.0,
+        unit="seconds",
+        effect="Too low hammers a service that is down, too high notices late that it is back.",
+    )
+    then: Annotated[Then, CHOICE] = setting(
+        "then",
+        "halt",
+        effect="halt stops the partition until somebody looks, skip loses the record, deadLetter moves it to"
+        " deadLetterTopic.",
+    )
+    dead_letter_topic: Annotated[Text, AfterValidator(_checked_topic)] = setting(
+        "deadLetterTopic",
+        "",
+        effect="Gets failed records when then is deadLetter; while it can't be written, their partitions"
+        " wait.",
+    )
+
+    @property
+    def policy(self) -> FailurePolicy:
+        """What the runtime goes by."""
+        return FailurePolicy(
+            max_attempts=self.max_attempts,
+            backoff_seconds=self.backoff_seconds,
+            max_backoff_seconds=self.max_backoff_seconds,
+            then=self.then,
+            dead_letter_topic=self.dead_letter_topic,
+        )

@@ -1,0 +1,21 @@
+"""A Kafka trigger's settings: its attributes, and the rules between them."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from headrace.runtime.settings.declare import Rule
+from headrace.triggers.kafka.settings.attributes import KafkaAttributes
+from headrace.triggers.kafka.settings.failure_rules import FAILURE_RULES
+from headrace.triggers.kafka.settings.rules import RULES
+from headrace.triggers.kafka.settings.spark_options import spark_source_options
+
+
+class KafkaSettings(KafkaAttributes):
+    """What a Kafka trigger goes by."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (*RULES, *FAILURE_RULES)
+
+    @property
+    def spark_source_options(self) -> Mapping[str, str]:
+        """Options with which Spark's Kafka source reads the topics."""
+        return spark_source_options(self)

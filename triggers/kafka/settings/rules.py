@@ -1,0 +1,226 @@
+"""Conditions between the Kafka trigger's settings, and between them and the trigger's own fields."""
+
+from pathlib import Path
+
+from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.settings.checks import NOT_BUILT
+from headrace.runtime.settings.declare import Rule
+from headrace.runtime.settings.durations import format_duration
+from headrace.triggers.kafka.settings.attributes import KafkaAttributes
+
+MAX_EVENTS = 100_000  # in one call of a handler
+
+
+def _heartbeat_below_session(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """must be below sessionTimeout."""
+    if settings.heartbeat_interval_seconds < settings.session_timeout_seconds:
+        return ""
+    return (
+        f"{format_duration(settings.heartbeat_interval_seconds)} must be below sessionTimeout,"
+        f" {format_duration(settings.session_timeout_seconds)}"
+    )
+
+
+def _heartbeat_at_most_a_third(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """more than a third of sessionTimeout is noticed."""
+    beat, session = settings.heartbeat_interval_seconds, settings.session_timeout_seconds
+    if beat >= session or round(beat * 3, 9) <= session:
+        return ""
+    return (
+        f"{format_duration(beat)} is above a third of sessionTimeout, {format_duration(session)}:"
+        " one or two lost heartbeats end the session"
+    )
+
+
+def _waits_seconds(settings: KafkaAttributes, trigger: TriggerFields) -> float:
+    handlers = settings.max_wait_handler_during_rebalance_seconds
+    # Rounded to the nanosecond, so that 5.1 stands against 5 + 0.1 as it is written.
+    return round(handlers + trigger.wait_explicit_ack_during_rebalance_timeout_seconds, 9)
+
+
+def _rebalance_above_waits(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """must be above maxWaitHandlerDuringRebalance plus waitExplicitAckDuringRebalanceTimeout."""
+    waits = _waits_seconds(settings, trigger)
+    if settings.balance_strategy == "cooperative" or settings.rebalance_timeout_seconds > waits:
+        return ""
+    return (
+        f"{format_duration(settings.rebalance_timeout_seconds)} must be above"
+        " maxWaitHandlerDuringRebalance plus waitExplicitAckDuringRebalanceTimeout,"
+        f" {format_duration(waits)} together"
+    )
+
+
+def _rebalance_well_above_waits(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """less than 120 % of those waits is noticed."""
+    waits = _waits_seconds(settings, trigger)
+    rebalance, advised = settings.rebalance_timeout_seconds, round(waits * 1.2, 9)
+    if settings.balance_strategy == "cooperative" or not waits < rebalance < advised:
+        return ""
+    return (
+        f"{format_duration(rebalance)} leaves little time after the waits of"
+        f" {format_duration(waits)}; {format_duration(advised)} or more is safe"
+    )
+
+
+def _sasl_needs(field: str) -> Rule:
+    def check(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+        """is required where sasl.enable is true, except with OAUTHBEARER."""
+        sasl = settings.sasl
+        is_missing = sasl.enable and sasl.mechanism != "OAUTHBEARER" and not getattr(sasl, field)
+        return f"is required: sasl.enable is true and {sasl.mechanism} needs it" if is_missing else ""
+
+    return Rule(f"sasl.{field}", ("sasl.enable", "sasl.mechanism", f"sasl.{field}"), check)
+
+
+def _sasl_is_off(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """false with a user or a password is noticed."""
+    is_unused = not settings.sasl.enable and bool(settings.sasl.user or settings.sasl.password)
+    return "a user or a password is given, and false keeps them unused" if is_unused else ""
+
+
+def _key_needs_certificate(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """is required beside accessKey."""
+    is_missing = bool(settings.access_key and not settings.access_certificate)
+    return "is required beside accessKey" if is_missing else ""
+
+
+def _certificate_needs_key(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """is required beside accessCertificate."""
+    is_missing = bool(settings.access_certificate and not settings.access_key)
+    return "is required beside accessCertificate" if is_missing else ""
+
+
+def _tls_is_off(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """is noticed where neither tls.enable nor caCert turns TLS on."""
+    is_unused = bool(settings.access_key) and not settings.uses_tls
+    return "is unused while tls.enable is false and no caCert is given" if is_unused else ""
+
+
+def _secret_path_is_folder(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """a folder that is not there is noticed."""
+    # Absolute by now, or empty: the reader has joined it to the function's folder.
+    is_missing = bool(settings.secret_path) and not Path(settings.secret_path).is_dir()
+    return "names no folder here; the secret values are used as they are written" if is_missing else ""
+
+
+def _explicit_ack_needs_static(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """must be static with explicitAckMode enable or explicitOnly."""
+    is_pool = trigger.explicit_ack_mode != "disable" and settings.worker_allocation_mode != "static"
+    return f"must be static with explicitAckMode {trigger.explicit_ack_mode}" if is_pool else ""
+
+
+def _ack_semantics_are_unused(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """is noticed while explicitAckMode is disable."""
+    if trigger.explicit_ack_mode != "disable" or "explicit_ack_semantics" not in settings.model_fields_set:
+        return ""
+    # Where both defaults are spelled out, nobody expects anything.
+    is_spelled_out = "explicit_ack_mode" in trigger.model_fields_set
+    if is_spelled_out and settings.explicit_ack_semantics == "individual":
+        return ""
+    return "has no effect while explicitAckMode is disable"
+
+
+def _ranges_need_batches(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """ranges needs batch mode, whose batchSize says how long a range gets."""
+    is_missing = settings.delivery == "ranges" and trigger.batch.mode != "enable"
+    return "ranges needs batch.mode enable: its batchSize says how long a range gets" if is_missing else ""
+
+
+def _events_are_held(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """events holds a batch in memory: at most 100000 of them."""
+    size = trigger.batch.batch_size
+    if settings.delivery == "ranges" or trigger.batch.mode != "enable" or size <= MAX_EVENTS:
+        return ""
+    return f"events holds a batch in memory, {MAX_EVENTS} at most; batchSize is {size}, which takes ranges"
+
+
+def _ranges_are_not_fetched(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """It has no effect with delivery ranges, which fetches no record."""
+    is_unused = settings.delivery == "ranges" and settings.fetch_max_bytes
+    return "has no effect with delivery: ranges, which fetches no record" if is_unused else ""
+
+
+def _in_flight_is_unused(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """has no effect up to channelBufferSize, nor with delivery ranges, and is noticed."""
+    if not settings.max_in_flight:
+        return ""
+    if settings.delivery == "ranges":
+        return "has no effect with delivery: ranges, which fetches no record"
+    held = settings.channel_buffer_size
+    if settings.max_in_flight <= held:
+        return f"has no effect up to channelBufferSize, {held}; lower that to hold less"
+    return ""
+
+
+def _ranges_have_no_window(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """It is not built for delivery ranges."""
+    is_given = settings.delivery == "ranges" and settings.ack_window_size
+    return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
+
+
+def _spark_verifies(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """It can't be true with delivery ranges: Spark's Kafka client always verifies."""
+    skips = settings.uses_tls and settings.tls.insecure_skip_verify
+    is_impossible = settings.delivery == "ranges" and skips
+    return (
+        "must be false: Spark's Kafka client, which reads ranges, verifies; set caCert"
+        if is_impossible
+        else ""
+    )
+
+
+def _trigger_sign_in(settings: KafkaAttributes, trigger: TriggerFields) -> str:  # noqa: ARG001
+    """the trigger's own username, password and secret have no effect, and are noticed."""
+    if not (trigger.username or trigger.password or trigger.secret):
+        return ""
+    return (
+        "the trigger's username, password and secret have no effect with Kafka; use sasl.user and"
+        " sasl.password"
+    )
+
+
+_HEARTBEAT = ("heartbeat_interval_seconds", "session_timeout_seconds")
+_REBALANCE = (
+    "rebalance_timeout_seconds",
+    "max_wait_handler_during_rebalance_seconds",
+    "balance_strategy",
+    "trigger.wait_explicit_ack_during_rebalance_timeout_seconds",
+)
+_PAIR = ("access_key", "access_certificate")
+
+RULES = (
+    Rule("heartbeat_interval_seconds", _HEARTBEAT, _heartbeat_below_session),
+    Rule("heartbeat_interval_seconds", _HEARTBEAT, _heartbeat_at_most_a_third, is_error=False),
+    Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_above_waits),
+    Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_well_above_waits, is_error=False),
+    _sasl_needs("user"),
+    _sasl_needs("password"),
+    Rule("sasl.enable", ("sasl.enable",), _sasl_is_off, is_error=False),
+    Rule("access_certificate", _PAIR, _key_needs_certificate),
+    Rule("access_key", _PAIR, _certificate_needs_key),
+    Rule("access_key", (*_PAIR, "tls.enable", "ca_cert"), _tls_is_off, is_error=False),
+    Rule("secret_path", ("secret_path",), _secret_path_is_folder, is_error=False),
+    Rule(
+        "worker_allocation_mode",
+        ("worker_allocation_mode", "trigger.explicit_ack_mode"),
+        _explicit_ack_needs_static,
+    ),
+    Rule(
+        "explicit_ack_semantics",
+        ("explicit_ack_semantics", "trigger.explicit_ack_mode"),
+        _ack_semantics_are_unused,
+        is_error=False,
+    ),
+    Rule("delivery", ("delivery", "trigger.batch.mode"), _ranges_need_batches),
+    Rule("delivery", ("delivery", "trigger.batch.mode", "trigger.batch.batch_size"), _events_are_held),
+    Rule("fetch_max_bytes", ("delivery", "fetch_max_bytes"), _ranges_are_not_fetched),
+    Rule(
+        "max_in_flight",
+        ("delivery", "max_in_flight", "channel_buffer_size"),
+        _in_flight_is_unused,
+        is_error=False,
+    ),
+    Rule("ack_window_size", ("delivery", "ack_window_size"), _ranges_have_no_window),
+    Rule("tls.insecure_skip_verify", ("delivery", "tls.insecure_skip_verify", "ca_cert"), _spark_verifies),
+    Rule("sasl.user", (), _trigger_sign_in, is_error=False),
+)

@@ -1,0 +1,133 @@
+"""The Kafka trigger's TLS and SASL settings, and how its certificates may be written."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from headrace.runtime.settings.declare import Settings, section, setting
+from headrace.runtime.settings.types import CHOICE, TEXT, Flag, Text, Texts
+
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+
+
+def unflatten_pem(text: str) -> str:
+    """PEM text with its line breaks back, where they were flattened to `@` or to spaces.
+
+    ValueError (without the text) where no BEGIN and END markers frame anything. Text between
+    blocks is dropped, as PEM readers do.
+    """
+    if not text:
+        return text
+    blocks = [
+        f"-----BEGIN {label}-----\n{_body_lines(body)}\n-----END {label}-----\n"
+        for label, body in _BLOCK.findall(text.replace("@", "\n"))
+    ]
+    if not blocks:
+        raise ValueError("is neither PEM text (-----BEGIN ...-----) nor a file in secretPath")
+    return "".join(blocks)
+
+
+def _body_lines(body: str) -> str:
+    if ":" not in body:
+        return "\n".join(body.split())
+    # Old encrypted keys have header lines with spaces in them; only real line breaks are kept.
+    return body.strip()
+
+
+Pem = Annotated[str, AfterValidator(unflatten_pem), TEXT]
+TlsVersion = Annotated[Literal["1.2", "1.3"], CHOICE]
+SaslMechanism = Annotated[Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"], CHOICE]
+
+
+class TlsSettings(Settings):
+    """`tls`."""
+
+    enable: Flag = setting(
+        "enable",
+        False,
+        annotation="kafka-tls-enabled",
+        effect="Where the broker's listener speaks TLS and this is false, connecting fails.",
+    )
+    insecure_skip_verify: Flag = setting(
+        "insecureSkipVerify",
+        False,
+        annotation="kafka-tls-insecure-skip-verify",
+        effect="true accepts any certificate: whoever answers can read and change everything.",
+    )
+    minimum_version: TlsVersion = setting(
+        "minimumVersion",
+        "1.2",
+        annotation="kafka-tls-minimum-version",
+        effect="1.3 refuses older brokers, 1.2 lets a broker choose the older protocol.",
+    )
+
+
+class OauthSettings(Settings):
+    """`sasl.oauth`: the client-credentials flow."""
+
+    client_id: Text = setting(
+        "clientID",
+        "",
+        annotation="kafka-sasl-oauth-client-id",
+        built=False,
+        effect="Who asks for the token.",
+    )
+    client_secret: Text = setting(
+        "clientSecret",
+        "",
+        annotation="kafka-sasl-oauth-client-secret",
+        secret=True,
+        built=False,
+        effect="Proves who asks; a wrong one is refused by the token server.",
+    )
+    token_url: Text = setting(
+        "tokenURL",
+        "",
+        annotation="kafka-sasl-oauth-token-url",
+        built=False,
+        effect="Where tokens come from; unreachable means no connection.",
+    )
+    scopes: Texts = setting(
+        "scopes",
+        (),
+        annotation="kafka-sasl-oauth-scopes",
+        built=False,
+        effect="What the token is asked for; too few and the broker refuses it.",
+    )
+
+
+class SaslSettings(Settings):
+    """`sasl`."""
+
+    enable: Flag = setting(
+        "enable",
+        False,
+        annotation="kafka-sasl-enabled",
+        effect="Where the broker asks for a sign-in and this is false, connecting fails.",
+    )
+    user: Text = setting(
+        "user", "", annotation="kafka-sasl-user", effect="Who signs in, for PLAIN and SCRAM."
+    )
+    password: Text = setting(
+        "password",
+        "",
+        annotation="kafka-sasl-password",
+        secret=True,
+        effect="The password of user; the broker refuses a wrong one.",
+    )
+    mechanism: SaslMechanism = setting(
+        "mechanism",
+        "PLAIN",
+        annotation="kafka-sasl-mechanism",
+        built_values=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        effect="Must be one that the broker offers; PLAIN without TLS shows the password.",
+    )
+    handshake: Flag = setting(
+        "handshake",
+        True,
+        annotation="kafka-sasl-handshake",
+        built_values=(True,),
+        effect="false leaves out Kafka's handshake, for proxies that speak bare SASL.",
+    )
+    oauth: OauthSettings = section("oauth", OauthSettings, effect="For OAUTHBEARER.")
