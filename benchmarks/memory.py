@@ -48,7 +48,7 @@ def children(pid: int) -> dict[str, int]:
 
 
 async def sample(bootstrap: str, folder: Path, seconds: float) -> None:
-    """Print what was held, and by how much it grew since the first quarter."""
+    """Print what was held, and by how much it extend since the first quarter."""
     process = headrace(2)(Load(bootstrap, TOPIC, 0, 100), folder)
     held: dict[str, list[float]] = {}
     try:

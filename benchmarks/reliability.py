@@ -54,7 +54,11 @@ Start = Callable[[str, str, Path], "subprocess.Popen[bytes]"]
 def headrace(bootstrap: str, topic: str, folder: Path) -> "subprocess.Popen[bytes]":
     """Its promise for poison is a policy: two attempts, then it is skipped, by its user's choice."""
     write_function(
-        *(folder, POISONOUS, bootstrap, [topic], 2),
+        folder,
+        POISONOUS,
+        bootstrap,
+        [topic],
+        2,
         sessionTimeout="2s",
         onFailure={"maxAttempts": 2, "backoff": "100ms", "then": "skip"},
     )
@@ -222,8 +226,13 @@ def measure(start: Start, fault: str, broker: Broker, folder: Path, seconds: flo
     lost = {it for it in missing if it[2] < committed.get((it[0], it[1]), 0)}
     overlap = max((seconds for *_, seconds in overlaps(history)), default=0.0)
     return [
-        *(faults, len(good), len(lost), len(missing - lost), len(repeated(history))),
-        *(len(out_of_order(history)), overlap),
+        faults,
+        len(good),
+        len(lost),
+        len(missing - lost),
+        len(repeated(history)),
+        len(out_of_order(history)),
+        overlap,
     ]
 
 

@@ -29,8 +29,11 @@ class Screen:
     def bars(self, count: int, names: list[str]) -> Iterator[None]:
         """For as long as samples are shown; each bar is full at `count` orders."""
         columns = (
-            *(TextColumn("{task.description:12}"), BarColumn(), MofNCompleteColumn()),
-            *(TextColumn("{task.fields[note]}"), TimeElapsedColumn()),
+            TextColumn("{task.description:12}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
         )
         with Progress(*columns, console=self._console, disable=not self._console.is_terminal) as bars:
             self._bars = bars

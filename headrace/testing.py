@@ -10,8 +10,8 @@ The worker's own code calls the handler and judges what it returned. What takes 
 retries, timeouts, kills, rebalances.
 """
 
-from headrace.runtime.testing.results import HandlerRun, LogLine, Outcome, Record
+from headrace.runtime.testing.results import LogLine, Outcome, Record, TrialResult
 from headrace.runtime.testing.trial import run_handler
 from headrace.runtime.worker.handler import HandlerNotLoadedError
 
-__all__ = ["HandlerNotLoadedError", "HandlerRun", "LogLine", "Outcome", "Record", "run_handler"]
+__all__ = ["HandlerNotLoadedError", "LogLine", "Outcome", "Record", "TrialResult", "run_handler"]

@@ -56,9 +56,13 @@ class Pipeline:
         by = [f"coalesce(string({name}), '') AS {name}" for name in settings.window_by]
         keys = [*_PLACE[:2], f"window({settings.window_time}, '{settings.window}')", *settings.window_by]
         columns = [
-            *("topic", "partition", "min(offset) AS offset"),
-            *("window.start AS window_start", "window.end AS window_end"),
-            *(*by, settings.window_values),
+            "topic",
+            "partition",
+            "min(offset) AS offset",
+            "window.start AS window_start",
+            "window.end AS window_end",
+            *by,
+            settings.window_values,
         ]
         return spark.sql(f"SELECT {', '.join(columns)} FROM rows GROUP BY {', '.join(keys)}")  # noqa: S608  # its own
 

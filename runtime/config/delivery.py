@@ -45,5 +45,5 @@ class DeliveryPolicy:
     """What a batch holds is ranges of offsets, of records that nobody fetched."""
     event_timeout_seconds: float | None = None
     memory_limit_bytes: int | None = None
-    max_record_bytes: int | None = None
+    fetch_max_bytes: int | None = None
     """`fetchMax`: larger records fail without being delivered."""

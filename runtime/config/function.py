@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from headrace.runtime.config.environment import read_environment
 from headrace.runtime.config.function_fields import BuildFields, DocumentFields, SpecFields, split_handler
-from headrace.runtime.config.handler_source import handler_fault
+from headrace.runtime.config.handler_lookup import handler_fault
 from headrace.runtime.config.spark import SparkSpec, read_spark
 from headrace.runtime.config.trigger import TriggerReader, TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields

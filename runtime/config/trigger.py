@@ -56,7 +56,7 @@ class TriggerSpec:
             is_ranges=own.delivery == "ranges",
             event_timeout_seconds=event_timeout_seconds,
             memory_limit_bytes=memory_limit_bytes,
-            max_record_bytes=own.fetch_max_bytes or None,
+            fetch_max_bytes=own.fetch_max_bytes or None,
         )
 
 

@@ -9,8 +9,21 @@ from headrace.runtime.settings.declare import Settings
 
 GROUP = "headrace.triggers"
 NUCLIO_KINDS = (
-    *("http", "cron", "kafka-cluster", "kafka", "kinesis", "mqtt", "iotCoreMqtt", "nats"),
-    *("pubsub", "eventhub", "rabbit-mq", "rabbitMq", "v3ioStream", "v3ioItemPoller", "kickstart"),
+    "http",
+    "cron",
+    "kafka-cluster",
+    "kafka",
+    "kinesis",
+    "mqtt",
+    "iotCoreMqtt",
+    "nats",
+    "pubsub",
+    "eventhub",
+    "rabbit-mq",
+    "rabbitMq",
+    "v3ioStream",
+    "v3ioItemPoller",
+    "kickstart",
 )
 
 

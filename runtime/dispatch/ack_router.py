@@ -53,7 +53,9 @@ class AckRouter:
             logger.warning(
                 "an ack of %s/%d offset %d is refused: the partition is not assigned to this replica; "
                 "the record is delivered again where it is",
-                *(ack.topic, ack.partition, ack.offset),
+                ack.topic,
+                ack.partition,
+                ack.offset,
             )
 
     def sync(self) -> None:
@@ -69,7 +71,7 @@ class AckRouter:
                 by_topic.setdefault(topic, []).append(partition)
         return wire.json_frame(Kind.OWNED, by_topic)
 
-    def changed(self) -> None:
+    def on_changed(self) -> None:
         """An assignment has begun or ended."""
         if self.takes_acks:
             frame = self.owned_frame()

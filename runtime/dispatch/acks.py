@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Iterable
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.dispatch.source import RecordSource
+from headrace.runtime.dispatch.feed import Feed
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.wire.frames import Ack
@@ -22,7 +22,7 @@ class Acks:
 
     def __init__(self, policy: DeliveryPolicy, metrics: TriggerMetrics) -> None:
         self.owned: set[Key] = set()
-        self.source: RecordSource
+        self.feed: Feed
         self._policy = policy
         self._metrics = metrics
         self._delivered: dict[Key, AssignedPartition] = {}
@@ -63,7 +63,7 @@ class Acks:
             return None
         end = partition.ledger.position
         if ack.offset >= end:
-            end = max(end, self.source.end_of(partition))
+            end = max(end, self.feed.end_of(partition))
         if not 0 <= ack.first <= ack.offset < end:
             if ack.count > 1:
                 return self._take_singly(ack)
@@ -78,7 +78,7 @@ class Acks:
             _refuse(ack, "it lies inside a range that is open; a range is acked through its last offset")
             return None
         is_through = ack.is_through or self._policy.is_cumulative
-        partition.acked(0 if is_through else first, ack.offset + 1)
+        partition.on_acked(0 if is_through else first, ack.offset + 1)
         self._metrics.acks.inc(ack.count)
         return partition
 

@@ -34,7 +34,7 @@ def take_deliverable(queue: deque[AssignedPartition]) -> AssignedPartition | Non
     while queue:
         partition = queue.popleft()
         partition.is_queued = False
-        if partition.is_deliverable and not partition.in_flight:
+        if partition.is_deliverable and not partition.in_flight_count:
             return partition
     return None
 

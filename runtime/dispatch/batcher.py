@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from headrace.runtime.config.delivery import BatchPolicy
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.commitment import Plan
+from headrace.runtime.partitions.checkpoint import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,14 @@ from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.dispatch.acks import Acks
 from headrace.runtime.dispatch.allocators import Allocator
 from headrace.runtime.dispatch.failures import Failures
+from headrace.runtime.dispatch.feed import Feed, NoFeed
 from headrace.runtime.dispatch.handout import Batches, EndSession, HandOut, Runs, no_session
 from headrace.runtime.dispatch.old_sessions import OldSessions
-from headrace.runtime.dispatch.pace import Pace
-from headrace.runtime.dispatch.source import NoSource, RecordSource
+from headrace.runtime.dispatch.run_sizer import RunSizer
 from headrace.runtime.dispatch.stragglers import Stragglers
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
 from headrace.runtime.partitions.buffer import record_bytes
 from headrace.runtime.partitions.ranges import RangePartition
 from headrace.runtime.wire.frames import Ack, Kind, WireRecord
@@ -49,7 +49,7 @@ class Dispatcher:
     ) -> None:
         self.workers = [WorkerHandle(index, spawn, self) for index in range(worker_count)]
         self.allocator = allocator
-        self.pace = Pace()
+        self.run_sizer = RunSizer()
         self.partitions: dict[int, AssignedPartition] = {}
         self.policy = policy
         self.lease = lease
@@ -57,8 +57,8 @@ class Dispatcher:
         self._acks = Acks(policy, metrics)
         self._router = router or AckRouter()
         self._router.add(self)
-        self.source = NoSource()  # its trigger sets another
-        self._failures = Failures(policy.failure, lambda: self._source, metrics, self._resume)
+        self.feed = NoFeed()  # its trigger sets another
+        self._failures = Failures(policy.failure, lambda: self._feed, metrics, self._resume)
         self._hand_out = self._choose_hand_out(end_session)
         self._old_sessions = OldSessions(end_session)
         # Nothing waits behind a batch.
@@ -71,20 +71,25 @@ class Dispatcher:
     def _choose_hand_out(self, end_session: EndSession) -> HandOut:
         refuse = self._failures.refuse
         if self.policy.batch is None:
-            return Runs(self.allocator, self.pace, refuse)
+            return Runs(self.allocator, self.run_sizer, refuse)
         return Batches(
-            *(self.policy.batch, self.allocator, lambda: self._source, refuse, self.dispatch),
-            *(end_session, self.lease),
+            self.policy.batch,
+            self.allocator,
+            lambda: self._feed,
+            refuse,
+            self.dispatch,
+            end_session,
+            self.lease,
         )
 
     @property
-    def source(self) -> RecordSource:
+    def feed(self) -> Feed:
         """Where the records come from; its trigger sets it."""
-        return self._source
+        return self._feed
 
-    @source.setter
-    def source(self, source: RecordSource) -> None:
-        self._source = self._acks.source = source
+    @feed.setter
+    def feed(self, feed: Feed) -> None:
+        self._feed = self._acks.feed = feed
 
     # ---- for the processor
 
@@ -114,7 +119,7 @@ class Dispatcher:
     def own(self, keys: Iterable[tuple[str, int]]) -> None:
         """The group has given these (topic, partition), and no others; `assign` follows."""
         self._acks.own(keys)
-        self._router.changed()
+        self._router.on_changed()
 
     def assign(self, partitions: Sequence[AssignedPartition]) -> None:
         """A new assignment has begun: these and no others."""
@@ -122,7 +127,7 @@ class Dispatcher:
         self.allocator.place(partitions)
         self._old_sessions.end(partitions, {worker.spark_session_id for worker in self.workers})
         self._begin(partitions)
-        self._router.changed()
+        self._router.on_changed()
 
     def join(self, partition: AssignedPartition) -> None:
         """One partition of the assignment begins anew; it keeps its place."""
@@ -138,19 +143,19 @@ class Dispatcher:
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Records were fetched. Call `dispatch` once all partitions of a fetch are added."""
         _note_arrival(partition)
-        partition.fetched(records)
-        if (limit := self.policy.max_record_bytes) is not None:
+        partition.on_fetched(records)
+        if (limit := self.policy.fetch_max_bytes) is not None:
             for record in records:
                 if (size := record_bytes(record)) > limit:
                     partition.refused(record, f"it has {size} bytes, more than fetchMax ({limit}) allows")
         self._offer(partition)
 
-    def grew(self, partition: RangePartition, end: int) -> None:
+    def extend(self, partition: RangePartition, end: int) -> None:
         """The log of a partition whose records aren't fetched ends at `end` now. Call `dispatch` at last."""
         if end <= partition.ledger.position:
             return
         _note_arrival(partition)
-        partition.grew(end)
+        partition.extend(end)
         self._offer(partition)
 
     def dispatch(self) -> None:
@@ -183,7 +188,7 @@ class Dispatcher:
         for partition in partitions:
             partition.revoke()
             self._failures.forget(partition)
-            if partition.worker_index is not None and partition.in_flight:
+            if partition.worker_index is not None and partition.in_flight_count:
                 self.workers[partition.worker_index].recall(partition)
         if partitions and not self._is_stopping:
             self._signal(Kind.DRAIN)
@@ -199,14 +204,14 @@ class Dispatcher:
             for worker in self.workers:
                 worker.forget(partition)
 
-    def hurry(self, wait_seconds: float) -> None:
+    def shorten_revoke(self, wait_seconds: float) -> None:
         """Handlers that a revoke under way waits for get `wait_seconds` from now, if it gives them more."""
         asyncio.get_running_loop().call_later(wait_seconds, self._kill_revoked)
 
     def disown(self) -> None:
         """The assignment is over: acks are refused until the next one."""
         self._acks.disown()
-        self._router.changed()
+        self._router.on_changed()
 
     def cut_off(self, partition: AssignedPartition, why: str) -> None:
         """What follows in it can't be fetched; what was fetched is handed out."""
@@ -223,10 +228,10 @@ class Dispatcher:
         """By an operator's hand, on a partition that is stuck; what was done."""
         offset, is_retry = partition.stuck_at, action == "retry"
         if not partition.is_stuck_in_a_record:
-            (self._source.retry_unreadable if is_retry else self._source.skip_unreadable)(partition)
+            (self._feed.retry_unreadable if is_retry else self._feed.skip_unreadable)(partition)
             return f"{partition}: offset {offset} is {'fetched once more' if is_retry else 'skipped'}"
         if partition.is_head_refused and is_retry:
-            reason = partition.troubles[offset].reason
+            reason = partition.failed_records[offset].reason
             self._failures.retry(partition)
             return f"{partition}: offset {offset} is not delivered: {reason}"
         (self._failures.retry if is_retry else self._failures.skip)(partition)
@@ -266,107 +271,109 @@ class Dispatcher:
 
     # ---- WorkerListener
 
-    def started(self, worker: WorkerHandle) -> None:
+    def on_started(self, worker: WorkerHandle) -> None:
         """A process was started for it."""
         worker.send_frame(self._router.owned_frame())
 
-    def loaded(self, worker: WorkerHandle) -> None:
+    def on_loaded(self, worker: WorkerHandle) -> None:
         """Its handler is imported: that may have taken too much."""
         self._watchdog.look_at_memory(worker)
 
-    def measured(self, count: int, handler_ns: int) -> None:
+    def on_measured(self, count: int, handler_ns: int) -> None:
         """Handlers took that long."""
-        self.pace.measured(count, handler_ns)
+        self.run_sizer.on_measured(count, handler_ns)
         self._metrics.handler_ms.inc(handler_ns / 1e6)
 
-    def handled(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+    def on_handled(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Records succeeded."""
         if self.policy.ack_mode is AckMode.EXPLICIT_ONLY:
-            partition.handled_unacked(records)
+            partition.on_handled_unacked(records)
         else:
-            partition.settled(records)
+            partition.on_settled(records)
         self._metrics.handled_success.inc(len(records))
         self._freed(partition)
 
-    def handled_unacked(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+    def on_handled_unacked(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """A record succeeded, and its response says that somebody will ack it later."""
-        partition.handled_unacked(records)
+        partition.on_handled_unacked(records)
         self._metrics.handled_success.inc()
         self._freed(partition)
 
-    def failed(
+    def on_failed(
         self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str, among: int
     ) -> None:
         """Records failed: later ones of their partition come back before they are tried again."""
         self._metrics.handled_failure.inc(len(records))
         first, last = _first_and_last(partition, records)
-        attempt = partition.troubles.attempt(first)
+        attempt = partition.failed_records.attempt(first)
         if first == last:
             message = "%s offset %d failed at attempt %d; it stays uncommitted: %s"
             logger.error(message, partition, first, attempt, reason)
         else:
             message = "%s offsets %d to %d, in one batch, failed at attempt %d; they stay uncommitted: %s"
             logger.error(message, partition, first, last, attempt, reason)
-        partition.failed(records, reason, among)
-        self.returned(partition, records)
+        partition.on_failed(records, reason, among)
+        self.on_returned(partition, records)
 
-    def suspected(self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str) -> None:
+    def on_suspected(self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str) -> None:
         """One of several records that had started has killed their worker."""
         logger.error(
             "%s offsets %d to %d stay uncommitted, which of them is to blame isn't known: %s",
-            *(partition, *_first_and_last(partition, records), reason),
+            partition,
+            *_first_and_last(partition, records),
+            reason,
         )
-        partition.suspected(records)
-        self.returned(partition, records)
+        partition.on_suspected(records)
+        self.on_returned(partition, records)
 
-    def returned(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+    def on_returned(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Records are to be handed out again."""
-        partition.came_back(records)
+        partition.on_returned(records)
         self._freed(partition)
 
-    def acked(self, ack: Ack) -> None:
+    def on_acked(self, ack: Ack) -> None:
         """A handler acked, of whichever trigger."""
         self._router.route(ack)
 
-    def changed(self) -> None:
+    def on_changed(self) -> None:
         """One batch of news is over: hand out more."""
         self.dispatch()
 
     # ---- inside
 
     def _freed(self, partition: AssignedPartition) -> None:
-        if not partition.in_flight:
+        if not partition.in_flight_count:
             self._news.set()
-            if partition.hold is Hold.RETURNING:
+            if partition.state is PartitionState.RETURNING:
                 self._failures.decide(partition)
             elif partition.is_deliverable:
                 self.allocator.offer(partition)
-        self._source.on_room(partition)
+        self._feed.on_room(partition)
 
     def _was_acked(self, partition: AssignedPartition) -> None:
         self._news.set()
-        if partition.hold.waits_for_a_record and not partition.has_trouble_waiting:
+        if partition.state.waits_for_a_record and not partition.has_failed_waiting:
             self._failures.retry(partition)
-        elif partition.is_deliverable and not (partition.in_flight or partition.is_queued):
+        elif partition.is_deliverable and not (partition.in_flight_count or partition.is_queued):
             self._resume(partition)  # it had waited for this ack
-        self._source.on_room(partition)
+        self._feed.on_room(partition)
 
     def _recall_acked(self, partition: AssignedPartition, ack: Ack) -> None:
         """What is acked and waits in a worker comes back, and is not handed out again."""
-        if partition.in_flight and not partition.is_recalled and partition.worker_index is not None:
+        if partition.in_flight_count and not partition.is_recalled and partition.worker_index is not None:
             worker = self.workers[partition.worker_index]
             first = 0 if ack.is_through or self.policy.is_cumulative else ack.first
             if worker.has_waiting(partition, first, ack.offset + 1):
                 worker.recall(partition)
 
     def _offer(self, partition: AssignedPartition) -> None:
-        if not partition.in_flight:
+        if not partition.in_flight_count:
             self.allocator.offer(partition)
 
     def _resume(self, partition: AssignedPartition) -> None:
         if partition.is_deliverable:
             self.allocator.offer(partition)
-        self._source.on_room(partition)
+        self._feed.on_room(partition)
         self.dispatch()
 
     def _signal(self, kind: Kind) -> None:
@@ -374,7 +381,7 @@ class Dispatcher:
             worker.signal(kind)
 
     async def _quiet(self, partitions: Iterable[AssignedPartition], wait_seconds: float) -> bool:
-        return await self._until(lambda: not any(p.in_flight for p in partitions), wait_seconds)
+        return await self._until(lambda: not any(p.in_flight_count for p in partitions), wait_seconds)
 
     async def _until(self, is_so: Callable[[], bool], wait_seconds: float) -> bool:
         try:
@@ -387,7 +394,7 @@ class Dispatcher:
         return True
 
     def _kill_revoked(self) -> None:
-        self._kill_workers_with([p for p in self.partitions.values() if p.hold is Hold.REVOKED])
+        self._kill_workers_with([p for p in self.partitions.values() if p.state is PartitionState.REVOKED])
 
     def _kill_workers_with(self, partitions: Iterable[AssignedPartition]) -> None:
         for worker in self._workers_with(partitions):
@@ -395,7 +402,7 @@ class Dispatcher:
             worker.kill()
 
     def _workers_with(self, partitions: Iterable[AssignedPartition]) -> list[WorkerHandle]:
-        indexes = {p.worker_index for p in partitions if p.in_flight and p.worker_index is not None}
+        indexes = {p.worker_index for p in partitions if p.in_flight_count and p.worker_index is not None}
         return [self.workers[index] for index in sorted(indexes)]
 
 

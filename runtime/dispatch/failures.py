@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.source import RecordSource
+from headrace.runtime.dispatch.feed import Feed
 from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
-from headrace.runtime.partitions.troubles import Trouble
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.partitions.failed_records import FailedRecord
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableError
@@ -28,25 +28,25 @@ class Failures:
     def __init__(
         self,
         policy: FailurePolicy,
-        source: Callable[[], RecordSource],
+        feed: Callable[[], Feed],
         metrics: TriggerMetrics,
         resume: Callable[[AssignedPartition], None],
     ) -> None:
         self._policy = policy
-        self._source = source
+        self._feed = feed
         self._metrics = metrics
         self._resume = resume
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def begin(self, partition: AssignedPartition) -> None:
         """Its assignment does. What has had all its attempts goes alone: one more, and it ends."""
-        for offset, trouble in partition.troubles.items():
+        for offset, trouble in partition.failed_records.items():
             if self._policy.is_spent(trouble.failures):
                 trouble.batch_limit = trouble.span_from(offset)
 
     def decide(self, partition: AssignedPartition) -> None:
         """What failed is back, and nothing is in flight."""
-        failed = [(o, t) for o in partition.failed_now if (t := partition.troubles.get(o)) is not None]
+        failed = [(o, t) for o in partition.failed_now if (t := partition.failed_records.get(o)) is not None]
         last = None
         for offset, trouble in failed:
             if self._policy.is_spent(trouble.failures):
@@ -59,7 +59,7 @@ class Failures:
         elif not failed:  # all of it was acked meanwhile
             self._go_on(partition)
         else:
-            partition.hold = Hold.BACKOFF
+            partition.state = PartitionState.BACKOFF
             self._start(partition, self._back_off(partition, [trouble for _, trouble in failed]))
 
     def refuse(self, partition: AssignedPartition) -> None:
@@ -67,7 +67,7 @@ class Failures:
         offset = partition.next_offset
         assert offset is not None
         partition.failed_now = [offset]
-        self._end(partition, offset, partition.troubles[offset])
+        self._end(partition, offset, partition.failed_records[offset])
 
     def retry(self, partition: AssignedPartition) -> None:
         """One more delivery, now."""
@@ -96,7 +96,7 @@ class Failures:
 
     # ---- inside
 
-    async def _back_off(self, partition: AssignedPartition, failed: list[Trouble]) -> None:
+    async def _back_off(self, partition: AssignedPartition, failed: list[FailedRecord]) -> None:
         waits = [
             self._policy.wait_seconds(t.failures) for t in failed if not self._policy.is_spent(t.failures)
         ]
@@ -107,39 +107,42 @@ class Failures:
         self._go_on(partition)
 
     async def _persist(self, partition: AssignedPartition) -> None:
-        while not await self._source().persist([partition]):  # noqa: ASYNC110  # no event tells
+        while not await self._feed().commit([partition]):  # noqa: ASYNC110  # no event tells
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _end(self, partition: AssignedPartition, offset: int, trouble: Trouble) -> None:
+    def _end(self, partition: AssignedPartition, offset: int, trouble: FailedRecord) -> None:
         match self._policy.then:
             case "skip":
                 logger.error("%s offset %d is skipped: %s", partition, offset, trouble.reason)
                 self._metrics.skipped.inc()
                 self._give_up(partition, offset)
             case "deadLetter":
-                partition.hold = Hold.BURYING
-                self._start(partition, self._bury(partition, offset, trouble))
+                partition.state = PartitionState.WRITING_DEAD_LETTER
+                self._start(partition, self._write_dead_letter(partition, offset, trouble))
             case "halt":
                 self._halt(partition, trouble)
                 self._start(partition, self._persist(partition))
 
-    def _halt(self, partition: AssignedPartition, trouble: Trouble) -> None:
-        partition.hold = Hold.HALTED
+    def _halt(self, partition: AssignedPartition, trouble: FailedRecord) -> None:
+        partition.state = PartitionState.HALTED
         attempts = f" after {trouble.failures} attempts" if trouble.failures else ""
         partition.why_stuck = f"{attempts}: {trouble.reason_in_one_line}"
         logger.error(
             "%s; nothing of it is lost or committed past that record, the other partitions go on; "
             "`headrace partition retry|skip %s` moves it",
-            *(partition.problem, partition),
+            partition.problem,
+            partition,
         )
-        self._source().on_room(partition)  # there is none
+        self._feed().on_room(partition)  # there is none
 
-    async def _bury(self, partition: AssignedPartition, offset: int, trouble: Trouble) -> None:
+    async def _write_dead_letter(
+        self, partition: AssignedPartition, offset: int, trouble: FailedRecord
+    ) -> None:
         record = partition.head
         assert record is not None, "the failed record is back"
         tries = 0
         try:
-            while not await self._is_buried(partition, record, trouble):
+            while not await self._is_dead_letter_written(partition, record, trouble):
                 tries += 1
                 await asyncio.sleep(self._policy.wait_seconds(tries) or _RETRY_SECONDS)
         except UndecodableError:  # nothing of it can be copied
@@ -148,10 +151,14 @@ class Failures:
             return
         self._give_up(partition, offset)
 
-    async def _is_buried(self, partition: AssignedPartition, record: WireRecord, trouble: Trouble) -> bool:
+    async def _is_dead_letter_written(
+        self, partition: AssignedPartition, record: WireRecord, trouble: FailedRecord
+    ) -> bool:
         topic = self._policy.dead_letter_topic
         try:
-            is_written = await self._source().bury(partition, record, trouble.reason, trouble.failures)
+            is_written = await self._feed().write_dead_letter(
+                partition, record, trouble.reason, trouble.failures
+            )
         except UndecodableError:
             raise
         except Exception as error:  # whatever it is, the record stays where it is
@@ -159,7 +166,10 @@ class Failures:
             partition.why_stuck = f": {why}"
             logger.error(  # noqa: TRY400  # the client's traceback helps nobody
                 "%s offset %d can't be written to dead-letter topic %s (%s); it stays uncommitted",
-                *(partition, record.offset, topic, why),
+                partition,
+                record.offset,
+                topic,
+                why,
             )
             return False
         if is_written:
@@ -177,8 +187,8 @@ class Failures:
 
     def _go_on(self, partition: AssignedPartition) -> None:
         partition.why_stuck = ""
-        if partition.hold is not Hold.REVOKED:
-            partition.hold = Hold.NONE
+        if partition.state is not PartitionState.REVOKED:
+            partition.state = PartitionState.ACTIVE
             self._resume(partition)
 
     def _start(self, partition: AssignedPartition, work: Coroutine[Any, Any, None]) -> None:

@@ -9,9 +9,9 @@ from typing import Protocol
 from headrace.runtime.config.delivery import BatchPolicy
 from headrace.runtime.dispatch.allocators import Allocator
 from headrace.runtime.dispatch.batcher import Batcher
-from headrace.runtime.dispatch.pace import MAX_RUN_BYTES, Pace
-from headrace.runtime.dispatch.source import RecordSource
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
+from headrace.runtime.dispatch.feed import Feed
+from headrace.runtime.dispatch.run_sizer import MAX_RUN_BYTES, RunSizer
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.workers.handle import WorkerHandle
@@ -44,14 +44,14 @@ class HandOut(Protocol):
 class Runs:
     """Consecutive records of a partition, as many as keep a worker busy for a few milliseconds."""
 
-    def __init__(self, allocator: Allocator, pace: Pace, refuse: Refuse) -> None:
+    def __init__(self, allocator: Allocator, run_sizer: RunSizer, refuse: Refuse) -> None:
         self._allocator = allocator
-        self._pace = pace
+        self._run_sizer = run_sizer
         self._refuse = refuse
 
     def give(self, worker: WorkerHandle) -> bool:
         """One run."""
-        if not self._pace.has_room(len(worker.in_flight)):
+        if not self._run_sizer.has_room(len(worker.in_flight)):
             return False
         partition = self._next_for(worker)
         if partition is None:
@@ -59,7 +59,7 @@ class Runs:
         if partition.is_head_refused:
             self._refuse(partition)
         else:
-            worker.send(partition, partition.take(self._pace.run_length, MAX_RUN_BYTES))
+            worker.send(partition, partition.take(self._run_sizer.run_length, MAX_RUN_BYTES))
         return True
 
     def _next_for(self, worker: WorkerHandle) -> AssignedPartition | None:
@@ -93,7 +93,7 @@ class Batches:
         self,
         policy: BatchPolicy,
         allocator: Allocator,
-        source: Callable[[], RecordSource],
+        feed: Callable[[], Feed],
         refuse: Refuse,
         dispatch: Callable[[], None],
         end_session: EndSession,
@@ -102,7 +102,7 @@ class Batches:
         self._lease = lease
         self._batcher = Batcher(policy)
         self._allocator = allocator
-        self._source = source
+        self._feed = feed
         self._refuse = refuse
         self._dispatch = dispatch
         self._end_session = end_session
@@ -147,15 +147,15 @@ class Batches:
             await self._end_old_sessions(parts, session)
             for partition, _ in parts:
                 partition.plan_in(session)
-            while (planned := _still_planned(parts)) and not await self._source().persist(planned):  # noqa: ASYNC110  # no event tells
+            while (planned := _still_planned(parts)) and not await self._feed().commit(planned):  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(_RETRY_SECONDS)
         finally:
             del self._planning[worker.index]
         batch = []
         for partition, end in parts:
-            if partition.hold is not Hold.PLANNING:
+            if partition.state is not PartitionState.PLANNING:
                 continue  # revoked meanwhile
-            partition.hold = Hold.NONE
+            partition.state = PartitionState.ACTIVE
             is_there = worker.is_ready and worker.spark_session_id == session and not self._lease.is_over
             if is_there and (records := partition.take_below(end)):
                 batch.append((partition, records))
@@ -183,4 +183,4 @@ class Batches:
 
 
 def _still_planned(parts: Collection[tuple[AssignedPartition, int]]) -> list[AssignedPartition]:
-    return [partition for partition, _ in parts if partition.hold is Hold.PLANNING]
+    return [partition for partition, _ in parts if partition.state is PartitionState.PLANNING]

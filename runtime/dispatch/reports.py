@@ -47,7 +47,7 @@ def _worker_status(dispatcher: Dispatcher, worker: WorkerHandle) -> dict[str, An
     }
 
 
-class Worries:
+class Warnings:
     """Logs, once each, what a person may want to know before it becomes a problem."""
 
     def __init__(self, dispatcher: Dispatcher, metrics: TriggerMetrics, long_seconds: float) -> None:
@@ -80,18 +80,20 @@ class Worries:
         self._long.add((partition.id, record.offset))
         self._metrics.long_records.inc()
         partition.is_paused = True
-        self._dispatcher.source.on_room(partition)
+        self._dispatcher.feed.on_room(partition)
         logger.warning(
             "%s offset %d has run for %.0f s, longer than maxProcessingTime; its partition isn't fetched "
             "before it ends",
-            *(partition, record.offset, seconds),
+            partition,
+            record.offset,
+            seconds,
         )
 
     def _is_full(self, partition: AssignedPartition) -> bool:
         """All that it may hold waits for acks."""
         is_full = partition.waits_for_acks
         if is_full and partition.id not in self._full:
-            later = partition.ledger.settled_runs()
+            later = partition.ledger.settled_spans()
             hint = (
                 "later ones were acked: if an ack of the function means all records up to its own, set"
                 " explicitAckSemantics: cumulative or call explicit_ack_through"
@@ -101,6 +103,9 @@ class Worries:
             )
             logger.warning(
                 "%s holds %d unacked records, the first at offset %d; %s",
-                *(partition, len(partition.unacked), partition.ledger.committable, hint),
+                partition,
+                len(partition.unacked),
+                partition.ledger.committable,
+                hint,
             )
         return is_full

@@ -111,10 +111,23 @@ def _fetch(jars: JarSet, java: Java, ivy: Path, home: Path) -> None:
     module = ivy_cache / "module.xml"
     module.write_text(jars.module)
     command = [
-        *(str(java.executable), "-Dsun.net.client.defaultConnectTimeout=15000"),
-        *("-Dsun.net.client.defaultReadTimeout=60000", f"-Divy.default.ivy.user.dir={ivy_cache}"),
-        *("-jar", str(ivy), "-cache", str(ivy_cache), "-ivy", str(module)),
-        *("-types", "jar", "bundle", "-confs", "default", "-retrieve", f"{partial}/{jars.pattern}"),
+        str(java.executable),
+        "-Dsun.net.client.defaultConnectTimeout=15000",
+        "-Dsun.net.client.defaultReadTimeout=60000",
+        f"-Divy.default.ivy.user.dir={ivy_cache}",
+        "-jar",
+        str(ivy),
+        "-cache",
+        str(ivy_cache),
+        "-ivy",
+        str(module),
+        "-types",
+        "jar",
+        "bundle",
+        "-confs",
+        "default",
+        "-retrieve",
+        f"{partial}/{jars.pattern}",
     ]
     _run_ivy(command, jars)
     partial.rename(home)

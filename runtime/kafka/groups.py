@@ -63,7 +63,7 @@ async def list_groups(brokers: BrokerAccess) -> list[Group]:
     from aiokafka.admin import AIOKafkaAdminClient
 
     async with connected(AIOKafkaAdminClient, brokers) as admin:
-        listed = await patiently(brokers, admin.list_consumer_groups)
+        listed = await ask_again(brokers, admin.list_consumer_groups)
         # "" is the kind of a group that has committed and never had a member
         names = sorted(name for name, kind in listed if kind in {"consumer", ""})
         groups = [await _describe(admin, brokers, name) for name in names]
@@ -110,7 +110,7 @@ async def _describe(admin: Any, brokers: BrokerAccess, name: str) -> Group:
             raise for_code(code)
         return answer.groups[0]
 
-    _, _, state, kind, _, members = await patiently(brokers, ask)
+    _, _, state, kind, _, members = await ask_again(brokers, ask)
     return Group(name, state, tuple(_member(kind, *member) for member in members))
 
 
@@ -125,11 +125,11 @@ def _member(kind: str, _id: str, client: str, host: str, _metadata: bytes, assig
 
 async def read_commits(admin: Any, brokers: BrokerAccess, name: str) -> dict[tuple[str, int], int]:
     """All offsets that the group has committed, by (topic, partition)."""
-    found = await patiently(brokers, lambda: admin.list_consumer_group_offsets(name))
+    found = await ask_again(brokers, lambda: admin.list_consumer_group_offsets(name))
     return {(tp.topic, tp.partition): commit.offset for tp, commit in found.items() if commit.offset >= 0}
 
 
-async def patiently(brokers: BrokerAccess, ask: Callable[[], Awaitable[T]]) -> T:
+async def ask_again(brokers: BrokerAccess, ask: Callable[[], Awaitable[T]]) -> T:
     """Again while the broker says that it will know later: a coordinator moves, or has just been made."""
     from aiokafka.errors import KafkaError
 

@@ -1,1 +1,1 @@
-"""One partition in one assignment: its ledger, its buffer, its troubles. No I/O, no event loop."""
+"""One partition in one assignment: its ledger, its buffer, its failed_records. No I/O, no event loop."""

@@ -17,23 +17,23 @@ class AckWindow:
         """How many records it holds back at most; at 0 it need not be told."""
         return self._last.maxlen or 0
 
-    def settled(self, offsets: Iterable[int]) -> None:
+    def on_settled(self, offsets: Iterable[int]) -> None:
         """These were open, and now are not; the last of them is the newest."""
         self._last.extend(offsets)
 
     def hold_back(
         self, committable: int, acked: Sequence[tuple[int, int]]
     ) -> tuple[int, list[tuple[int, int]]]:
-        """The offset and the acked runs that a commit may say, without what is held back."""
+        """The offset and the acked spans that a commit may say, without what is held back."""
         if not self._last:
             return committable, list(acked)
         held = deque(sorted(self._last))
         offset = min(committable, held[0])
-        runs = []
+        spans = []
         for first, end in ((offset, committable), *acked):
             at = first
             while held and held[0] < end:
-                runs.append((at, held[0]))
+                spans.append((at, held[0]))
                 at = held.popleft() + 1
-            runs.append((at, end))
-        return offset, [(first, end) for first, end in runs if first < end]
+            spans.append((at, end))
+        return offset, [(first, end) for first, end in spans if first < end]

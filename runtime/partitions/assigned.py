@@ -8,22 +8,22 @@ from typing import Any
 
 from headrace.runtime.partitions.ack_window import AckWindow
 from headrace.runtime.partitions.buffer import RecordBuffer
-from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.chunk import Chunk, ChunkRecord, offsets_of
+from headrace.runtime.partitions.failed_records import FailedRecord, FailedRecords
 from headrace.runtime.partitions.ledger import Ledger
-from headrace.runtime.partitions.record_batch import BatchRecord, RecordBatch, offsets_of
-from headrace.runtime.partitions.troubles import Trouble, Troubles
 from headrace.runtime.wire.frames import WireRecord
 
 _ids = count()
 
 
-class Hold(Enum):
+class PartitionState(Enum):
     """Why a partition's records may not be handed out. The value is what a status page says."""
 
-    NONE = "active"
+    ACTIVE = "active"
     RETURNING = "returning"  # a record failed; those behind it are on their way back
     BACKOFF = "backing off"  # a failed record waits for its next attempt
-    BURYING = "writing a dead letter"  # a failed record has spent its attempts
+    WRITING_DEAD_LETTER = "writing a dead letter"  # a failed record has spent its attempts
     HALTED = "halted"  # the same, and nobody said what to do with it
     PLANNING = "planning"  # a batch is handed out once the commit that plans it is done
     REVOKED = "revoked"  # for good: a new assignment is a new object
@@ -31,12 +31,12 @@ class Hold(Enum):
     @property
     def is_final(self) -> bool:
         """Nothing more comes of this assignment."""
-        return self in (Hold.HALTED, Hold.REVOKED)
+        return self in (PartitionState.HALTED, PartitionState.REVOKED)
 
     @property
     def waits_for_a_record(self) -> bool:
         """One that failed, and nothing else, holds up the rest."""
-        return self in (Hold.BACKOFF, Hold.BURYING, Hold.HALTED)
+        return self in (PartitionState.BACKOFF, PartitionState.WRITING_DEAD_LETTER, PartitionState.HALTED)
 
 
 class AssignedPartition:
@@ -48,22 +48,38 @@ class AssignedPartition:
     """
 
     __slots__ = (
-        *(
-            "_buffer",
-            "_is_alone",
-            "_is_only_planned",
-            "_is_planned",
-            "_planned_deaths",
-            "_returned",
-            "_window",
-        ),
-        *("capacity", "epoch", "failed_now", "fetched_at", "hold", "id", "in_flight"),
-        *("is_cut_off", "is_paused", "is_queued", "is_recalled", "ledger", "partition", "plan"),
-        *("topic", "troubles", "unacked", "waiting_since", "why_cut_off", "why_stuck", "worker_index"),
+        "_buffer",
+        "_is_alone",
+        "_is_only_planned",
+        "_is_planned",
+        "_planned_deaths",
+        "_returned",
+        "_window",
+        "capacity",
+        "epoch",
+        "failed_now",
+        "failed_records",
+        "fetched_at",
+        "id",
+        "in_flight_count",
+        "is_cut_off",
+        "is_paused",
+        "is_queued",
+        "is_recalled",
+        "ledger",
+        "partition",
+        "plan",
+        "state",
+        "topic",
+        "unacked",
+        "waiting_since",
+        "why_cut_off",
+        "why_stuck",
+        "worker_index",
     )
 
     def __init__(
-        self, topic: str, partition: int, start: Commitment, capacity: int, ack_window_size: int = 0
+        self, topic: str, partition: int, start: Checkpoint, capacity: int, ack_window_size: int = 0
     ) -> None:
         """Go on from `start`; hold at most `capacity` unsettled records."""
         self.id = next(_ids) % 2**32  # on the wire
@@ -71,9 +87,9 @@ class AssignedPartition:
         self.partition = partition
         self.ledger = Ledger(start.offset, start.acked)
         self.capacity = capacity
-        self.hold = Hold.NONE
+        self.state = PartitionState.ACTIVE
         self.epoch = 0  # rises with each failure; see DESIGN.md, "Wire"
-        self.in_flight = 0  # records at the worker `worker_index`
+        self.in_flight_count = 0  # records at the worker `worker_index`
         self.worker_index: int | None = None
         self.is_queued = False  # in its allocator's queue
         self.is_recalled = False  # some in flight were asked to come back
@@ -82,7 +98,9 @@ class AssignedPartition:
         self.why_cut_off = ""
         self.why_stuck = ""  # what holds up the head record, for as long as only somebody's hand helps
         self.plan = start.plan
-        self.troubles = Troubles({offset: Trouble(failures) for offset, failures in start.attempts})
+        self.failed_records = FailedRecords(
+            {offset: FailedRecord(failures) for offset, failures in start.attempts}
+        )
         self.failed_now: list[int] = []  # what failed since something was handed out last
         self.unacked: set[int] = set()  # handled, and not to be settled before somebody acks
         self.waiting_since = 0.0  # on the caller's clock: when the first record to hand out came
@@ -108,7 +126,9 @@ class AssignedPartition:
     @property
     def unsettled(self) -> int:
         """Records that were fetched and count against the capacity: waiting, in flight, or unacked."""
-        return 0 if self.hold is Hold.REVOKED and not self.in_flight else self.ledger.open_count
+        return (
+            0 if self.state is PartitionState.REVOKED and not self.in_flight_count else self.ledger.open_count
+        )
 
     @property
     def waiting(self) -> int:
@@ -118,12 +138,12 @@ class AssignedPartition:
     @property
     def is_idle(self) -> bool:
         """No record of it is held here, but for those that wait for an ack."""
-        return not (self._buffer or self.in_flight or self._returned)
+        return not (self._buffer or self.in_flight_count or self._returned)
 
     @property
     def is_stuck(self) -> bool:
         """Only somebody's hand, a new assignment or a mended dead-letter topic helps."""
-        return self.hold is not Hold.REVOKED and (self.is_cut_off or self.is_stuck_in_a_record)
+        return self.state is not PartitionState.REVOKED and (self.is_cut_off or self.is_stuck_in_a_record)
 
     @property
     def is_stuck_in_a_record(self) -> bool:
@@ -131,9 +151,9 @@ class AssignedPartition:
         return bool(self.why_stuck)
 
     @property
-    def state(self) -> str:
+    def state_name(self) -> str:
         """In a word or two."""
-        return Hold.HALTED.value if self.is_cut_off else self.hold.value
+        return PartitionState.HALTED.value if self.is_cut_off else self.state.value
 
     @property
     def stuck_at(self) -> int:
@@ -147,7 +167,7 @@ class AssignedPartition:
         if not self.is_stuck:
             return ""
         why = self.why_stuck or f": {self.why_cut_off}"
-        return f"{self} is {self.state} at offset {self.stuck_at}{why}"
+        return f"{self} is {self.state_name} at offset {self.stuck_at}{why}"
 
     @property
     def room(self) -> int:
@@ -156,7 +176,7 @@ class AssignedPartition:
         Half the capacity at least, so that fetches come in batches; less only where all that is held waits
         for acks, which may need the rest to come first. The whole of a planned batch always has room.
         """
-        if self.is_cut_off or self.is_paused or self.hold.is_final:
+        if self.is_cut_off or self.is_paused or self.state.is_final:
             return 0
         if self.plan is not None and self.is_plan_incomplete:
             return max(self.plan.end - self.ledger.position, self.capacity // 2)
@@ -176,10 +196,10 @@ class AssignedPartition:
     @property
     def is_deliverable(self) -> bool:
         """Whether the next record may be handed out now. A record in trouble goes alone."""
-        if self.hold is not Hold.NONE or not self._buffer:
+        if self.state is not PartitionState.ACTIVE or not self._buffer:
             return False
-        in_trouble = bool(self.troubles) and self.next_offset in self.troubles
-        return not self.in_flight or not (self.is_recalled or self._is_alone or in_trouble)
+        has_failed = bool(self.failed_records) and self.next_offset in self.failed_records
+        return not self.in_flight_count or not (self.is_recalled or self._is_alone or has_failed)
 
     @property
     def head(self) -> WireRecord | None:
@@ -188,9 +208,9 @@ class AssignedPartition:
         return head
 
     @property
-    def next_batch(self) -> RecordBatch | None:
+    def next_chunk(self) -> Chunk | None:
         """What the next record to hand out is part of, undecoded."""
-        return head.batch if isinstance(head := self.head, BatchRecord) else None
+        return head.chunk if isinstance(head := self.head, ChunkRecord) else None
 
     @property
     def next_offset(self) -> int | None:
@@ -203,9 +223,9 @@ class AssignedPartition:
         return self.plan is not None and self.ledger.position < self.plan.end
 
     @property
-    def has_trouble_waiting(self) -> bool:
+    def has_failed_waiting(self) -> bool:
         """What failed last is still to be handled."""
-        return self.is_head_refused or any(offset in self.troubles for offset in self.failed_now)
+        return self.is_head_refused or any(offset in self.failed_records for offset in self.failed_now)
 
     def waiting_offsets(self, limit: int) -> list[int]:
         """Of the first records to hand out."""
@@ -225,9 +245,9 @@ class AssignedPartition:
 
         Records in trouble go apart from the others, and no more of them together than each allows.
         """
-        if not self.troubles:
+        if not self.failed_records:
             return min(size, self.waiting), False
-        limits = [self.troubles.batch_limit(offset) for offset in self.waiting_offsets(size)]
+        limits = [self.failed_records.batch_limit(offset) for offset in self.waiting_offsets(size)]
         is_limited = limits[0] is not None
         count, most = 0, size
         for limit in limits:
@@ -241,25 +261,25 @@ class AssignedPartition:
     def is_head_refused(self) -> bool:
         """The next record must not be delivered."""
         offset = self.next_offset
-        return bool(self.troubles) and offset is not None and self.troubles.is_refused(offset)
+        return bool(self.failed_records) and offset is not None and self.failed_records.is_refused(offset)
 
     def acked_by(self, offset: int) -> int | None:
         """The first offset of what an ack of `offset` names; None where nothing may be acked there."""
         return offset
 
     @property
-    def commitment(self) -> Commitment:
+    def checkpoint(self) -> Checkpoint:
         """What a commit may say now."""
-        offset, acked = self._window.hold_back(self.ledger.committable, self.ledger.settled_runs())
+        offset, acked = self._window.hold_back(self.ledger.committable, self.ledger.settled_spans())
         if acked and acked[0][0] == offset:  # acked before it was fetched
             offset = acked.pop(0)[1]
-        if self.troubles:  # of records that were never fetched: they are gone from the log
-            self.troubles.forget([trouble for trouble in self.troubles if trouble < offset])
-        return Commitment(offset, self.troubles.attempts(), self.plan, tuple(acked))
+        if self.failed_records:  # of records that were never fetched: they are gone from the log
+            self.failed_records.forget([trouble for trouble in self.failed_records if trouble < offset])
+        return Checkpoint(offset, self.failed_records.attempts(), self.plan, tuple(acked))
 
     # ---- what happens to it
 
-    def fetched(self, records: Sequence[WireRecord]) -> None:
+    def on_fetched(self, records: Sequence[WireRecord]) -> None:
         """Records came from the source, in order, after all that came before: ledger first, then buffer."""
         ledger = self.ledger
         is_acked_ahead = ledger.has_ahead
@@ -277,24 +297,24 @@ class AssignedPartition:
     def take(self, limit: int, byte_limit: int) -> Sequence[WireRecord]:
         """The next records to hand out, at least one. A record in trouble goes alone."""
         self.plan = None  # an earlier owner handed out batches
-        if self.troubles:
-            limit = self._limit_by_troubles(limit)
+        if self.failed_records:
+            limit = self._limit_by_failed(limit)
         taken: Sequence[WireRecord] = self._buffer.take(limit, byte_limit)
         self._handed_out(taken)
         return taken
 
-    def _limit_by_troubles(self, limit: int) -> int:
+    def _limit_by_failed(self, limit: int) -> int:
         first = self.next_offset
         assert first is not None, "something waits"
-        self._is_alone = first in self.troubles
+        self._is_alone = first in self.failed_records
         if self._is_alone:
             return 1
-        nearest = min(filter(first.__lt__, self.troubles), default=None)
+        nearest = min(filter(first.__lt__, self.failed_records), default=None)
         return limit if nearest is None else min(limit, self.waiting_below(nearest))
 
     def plan_part(self, part: Plan) -> None:
         """A batch with `part` of it is about to be committed, then handed out."""
-        self.hold = Hold.PLANNING
+        self.state = PartitionState.PLANNING
         # A plan that lies further on is still to be kept.
         if self.plan is None or part.first >= self.plan.end:
             self.plan = part
@@ -322,47 +342,47 @@ class AssignedPartition:
         return taken
 
     def _handed_out(self, records: Sequence[WireRecord]) -> None:
-        self.in_flight += len(records)
+        self.in_flight_count += len(records)
         self.failed_now.clear()
 
-    def settled(self, records: Sequence[WireRecord]) -> None:
+    def on_settled(self, records: Sequence[WireRecord]) -> None:
         """These were in flight, follow each other, and succeeded."""
         for first, end in self.spans_of(records):
             self._settle(first, end)
-        if self.troubles:
-            self.troubles.forget(self.firsts_of(records))
+        if self.failed_records:
+            self.failed_records.forget(self.firsts_of(records))
         self._left(len(records))
 
-    def handled_unacked(self, records: Sequence[WireRecord]) -> None:
+    def on_handled_unacked(self, records: Sequence[WireRecord]) -> None:
         """These were in flight, went well, and stay open until they are acked."""
         firsts = self.firsts_of(records)
         if any(self.ledger.open_spans(firsts[0], firsts[-1] + 1)):  # else all were acked already
             self.unacked.update(filter(self.ledger.is_open, firsts))
-        if self.troubles:
-            self.troubles.forget(firsts)
+        if self.failed_records:
+            self.failed_records.forget(firsts)
         self._left(len(records))
 
-    def acked(self, first: int, end: int) -> None:
+    def on_acked(self, first: int, end: int) -> None:
         """Somebody acked `[first, end)`, wherever those records are now. They are not delivered again."""
         self._settle(first, end)
         if (next_offset := self.next_offset) is not None and next_offset < end:
             self._keep_open()
         self._forget_settled(first, end)
 
-    def failed(self, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """They were in flight, and failed in a call with `among` records. `came_back` is still to come."""
+    def on_failed(self, records: Sequence[WireRecord], reason: str, among: int) -> None:
+        """They were in flight, and failed in a call with `among` records. `on_returned` is still to come."""
         self.epoch += 1
-        if self.hold is Hold.NONE:
-            self.hold = Hold.RETURNING
+        if self.state is PartitionState.ACTIVE:
+            self.state = PartitionState.RETURNING
         is_open = self.ledger.is_open
         for offset in filter(is_open, self.firsts_of(records)):  # else it was acked
-            trouble = self.troubles.setdefault(offset, Trouble())
+            trouble = self.failed_records.setdefault(offset, FailedRecord())
             trouble.failures += 1
             trouble.reason, trouble.among = reason, among
             self.failed_now.append(offset)
             self.drop_plan()
 
-    def suspected(self, records: Sequence[WireRecord]) -> None:
+    def on_suspected(self, records: Sequence[WireRecord]) -> None:
         """A worker died by itself with these started. The second time, each goes alone.
 
         Once more together first, because what the batch wrote can only be replaced by the same batch.
@@ -371,27 +391,27 @@ class AssignedPartition:
         if self.plan is None or self._planned_deaths > 1:
             self.drop_plan()
             for first in self.firsts_of(records):
-                self.troubles.setdefault(first, Trouble()).batch_limit = 1
+                self.failed_records.setdefault(first, FailedRecord()).batch_limit = 1
 
     def refused(self, record: WireRecord, reason: str) -> None:
         """It was fetched and must not be delivered."""
         if self.plan is not None and record.offset in self.plan:
             self.plan = None
         if self.ledger.is_open(record.offset):  # else it is settled already
-            self.troubles[record.offset] = Trouble(reason=reason, batch_limit=1, is_refused=True)
+            self.failed_records[record.offset] = FailedRecord(reason=reason, batch_limit=1, is_refused=True)
 
-    def came_back(self, records: Sequence[WireRecord]) -> None:
+    def on_returned(self, records: Sequence[WireRecord]) -> None:
         """These were in flight and are to be handed out again, once nothing is in flight any more."""
         self._returned.append(records)
         self._left(len(records))
 
     def give_up(self, offset: int) -> None:
         """The record at `offset`, which waits, is settled without having succeeded."""
-        self.acked(offset, offset + 1)
+        self.on_acked(offset, offset + 1)
 
     def revoke(self) -> None:
         """No more records are handed out, ever; what waits is dropped and stays open in the ledger."""
-        self.hold = Hold.REVOKED
+        self.state = PartitionState.REVOKED
         if self._is_only_planned and self.plan is not None:
             self.plan = replace(self.plan, session="")  # nothing of it runs there, and others may
         self._buffer.clear()
@@ -438,16 +458,16 @@ class AssignedPartition:
         if size := self._window.size:
             newest_first = reversed(range(max(first, ledger.committable), end))
             newest = list(islice(filterfalse(ledger.is_settled, newest_first), size))
-            self._window.settled(reversed(newest))
+            self._window.on_settled(reversed(newest))
         ledger.settle(first, end)
 
     def _forget_settled(self, first: int, end: int) -> None:
         if end - first == 1:
             self.unacked.discard(first)
-            self.troubles.pop(first, None)
+            self.failed_records.pop(first, None)
         else:
             self._forget_unacked(first, end)
-            self.troubles.forget_settled(self.ledger.is_open)
+            self.failed_records.forget_settled(self.ledger.is_open)
 
     def _forget_unacked(self, first: int, end: int) -> None:
         if end - first < len(self.unacked):
@@ -456,9 +476,9 @@ class AssignedPartition:
             self.unacked = {offset for offset in self.unacked if not first <= offset < end}
 
     def _left(self, count: int) -> None:
-        self.in_flight -= count
+        self.in_flight_count -= count
         self.is_paused = False
-        if self.in_flight:
+        if self.in_flight_count:
             return
         self.is_recalled = False
         self._is_alone = False
@@ -466,7 +486,7 @@ class AssignedPartition:
             if self._is_planned:
                 self._end_plan()
             self._planned_deaths = 0
-        elif self.hold is not Hold.REVOKED:
+        elif self.state is not PartitionState.REVOKED:
             # They came back in several messages, in any order.
             self._put_back(sorted(self._returned, key=lambda records: records[0].offset))
         self._returned.clear()
@@ -476,12 +496,12 @@ class AssignedPartition:
         return {
             "topic": self.topic,
             "partition": self.partition,
-            "state": self.state,
+            "state": self.state_name,
             "isStuck": self.is_stuck,
             "committable": self.ledger.committable,
             "position": self.ledger.position,
-            "inFlight": self.in_flight,
+            "inFlight": self.in_flight_count,
             "unsettled": self.unsettled,
             "unacked": len(self.unacked),
-            "attempt": 1 if (offset := self.next_offset) is None else self.troubles.attempt(offset),
+            "attempt": 1 if (offset := self.next_offset) is None else self.failed_records.attempt(offset),
         }

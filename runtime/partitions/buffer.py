@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice
 
+from headrace.runtime.partitions.chunk import ChunkSlice
 from headrace.runtime.partitions.ledger import Ledger
-from headrace.runtime.partitions.record_batch import BatchSlice
 from headrace.runtime.wire.frames import WireRecord
 
 Records = Sequence[WireRecord]
@@ -15,17 +15,17 @@ _DECODED_BYTES = 600  # of a record's objects, beside its key and value
 
 
 class RecordBuffer:
-    """Records in order of offset. What is taken at a time is part of one sequence, so batches stay whole.
+    """Records in order of offset. What is taken at a time is part of one sequence, so chunks stay whole.
 
-    Decoded records that follow each other join; a batch's slices stay apart.
+    Decoded records that follow each other join; a chunk's slices stay apart.
     """
 
-    __slots__ = ("_batch_bytes", "_count", "_decoded_bytes", "_largest_bytes", "_parts", "decoded_count")
+    __slots__ = ("_chunk_bytes", "_count", "_decoded_bytes", "_largest_bytes", "_parts", "decoded_count")
 
     def __init__(self) -> None:
         self._parts: deque[Records] = deque()
         self._count = self.decoded_count = 0
-        self._batch_bytes = self._decoded_bytes = 0
+        self._chunk_bytes = self._decoded_bytes = 0
         self._largest_bytes = 0  # of the decoded records that have been here since none was
 
     def __len__(self) -> int:
@@ -36,8 +36,8 @@ class RecordBuffer:
 
     @property
     def size_bytes(self) -> int:
-        """Of batches as they are kept, of decoded records about what they take."""
-        return self._batch_bytes + self._decoded_bytes
+        """Of chunks as they are kept, of decoded records about what they take."""
+        return self._chunk_bytes + self._decoded_bytes
 
     @property
     def head(self) -> WireRecord | None:
@@ -62,8 +62,8 @@ class RecordBuffer:
         """After all others."""
         self._count += len(records)
         last = self._parts[-1] if self._parts else None
-        if isinstance(records, BatchSlice):
-            self._batch_bytes += len(records) * records.batch.record_bytes
+        if isinstance(records, ChunkSlice):
+            self._chunk_bytes += len(records) * records.chunk.record_bytes
             self._parts.append(records)
             return
         sizes = _sizes(records)
@@ -92,8 +92,8 @@ class RecordBuffer:
         """Remove the first ones: at least one, and no more than one sequence has."""
         part = self._parts[0]
         limit = min(limit, len(part))
-        if isinstance(part, BatchSlice):
-            return self._take(max(1, min(limit, byte_limit // part.batch.record_bytes)))
+        if isinstance(part, ChunkSlice):
+            return self._take(max(1, min(limit, byte_limit // part.chunk.record_bytes)))
         fits = limit * self._largest_bytes <= byte_limit
         return self._take(limit if fits else _fitting(part, limit, byte_limit))
 
@@ -108,7 +108,7 @@ class RecordBuffer:
         """Remove all."""
         self._parts.clear()
         self._count = self.decoded_count = 0
-        self._batch_bytes = self._decoded_bytes = self._largest_bytes = 0
+        self._chunk_bytes = self._decoded_bytes = self._largest_bytes = 0
 
     def _take(self, count: int) -> Records:
         part = self._parts[0]
@@ -117,8 +117,8 @@ class RecordBuffer:
         else:
             taken, self._parts[0] = part[:count], part[count:]
         self._count -= count
-        if isinstance(part, BatchSlice):
-            self._batch_bytes -= count * part.batch.record_bytes
+        if isinstance(part, ChunkSlice):
+            self._chunk_bytes -= count * part.chunk.record_bytes
         else:
             self._decoded_bytes -= sum(_sizes(taken)) + count * _DECODED_BYTES
             self.decoded_count -= count

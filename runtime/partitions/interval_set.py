@@ -1,4 +1,4 @@
-"""A set of integers, kept as runs: small however many numbers it holds, as long as they lie together."""
+"""A set of integers, kept as spans: small however many numbers it holds, as long as they lie together."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -8,17 +8,17 @@ PAGE = 512  # edges at most: shifting them costs less than finding the place
 
 
 class IntervalSet:
-    """Half-open runs `[first, end)`: disjoint, not adjacent, ascending.
+    """Half-open spans `[first, end)`: disjoint, not adjacent, ascending.
 
-    Their edges lie in pages: first, end, first, end. So what bisects to an odd index is inside a run.
-    Each method costs a few binary searches, the runs that it removes or returns, and the shift of a page.
+    Their edges lie in pages: first, end, first, end. So what bisects to an odd index is inside a span.
+    Each method costs a few binary searches, the spans that it removes or returns, and the shift of a page.
     """
 
     __slots__ = ("_borders", "_pages", "count")
 
     def __init__(self) -> None:
         self.count = 0  # how many numbers it holds; written here only
-        self._pages: list[list[int]] = [[]]  # no run lies in two
+        self._pages: list[list[int]] = [[]]  # no span lies in two
         self._borders: list[int] = []  # where the pages behind the lowest begin
 
     def __bool__(self) -> bool:
@@ -29,8 +29,8 @@ class IntervalSet:
         return bisect_right(page, number) % 2 == 1
 
     def to_list(self) -> list[tuple[int, int]]:
-        """The runs, ascending."""
-        return [run for page in self._pages for run in _pairs(page)]
+        """The spans, ascending."""
+        return [span for page in self._pages for span in _pairs(page)]
 
     def gaps(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """What of `[first, end)` it doesn't hold, ascending."""
@@ -45,7 +45,7 @@ class IntervalSet:
         return _pairs(edges)
 
     def insert(self, first: int, end: int) -> int:
-        """Add `[first, end)`, merged with the runs that it overlaps or touches; return how many were new."""
+        """Add `[first, end)`, merged with the spans that it overlaps or touches; return how many were new."""
         if first >= end:
             return 0
         at = bisect_right(self._borders, first)
@@ -61,7 +61,7 @@ class IntervalSet:
         return new
 
     def take_below(self, bound: int) -> list[tuple[int, int]]:
-        """Remove what lies below `bound` and return it as runs; a run across it is cut there."""
+        """Remove what lies below `bound` and return it as spans; a span across it is cut there."""
         page = self._join(0, bisect_right(self._borders, bound))
         taken = self._take(page, bisect_left(page, bound))
         if taken and taken[-1] > bound:
@@ -70,7 +70,7 @@ class IntervalSet:
         return list(_pairs(taken))
 
     def take_through(self, bound: int) -> int:
-        """Remove what lies below `bound` and the run that it reaches; return that run's end, else `bound`."""
+        """Remove what lies below `bound`, and the span that it reaches; return its end, else `bound`."""
         if self.count:
             page = self._join(0, bisect_right(self._borders, bound))
             if high := bisect_right(page, bound):
@@ -78,7 +78,7 @@ class IntervalSet:
         return bound
 
     def _take(self, page: list[int], high: int) -> list[int]:
-        high += high % 2  # to the end of the run
+        high += high % 2  # to the end of the span
         taken = page[:high]
         del page[:high]
         self.count -= _size(taken)

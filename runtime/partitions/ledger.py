@@ -9,10 +9,10 @@ from headrace.runtime.partitions.interval_set import IntervalSet
 
 
 class Ledger:
-    """Offsets, from the lowest up: settled, then open with settled runs between, then not fetched yet.
+    """Offsets, from the lowest up: settled, then open with settled spans between, then not fetched yet.
 
     Below `committable` everything is settled; from `position` on nothing has been fetched; between them, what
-    is in no settled run is open. Acks may come before their records: runs settled ahead lie at or above
+    is in no settled span is open. Acks may come before their records: spans settled ahead lie at or above
     `position` and count from the moment that the fetch gets there. Offsets are Kafka's: int, >= 0. Spans are
     half-open, `[first, end)`.
     """
@@ -20,9 +20,9 @@ class Ledger:
     __slots__ = ("_ahead", "_committable", "_position", "_settled")
 
     def __init__(self, start: int, settled: Iterable[tuple[int, int]] = ()) -> None:
-        """Begin at `start`, the first offset to handle; of what follows, the runs `settled` already are.
+        """Begin at `start`, the first offset to handle; of what follows, the spans `settled` already are.
 
-        `Ledger(committable, settled_runs())` goes on where another ledger was, as if fetched anew from there.
+        `Ledger(committable, settled_spans())` goes on where another was, as if fetched anew from there.
         """
         self._committable = start
         self._position = start
@@ -54,12 +54,12 @@ class Ledger:
         """
         return bool(self._ahead)
 
-    def settled_runs(self) -> list[tuple[int, int]]:
-        """All settled runs from `committable` on, those ahead included; disjoint, not adjacent, ascending."""
-        runs, ahead = self._settled.to_list(), self._ahead.to_list()
-        if runs and ahead and runs[-1][1] == ahead[0][0]:  # one run, across position
-            runs[-1:] = [(runs[-1][0], ahead.pop(0)[1])]
-        return runs + ahead
+    def settled_spans(self) -> list[tuple[int, int]]:
+        """All settled spans from `committable` on, those ahead too; disjoint, not adjacent, ascending."""
+        spans, ahead = self._settled.to_list(), self._ahead.to_list()
+        if spans and ahead and spans[-1][1] == ahead[0][0]:  # one span, across position
+            spans[-1:] = [(spans[-1][0], ahead.pop(0)[1])]
+        return spans + ahead
 
     def is_open(self, offset: int) -> bool:
         """Whether `offset` was fetched in this assignment and is not settled."""
@@ -89,8 +89,8 @@ class Ledger:
         self.advance(first)
         self._position = end
         if self._ahead:
-            for run in self._ahead.take_below(end):
-                self._settle_fetched(*run)
+            for span in self._ahead.take_below(end):
+                self._settle_fetched(*span)
 
     def advance(self, position: int) -> None:
         """The fetch moved to `position` and found no record on the way (control records, compaction)."""

@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 from typing import Any, ClassVar
 
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.wire.frames import Headers, encode_range
 
 Span = tuple[int, int]
@@ -47,14 +47,14 @@ class RangePartition(AssignedPartition):
 
     __slots__ = ("_given",)
 
-    def __init__(self, topic: str, partition: int, start: Commitment) -> None:
+    def __init__(self, topic: str, partition: int, start: Checkpoint) -> None:
         super().__init__(topic, partition, start, 0)
         self._buffer: deque[Any] = deque()
         self._given: Sequence[OffsetRange] = ()  # what was handed out last
         bounds = [offset for offset, _ in start.attempts]
         for first, end in pairwise(bounds):
-            self.troubles[first].end = end
-        self.troubles.forget([offset for offset, failures in start.attempts if not failures])
+            self.failed_records[first].end = end
+        self.failed_records.forget([offset for offset, failures in start.attempts if not failures])
 
     # ---- what is so
 
@@ -76,19 +76,19 @@ class RangePartition(AssignedPartition):
     @property
     def waits_for_acks(self) -> bool:
         """Of what was handed out last."""
-        return bool(self.unacked) and not self.in_flight and bool(self._buffer)
+        return bool(self.unacked) and not self.in_flight_count and bool(self._buffer)
 
     @property
     def is_deliverable(self) -> bool:
         """Whether the next range may be handed out now. One that failed need not wait for acks of others."""
-        is_held_up = bool(self.unacked) and self.next_offset not in self.troubles
-        return super().is_deliverable and not self.in_flight and not is_held_up
+        is_held_up = bool(self.unacked) and self.next_offset not in self.failed_records
+        return super().is_deliverable and not self.in_flight_count and not is_held_up
 
     @property
-    def commitment(self) -> Commitment:
+    def checkpoint(self) -> Checkpoint:
         """Of ranges in trouble it says the ends too: as offsets with no failures."""
-        said = super().commitment
-        ends = {trouble.end for trouble in self.troubles.values() if trouble.end is not None}
+        said = super().checkpoint
+        ends = {trouble.end for trouble in self.failed_records.values() if trouble.end is not None}
         failures = dict.fromkeys(ends, 0) | dict(said.attempts)
         return replace(said, attempts=tuple(sorted(failures.items())))
 
@@ -121,10 +121,10 @@ class RangePartition(AssignedPartition):
         """A range that failed goes as it was, or as much of it as may; a fresh one ends before the next."""
         first = self.next_offset
         assert first is not None, "something waits"
-        if (trouble := self.troubles.get(first)) is not None:
+        if (trouble := self.failed_records.get(first)) is not None:
             whole = self.waiting_below(first + trouble.span_from(first))
             return min(whole, trouble.batch_limit or whole), True
-        nearest = min(filter(first.__lt__, self.troubles), default=None)
+        nearest = min(filter(first.__lt__, self.failed_records), default=None)
         return min(size, self.waiting if nearest is None else self.waiting_below(nearest)), False
 
     def acked_by(self, offset: int) -> int | None:
@@ -141,38 +141,38 @@ class RangePartition(AssignedPartition):
         yield from self.spans_of(self._given)
         if self.plan is not None:
             yield from self.ledger.unsettled_spans(self.plan.first, self.plan.end)
-        for first, trouble in self.troubles.items():
+        for first, trouble in self.failed_records.items():
             yield first, first + trouble.span_from(first)
 
     # ---- what happens to it
 
-    def grew(self, end: int) -> None:
+    def extend(self, end: int) -> None:
         """Its log ends at `end` now."""
         first = self.ledger.position
         if end > first:
             self.ledger.add(first, end)
             self._wait(self.ledger.open_spans(first, end))
 
-    def acked(self, first: int, end: int) -> None:
+    def on_acked(self, first: int, end: int) -> None:
         """What nobody has to repeat needs no plan."""
-        super().acked(first, end)
+        super().on_acked(first, end)
         if self.plan is not None and self.ledger.committable >= self.plan.end:
             self.plan = None
 
-    def failed(self, records: Sequence[Any], reason: str, among: int) -> None:
+    def on_failed(self, records: Sequence[Any], reason: str, among: int) -> None:
         """It comes again as it was."""
         plan = self.plan
-        super().failed(records, reason, among)
+        super().on_failed(records, reason, among)
         self.plan = plan
         for first, end in self.spans_of(records):
-            if (trouble := self.troubles.get(first)) is not None:
+            if (trouble := self.failed_records.get(first)) is not None:
                 trouble.end, trouble.among = end, max(among, end - first)
 
-    def suspected(self, records: Sequence[Any]) -> None:
+    def on_suspected(self, records: Sequence[Any]) -> None:
         """The second time, each range goes alone."""
-        super().suspected(records)
+        super().on_suspected(records)
         for first, end in self.spans_of(records):
-            if (trouble := self.troubles.get(first)) is not None:
+            if (trouble := self.failed_records.get(first)) is not None:
                 trouble.end, trouble.batch_limit = end, end - first
 
     # ---- as its base asks
@@ -199,14 +199,14 @@ class RangePartition(AssignedPartition):
                 self._buffer.appendleft((end, last))
             taken.append(OffsetRange(first, min(last, end)))
         self._given = taken
-        if taken and (trouble := self.troubles.get(taken[0].first)) is not None:
+        if taken and (trouble := self.failed_records.get(taken[0].first)) is not None:
             self._split(trouble, end)
         return taken
 
     def _split(self, trouble: Any, at: int) -> None:
         """Of a range in trouble only a part is handed out: the rest stays in the same trouble."""
         if trouble.end is not None and at < trouble.end:
-            self.troubles[at] = replace(trouble)
+            self.failed_records[at] = replace(trouble)
             trouble.end = at
 
     def _keep_open(self) -> None:

@@ -1,9 +1,9 @@
-"""A partition whose records are fetched far ahead, as undecoded batches."""
+"""A partition whose records are fetched far ahead, as undecoded chunks."""
 
 from collections.abc import Sequence
 
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.wire.frames import WireRecord
 
 
@@ -16,7 +16,7 @@ class UndecodedPartition(AssignedPartition):
         self,
         topic: str,
         partition: int,
-        start: Commitment,
+        start: Checkpoint,
         capacity: int,
         ack_window_size: int,
         max_waiting_bytes: int,
@@ -27,14 +27,14 @@ class UndecodedPartition(AssignedPartition):
     @property
     def unsettled(self) -> int:
         """Records that were handed out and not settled."""
-        if self.hold is Hold.REVOKED:
-            return self.in_flight
+        if self.state is PartitionState.REVOKED:
+            return self.in_flight_count
         return self.ledger.open_count - len(self._buffer)
 
     @property
     def room(self) -> int:
-        """Of batches, all that a fetch has brought or nothing; of decoded records, so many."""
-        if self.is_cut_off or self.is_paused or self.hold.is_final:
+        """Of chunks, all that a fetch has brought or nothing; of decoded records, so many."""
+        if self.is_cut_off or self.is_paused or self.state.is_final:
             return 0
         room = self.capacity - self._buffer.decoded_count
         return room if self.waiting_room_bytes > 0 and 2 * room >= self.capacity else 0
@@ -51,12 +51,12 @@ class UndecodedPartition(AssignedPartition):
         if not super().is_deliverable:
             return False
         room = self.capacity - self.unsettled
-        return room > 0 and (not self.in_flight or 2 * room >= self.capacity)
+        return room > 0 and (not self.in_flight_count or 2 * room >= self.capacity)
 
     @property
     def waits_for_acks(self) -> bool:
         """Nothing more is handed out before somebody acks."""
-        return bool(self.unacked) and not self.in_flight and self.unsettled >= self.capacity
+        return bool(self.unacked) and not self.in_flight_count and self.unsettled >= self.capacity
 
     def take(self, limit: int, byte_limit: int) -> Sequence[WireRecord]:
         """The next records to hand out, at least one."""

@@ -237,7 +237,7 @@ class Processor:
         ]
         stuck = [(running, assigned) for running, assigned in found if assigned.is_stuck]
         if found and not stuck:
-            raise NotHaltedError(f"{topic}/{partition} is not halted: it is {found[0][1].state}")
+            raise NotHaltedError(f"{topic}/{partition} is not halted: it is {found[0][1].state_name}")
         return [running.context.run(running.dispatcher.act, action, assigned) for running, assigned in stuck]
 
     async def metrics(self) -> bytes:

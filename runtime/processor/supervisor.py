@@ -82,12 +82,24 @@ class Replica:
     def _command(self, parent_fd: int) -> list[str]:
         options = self._options
         return [
-            *(sys.executable, "-P", "-m", "headrace", "run", *map(str, options.paths)),
+            sys.executable,
+            "-P",
+            "-m",
+            "headrace",
+            "run",
+            *map(str, options.paths),
             *(argument for address in options.brokers for argument in ("--brokers", address)),
             *(argument for text in options.set_texts for argument in ("--set", text)),
-            *("--replica-name", self.name, "--parent-fd", str(parent_fd)),
-            *("--admin-socket", str(self.socket_path)),
-            *("--log-level", options.log_level, "--log-format", options.log_format),
+            "--replica-name",
+            self.name,
+            "--parent-fd",
+            str(parent_fd),
+            "--admin-socket",
+            str(self.socket_path),
+            "--log-level",
+            options.log_level,
+            "--log-format",
+            options.log_format,
         ]
 
     async def get(self, path: str) -> bytes | None:

@@ -54,7 +54,7 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class HandlerRun:
+class TrialResult:
     """What `run_handler` saw. `committed` is the offset that the group would commit, by partition."""
 
     outcomes: Sequence[Outcome]

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.partitions.ledger import Ledger
-from headrace.runtime.testing.results import HandlerRun, LogLine, Outcome, Partition, Record
+from headrace.runtime.testing.results import LogLine, Outcome, Partition, Record, TrialResult
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack, Headers, Kind, RunHeader
 from headrace.runtime.wire.lease import Lease
@@ -42,7 +42,7 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     is_cumulative: bool = False,
     is_batch: bool = False,
     background_seconds: float = 5.0,
-) -> HandlerRun:
+) -> TrialResult:
     """Call `handler`, sync or async, on each record in order, or with `is_batch` once on all of them.
 
     Bytes stand for a Record with this body. A record that fails is not tried again, and those behind it are
@@ -53,7 +53,7 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     trial = _Trial(handler, list(_placed(records)), AckMode(explicit_ack_mode), is_cumulative, is_batch)
     with ThreadPoolExecutor(1, "handler") as thread, _logs() as logs:
         thread.submit(trial.run, init_context, background_seconds).result()
-    return HandlerRun(trial.outcomes(), trial.committed(), logs, trial.context)
+    return TrialResult(trial.outcomes(), trial.committed(), logs, trial.context)
 
 
 @dataclass(slots=True)
@@ -178,7 +178,13 @@ class _Trial:
         """Like a worker process that is told to stop once it has nothing left to do."""
         slot = ProgressSlot(-1, Lease.create(1))
         start = WorkerStart(
-            *("", self._handler.__module__, "", 0, "kafka-cluster", "test", self._ack_mode.value),
+            "",
+            self._handler.__module__,
+            "",
+            0,
+            "kafka-cluster",
+            "test",
+            self._ack_mode.value,
             is_cumulative=self._is_cumulative,
             takes_acks=self._ack_mode.is_explicit,
             is_batch=self._is_batch,
@@ -203,7 +209,7 @@ class _Trial:
     def _assign(self, worker: WorkerLoop) -> None:
         owned: dict[str, list[int]] = {}
         for number, (topic, partition) in enumerate(self._ledgers):
-            worker.add_source(number, topic, partition)
+            worker.add_partition(number, topic, partition)
             owned.setdefault(topic, []).append(partition)
         worker.acks.own(owned)
 

@@ -29,8 +29,8 @@ class Kind(IntEnum):
     TERMINATE = 8  # the replica stops: call the termination callback
     OWNED = 9  # JSON: the partitions of all triggers that may be acked here; replaces what was said before
     TIME_OUT = 10  # record seq has run for eventTimeout: cancel it
-    BATCH = 12  # undecoded records, which the SLICE behind it names, and others may
-    SLICE = 13  # records of a BATCH to handle, in order
+    CHUNK = 12  # undecoded records, which the SLICE behind it names, and others may
+    SLICE = 13  # records of a CHUNK to handle, in order
     READY = 16  # the handler is loaded; one byte: 1 if it is async
     INIT_FAILED = 17  # UTF-8: why the handler can't be loaded
     PROGRESS = 18  # all before seq succeeded, except those that were named
@@ -188,23 +188,23 @@ def _pack_header(header: RunHeader) -> bytes:
     return _RUN.pack(h.partition_id, h.epoch, h.first_seq, h.attempt, h.count, h.has_more)
 
 
-def encode_batch(size: int) -> bytes:
-    """What goes before the `size` bytes of a BATCH; the SLICE behind it names them."""
-    return _FRAME.pack(1 + size, Kind.BATCH)
+def encode_chunk(size: int) -> bytes:
+    """What goes before the `size` bytes of a CHUNK; the SLICE behind it names them."""
+    return _FRAME.pack(1 + size, Kind.CHUNK)
 
 
-def encode_slice(header: RunHeader, batch_id: int, skip: int, first_offset: int, *, is_end: bool) -> bytes:
-    """A SLICE frame: records of that batch without its first `skip`, from `first_offset` on.
+def encode_slice(header: RunHeader, chunk_id: int, skip: int, first_offset: int, *, is_end: bool) -> bytes:
+    """A SLICE frame: records of that chunk without its first `skip`, from `first_offset` on.
 
     `is_end`: up to its last one.
     """
-    return frame(Kind.SLICE, _pack_header(header), _SLICE.pack(batch_id, skip, first_offset, is_end))
+    return frame(Kind.SLICE, _pack_header(header), _SLICE.pack(chunk_id, skip, first_offset, is_end))
 
 
 def decode_slice(body: bytes) -> tuple[int, int, int, bool]:
-    """`batch_id, skip, first_offset, is_end`, from behind a SLICE's header."""
-    batch_id, skip, first_offset, is_end = _SLICE.unpack_from(body, _RUN.size)
-    return batch_id, skip, first_offset, is_end
+    """`chunk_id, skip, first_offset, is_end`, from behind a SLICE's header."""
+    chunk_id, skip, first_offset, is_end = _SLICE.unpack_from(body, _RUN.size)
+    return chunk_id, skip, first_offset, is_end
 
 
 def decode_run_header(body: bytes) -> RunHeader:

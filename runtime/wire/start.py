@@ -20,7 +20,7 @@ class WorkerStart:
     """Some trigger of the function does."""
     is_batch: bool = False
     decoder: str = ""
-    """`module:function`, of batches that come undecoded; empty where all records come decoded."""
+    """`module:function`, of chunks that come undecoded; empty where all records come decoded."""
     is_ranges: bool = False
     """What a batch holds is ranges of offsets, not records."""
     source_options: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -43,14 +43,14 @@ def _follow(link: Link, worker: WorkerLoop, frames: list[tuple[Kind, bytes]]) ->
 
 def _obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:
     match kind:
-        case Kind.RUN | Kind.BATCH | Kind.SLICE:
+        case Kind.RUN | Kind.CHUNK | Kind.SLICE:
             worker.receive(kind, body)
         case Kind.RECALL:
             worker.inbox.recall(wire.decode_partition_id(body))
         case Kind.PARTITION:
-            worker.add_source(**wire.decode_json(body))
+            worker.add_partition(**wire.decode_json(body))
         case Kind.FORGET:
-            worker.forget_source(wire.decode_partition_id(body))
+            worker.forget_partition(wire.decode_partition_id(body))
         case Kind.OWNED:
             worker.acks.own(wire.decode_json(body))
         case Kind.TIME_OUT:

@@ -8,7 +8,7 @@ import nuclio_sdk
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack
 from headrace.runtime.wire.progress_slot import ProgressSlot
-from headrace.runtime.worker.event import Source
+from headrace.runtime.worker.event import PartitionView
 
 
 class WorkerAcks:
@@ -29,21 +29,21 @@ class WorkerAcks:
         self._send = send
         self._slot = slot
         self._main_thread = threading.get_ident()
-        self.running: Source | None = None
+        self.running: PartitionView | None = None
         """Of the run that is being handled, where records are handled one by one (main thread)."""
         self._mode = mode
         self._takes_acks = takes_acks
         self._is_cumulative = is_cumulative
         self._owned: Mapping[str, frozenset[int]] = {}
-        self._sources: dict[tuple[str, int], Source] = {}
+        self._partitions: dict[tuple[str, int], PartitionView] = {}
 
     def own(self, by_topic: Mapping[str, Sequence[int]]) -> None:
         """The partitions that this replica has now (link thread)."""
         self._owned = {topic: frozenset(partitions) for topic, partitions in by_topic.items()}
 
-    def add_source(self, source: Source) -> None:
+    def add_partition(self, view: PartitionView) -> None:
         """Records of it may come to this worker (link thread)."""
-        self._sources[source.topic, source.partition] = source
+        self._partitions[view.topic, view.partition] = view
 
     def ack(self, qualified_offset: nuclio_sdk.QualifiedOffset, *, is_through: bool) -> bool:
         """Whether it is on its way: False where this replica is known not to own the partition.
@@ -54,7 +54,7 @@ class WorkerAcks:
         topic, partition = qualified_offset.topic, int(qualified_offset.partition)
         offset = int(qualified_offset.offset)
         is_owned = partition in self._owned.get(topic, ())
-        is_ours = (topic, partition) in self._sources
+        is_ours = (topic, partition) in self._partitions
         if not self._takes_acks or (self._mode == "disable" and is_ours and not is_owned):
             raise RuntimeError(
                 f"explicit_ack({topic}/{partition}/{offset}): explicitAckMode is {self._mode}, so records are"
@@ -62,21 +62,21 @@ class WorkerAcks:
             )
         if not is_owned:
             return False
-        source = self._sources.get((topic, partition))
-        first, last = (source.open_range if source else None) or (0, -1)
+        view = self._partitions.get((topic, partition))
+        first, last = (view.open_range if view else None) or (0, -1)
         if first <= offset < last:
             raise ValueError(
                 f"explicit_ack({topic}/{partition}/{offset}): lies inside the range of offsets"
                 f" {first} to {last}; ack its last one, event.offset"
             )
         is_one = not (is_through or self._is_cumulative)
-        if is_one and source is not None and self._is_in(source, offset):
-            self._note(source.id, offset)
+        if is_one and view is not None and self._is_in(view, offset):
+            self._note(view.id, offset)
         else:
             self._send(wire.encode_ack(Ack(topic, partition, offset, is_through)))
         # Only now: a kill between the two must not leave a record that is skipped here and open there.
-        if source is not None:
-            source.acked(offset, is_through=is_through or self._is_cumulative)
+        if view is not None:
+            view.acked(offset, is_through=is_through or self._is_cumulative)
         return True
 
     def flush(self, behind: bytes = b"") -> None:
@@ -87,11 +87,9 @@ class WorkerAcks:
         if span:  # only now: a kill between the two has it taken in twice, which harms nothing
             self._slot.acks.clear()
 
-    def _is_in(self, source: Source, offset: int) -> bool:
+    def _is_in(self, view: PartitionView, offset: int) -> bool:
         """Whether the handler is in that record, and this is its thread."""
-        return (
-            source is self.running and offset == source.entered and threading.get_ident() == self._main_thread
-        )
+        return view is self.running and offset == view.entered and threading.get_ident() == self._main_thread
 
     def _note(self, partition_id: int, offset: int) -> None:
         if not self._slot.acks.add(partition_id, offset):

@@ -35,7 +35,7 @@ class Lazy(Generic[T]):
 
 
 @dataclass(slots=True)
-class Source:
+class PartitionView:
     """Where the events of one partition come from, and which of those that wait here were acked.
 
     `id` is the partition's in this assignment.
@@ -90,9 +90,9 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
     """
 
     # Not the SDK's __init__: it costs six times as much per record, for fields that streams leave empty.
-    def __init__(self, record: WireRecord, source: Source, attempt: int) -> None:
+    def __init__(self, record: WireRecord, partition: PartitionView, attempt: int) -> None:
         self._record = record
-        self._source = source
+        self._partition = partition
         self.offset = record.offset
         self.body = record.value
         self.attempt = attempt
@@ -107,7 +107,7 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
 
     def enter(self) -> None:
         """Its handler is about to be called."""
-        self._source.entered = self.offset
+        self._partition.entered = self.offset
 
     content_type = method = url = type = type_version = version = ""
     num_shards = 0
@@ -115,10 +115,10 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
 
     # The lambdas are methods of this class in all but form.
     # ruff: disable[SLF001]
-    topic = Lazy(lambda event: event._source.topic)
-    path = Lazy(lambda event: event._source.topic)
-    shard_id = Lazy(lambda event: event._source.partition)
-    trigger = Lazy(lambda event: event._source.trigger)
+    topic = Lazy(lambda event: event._partition.topic)
+    path = Lazy(lambda event: event._partition.topic)
+    shard_id = Lazy(lambda event: event._partition.partition)
+    trigger = Lazy(lambda event: event._partition.trigger)
     first_offset = Lazy(lambda event: event.offset)
     key = Lazy(lambda event: event._record.key)
     size = Lazy(lambda event: len(event._record.value or b""))
@@ -130,7 +130,7 @@ class StreamEvent(nuclio_sdk.Event):  # type: ignore[misc]  # the SDK is untyped
     @Lazy
     def id(self) -> str:
         """The same at every delivery of the record."""
-        return f"{self._source.topic}/{self._source.partition}/{self._record.offset}"
+        return f"{self._partition.topic}/{self._partition.partition}/{self._record.offset}"
 
     @Lazy
     def timestamp(self) -> datetime | None:
@@ -159,8 +159,8 @@ class RangeEvent(StreamEvent):
     It has no body, key or headers, and its timestamp is None. `functions.spark.ranges_to_dataframe` reads it.
     """
 
-    def __init__(self, record: WireRecord, source: Source, attempt: int) -> None:
-        super().__init__(record, source, attempt)
+    def __init__(self, record: WireRecord, partition: PartitionView, attempt: int) -> None:
+        super().__init__(record, partition, attempt)
         self.first_offset = decode_range(record.value or b"")
         self.body = None
         self.size = 0
@@ -168,15 +168,33 @@ class RangeEvent(StreamEvent):
     def enter(self) -> None:
         """Its handler is about to be called."""
         super().enter()
-        self._source.open_range = (self.first_offset, self.offset)
+        self._partition.open_range = (self.first_offset, self.offset)
 
     def leave(self) -> None:
         """It needs no ack: it has had one, or comes again."""
-        self._source.open_range = None
+        self._partition.open_range = None
 
 
 _PUBLIC = (
-    *("body", "content_type", "trigger", "fields", "headers", "id", "method", "path", "size", "timestamp"),
-    *("url", "shard_id", "num_shards", "type", "type_version", "version", "last_in_batch", "offset", "topic"),
-    *("key", "attempt"),
+    "body",
+    "content_type",
+    "trigger",
+    "fields",
+    "headers",
+    "id",
+    "method",
+    "path",
+    "size",
+    "timestamp",
+    "url",
+    "shard_id",
+    "num_shards",
+    "type",
+    "type_version",
+    "version",
+    "last_in_batch",
+    "offset",
+    "topic",
+    "key",
+    "attempt",
 )

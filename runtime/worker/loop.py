@@ -14,15 +14,15 @@ from typing import Any
 import nuclio_sdk
 
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.batch_cache import KeptBatches
+from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.worker import results as handler_results
 from headrace.runtime.worker.acks import WorkerAcks
-from headrace.runtime.worker.batches import ReceivedBatch, load_decoder, no_decoder
 from headrace.runtime.worker.callbacks import Callbacks
+from headrace.runtime.worker.chunks import ReceivedChunk, load_decoder, no_decoder
 from headrace.runtime.worker.context import create_context
-from headrace.runtime.worker.event import RangeEvent, Source, StreamEvent
+from headrace.runtime.worker.event import PartitionView, RangeEvent, StreamEvent
 from headrace.runtime.worker.handler import Handler, HandlerNotLoadedError, describe_failure, load_handler
 from headrace.runtime.worker.inbox import Inbox, PendingRun
 from headrace.runtime.worker.link import Sender
@@ -53,16 +53,19 @@ class WorkerLoop:
         self._event_type = RangeEvent if start["is_ranges"] else StreamEvent
         self._trigger = nuclio_sdk.TriggerInfo(start["trigger_kind"], start["trigger_name"])
         self._spark = WorkerSpark(
-            *(start["spark_url"], start["spark_session_id"], start["spark_conf"], start["module"]),
+            start["spark_url"],
+            start["spark_session_id"],
+            start["spark_conf"],
+            start["module"],
             on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
         )
         self._context = create_context(
             start["worker_id"], self._trigger, self.acks, self._spark, start["source_options"]
         )
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
-        self._sources: dict[int, Source] = {}
-        self._batches: KeptBatches[ReceivedBatch] = KeptBatches()
-        self._new_batch = b""  # the next slice says its name
+        self._partitions: dict[int, PartitionView] = {}
+        self._chunks: ChunkCache[ReceivedChunk] = ChunkCache()
+        self._new_chunk = b""  # the next slice says its name
         self._decode = load_decoder(start["decoder"]) if start["decoder"] else no_decoder
         self._handler: Handler
         self._task: asyncio.Task[Any] | None = None
@@ -93,42 +96,42 @@ class WorkerLoop:
 
     # ---- for the link thread
 
-    def add_source(self, partition_id: int, topic: str, partition: int) -> None:
+    def add_partition(self, partition_id: int, topic: str, partition: int) -> None:
         """Runs name partitions by id."""
-        source = self._sources[partition_id] = Source(topic, partition, self._trigger, partition_id)
-        self.acks.add_source(source)
+        view = self._partitions[partition_id] = PartitionView(topic, partition, self._trigger, partition_id)
+        self.acks.add_partition(view)
 
-    def forget_source(self, partition_id: int) -> None:
+    def forget_partition(self, partition_id: int) -> None:
         """Its assignment is over."""
-        self._sources.pop(partition_id, None)
+        self._partitions.pop(partition_id, None)
         self.inbox.forget(partition_id)
 
     def receive(self, kind: Kind, body: bytes) -> None:
-        """Records to handle, or a batch that slices will refer to."""
-        if kind is Kind.BATCH:
-            self._new_batch = body
+        """Records to handle, or a chunk that slices will refer to."""
+        if kind is Kind.CHUNK:
+            self._new_chunk = body
             return
         header = wire.decode_run_header(body)
         decode: Callable[[], Sequence[Any]]
         if kind is Kind.RUN:
             span, decode = wire.decode_run_span(body), partial(wire.decode_records, body)
         else:
-            batch_id, skip, first, is_end = wire.decode_slice(body)
-            batch = self._batch(batch_id, is_end=is_end)
-            span, decode = (first, first + header.count), partial(batch.read, skip, header.count)
-        self._sources[header.partition_id].received(*span)
+            chunk_id, skip, first, is_end = wire.decode_slice(body)
+            chunk = self._chunk(chunk_id, is_end=is_end)
+            span, decode = (first, first + header.count), partial(chunk.read, skip, header.count)
+        self._partitions[header.partition_id].received(*span)
         self.inbox.put(PendingRun(header, decode))
 
-    def _batch(self, batch_id: int, *, is_end: bool) -> ReceivedBatch:
+    def _chunk(self, chunk_id: int, *, is_end: bool) -> ReceivedChunk:
         """What a slice refers to, kept by the same rule as at the processor's end."""
-        batch = self._batches.get(batch_id)
-        if batch is None:
-            batch = ReceivedBatch(self._new_batch, self._decode)
-            self._batches.put(batch_id, batch, len(self._new_batch))
-            self._new_batch = b""
+        chunk = self._chunks.get(chunk_id)
+        if chunk is None:
+            chunk = ReceivedChunk(self._new_chunk, self._decode)
+            self._chunks.put(chunk_id, chunk, len(self._new_chunk))
+            self._new_chunk = b""
         if is_end:
-            self._batches.drop(batch_id)
-        return batch
+            self._chunks.drop(chunk_id)
+        return chunk
 
     def drain(self) -> None:
         """Partitions are being taken away."""
@@ -205,27 +208,27 @@ class WorkerLoop:
         call, is_async = self._handler.call, self._handler.is_async
         context, records = self._context, run.records
         # None where the partition is revoked by now: then the run was recalled, and is empty.
-        source: Any = self._sources.get(run.header.partition_id)
+        partition: Any = self._partitions.get(run.header.partition_id)
         attempt = run.header.attempt
         seq = run.header.first_seq
         enter = self._slot.enter
         if is_async:
             self._task = asyncio.current_task()
         started_ns = time.perf_counter_ns()
-        self.acks.running = source
+        self.acks.running = partition
         while records:
             try:
                 record = records.popleft()
             except IndexError:  # recalled between the test and the step
                 break
             offset = record.offset
-            if source.has_acked_ahead and source.is_acked(offset):
+            if partition.has_acked_ahead and partition.is_acked(offset):
                 seq += 1
                 continue
-            source.entered = offset
+            partition.entered = offset
             enter(seq)
             try:
-                result = call(context, StreamEvent(record, source, attempt))
+                result = call(context, StreamEvent(record, partition, attempt))
                 if type(result) is CoroutineType:  # what nearly all async handlers give
                     result = await result if is_async else self._loop.run_until_complete(result)
                 if result is not None and handler_results.is_pending(result):
@@ -252,11 +255,11 @@ class WorkerLoop:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""
         started_ns = time.perf_counter_ns()
         events = [
-            (run.header.first_seq + i, self._event_type(record, source, run.header.attempt))
+            (run.header.first_seq + i, self._event_type(record, partition, run.header.attempt))
             for run in batch
-            if (source := self._sources.get(run.header.partition_id)) is not None
+            if (partition := self._partitions.get(run.header.partition_id)) is not None
             for i, record in enumerate(run.records)
-            if not (source.has_acked_ahead and source.is_acked(record.offset))
+            if not (partition.has_acked_ahead and partition.is_acked(record.offset))
         ]
         end = batch[-1].header.first_seq + batch[-1].header.count
         frames: list[bytes] = []

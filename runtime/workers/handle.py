@@ -12,11 +12,11 @@ from typing import Protocol
 
 from headrace.runtime.errors import HandlerLoadError
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.record_batch import BatchSlice
+from headrace.runtime.partitions.chunk import ChunkSlice
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.ack_slot import AckedSpan
-from headrace.runtime.wire.batch_cache import KeptBatches
+from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.frames import Ack, Buffer, Kind, WireRecord
 from headrace.runtime.wire.progress_slot import Progress
 from headrace.runtime.workers.in_flight import InFlight, Run
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 REAP_SECONDS = 5.0
 _FIRST_RESPAWN_SECONDS = 0.1
 _MAX_RESPAWN_SECONDS = 5.0
-# Some times what a batch of 1 MB takes to be decoded; a partition may wait so long for its turn.
+# Some times what a chunk of 1 MB takes to be decoded; a partition may wait so long for its turn.
 _KEPT_SECONDS = 0.03
 
 Spawn = Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]
@@ -58,36 +58,36 @@ class Verdict:
 class WorkerListener(Protocol):
     """What a worker tells its dispatcher, synchronously, on the processor's event loop."""
 
-    def started(self, worker: "WorkerHandle") -> None:
+    def on_started(self, worker: "WorkerHandle") -> None:
         """It has a process, which can be sent frames."""
 
-    def loaded(self, worker: "WorkerHandle") -> None:
+    def on_loaded(self, worker: "WorkerHandle") -> None:
         """It is about to be ready: the last moment to replace it for what the handler's import has done."""
 
-    def measured(self, count: int, handler_ns: int) -> None:
+    def on_measured(self, count: int, handler_ns: int) -> None:
         """It has run so many records in that time."""
 
-    def handled(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+    def on_handled(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """They follow each other, and succeeded."""
 
-    def handled_unacked(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+    def on_handled_unacked(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """It is one; it succeeded, and its response asks not to ack it."""
 
-    def failed(
+    def on_failed(
         self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str, among: int
     ) -> None:
         """The handler failed on them, or its process died while running them, among `among` in one call."""
 
-    def suspected(self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str) -> None:
+    def on_suspected(self, partition: AssignedPartition, records: Sequence[WireRecord], reason: str) -> None:
         """The process died by itself in a batch that held these and others."""
 
-    def acked(self, ack: Ack) -> None:
+    def on_acked(self, ack: Ack) -> None:
         """The handler acked a record, of whichever trigger."""
 
-    def returned(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+    def on_returned(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """They did not start, or the runtime killed the process in one of them."""
 
-    def changed(self) -> None:
+    def on_changed(self) -> None:
         """One batch of news is over: a good moment to hand out more."""
 
 
@@ -107,9 +107,9 @@ class WorkerHandle:
         self._listener = listener
         self._process: WorkerProcess | None = None
         self._announced: dict[int, AssignedPartition] = {}  # to its process, by id
-        self._kept: KeptBatches[int] = KeptBatches()
-        self._displaced_at = 0.0  # when a batch was dropped that it wasn't done with
-        self._acks = JoinedAcks(listener.acked)
+        self._kept: ChunkCache[int] = ChunkCache()
+        self._displaced_at = 0.0  # when a chunk was dropped that it wasn't done with
+        self._acks = JoinedAcks(listener.on_acked)
         self._acked = AckedSpan(-1, 0, 0)  # what was seen of it last
         self._is_kill_ours = False
         self._verdict: Verdict | None = None
@@ -184,28 +184,28 @@ class WorkerHandle:
             frames.append(wire.json_frame(Kind.PARTITION, about))
         partition.worker_index = self.index
         header = self.in_flight.add(partition, records, has_more)
-        if not isinstance(records, BatchSlice):
+        if not isinstance(records, ChunkSlice):
             return [*frames, wire.encode_run(header, records)]
-        batch, first = records.batch, records.offsets.start
-        is_end = records.offsets.stop == batch.first + batch.count
-        if self._kept.get(batch.id) is None:
-            if not self._kept.has_place_for(batch.id, len(batch.data)):
+        chunk, first = records.chunk, records.offsets.start
+        is_end = records.offsets.stop == chunk.first + chunk.count
+        if self._kept.get(chunk.id) is None:
+            if not self._kept.has_place_for(chunk.id, len(chunk.data)):
                 self._displaced_at = time.monotonic()
-            self._kept.put(batch.id, batch.id, len(batch.data))
-            frames += [wire.encode_batch(len(batch.data)), batch.data]
+            self._kept.put(chunk.id, chunk.id, len(chunk.data))
+            frames += [wire.encode_chunk(len(chunk.data)), chunk.data]
         if is_end:
-            self._kept.drop(batch.id)
-        return [*frames, wire.encode_slice(header, batch.id, first - batch.first, first, is_end=is_end)]
+            self._kept.drop(chunk.id)
+        return [*frames, wire.encode_slice(header, chunk.id, first - chunk.first, first, is_end=is_end)]
 
     def suits(self, partition: AssignedPartition) -> bool:
-        """Whether its next records go without having a batch sent again that this worker isn't done with.
+        """Whether its next records go without having a chunk sent again that this worker isn't done with.
 
-        That is put off for a while: a batch that comes again is decoded again.
+        That is put off for a while: a chunk that comes again is decoded again.
         """
-        batch = partition.next_batch
+        chunk = partition.next_chunk
         return (
-            batch is None
-            or self._kept.has_place_for(batch.id, len(batch.data))
+            chunk is None
+            or self._kept.has_place_for(chunk.id, len(chunk.data))
             or time.monotonic() - self._displaced_at > _KEPT_SECONDS
         )
 
@@ -309,7 +309,7 @@ class WorkerHandle:
         except OSError as error:
             return f"its process can't be started ({error.strerror or error})"
         self._process.on_read = self._on_read
-        self._listener.started(self)
+        self._listener.on_started(self)
         code = await asyncio.shield(self._process.exited)
         self._is_kill_ours |= self._process.is_swept
         was_ready = self.is_ready
@@ -339,11 +339,11 @@ class WorkerHandle:
             logger.warning("worker %d died while idle (%s); replaced", self.index, describe_exit(code))
         while self.in_flight.runs:
             run = self.in_flight.runs.popleft()
-            self._listener.returned(run.partition, run.records)
+            self._listener.on_returned(run.partition, run.records)
         self.in_flight = InFlight()
         self.is_straggling = False
         self._is_kill_ours, self._verdict, self._cancelled_seq = False, None, None
-        self._listener.changed()
+        self._listener.on_changed()
 
     def _report_started(self, started: Sequence[Run], seq: int, code: int) -> None:
         """Whose fault was it that the process died in these?"""
@@ -354,13 +354,17 @@ class WorkerHandle:
             if self._is_kill_ours and verdict is None:
                 logger.warning(
                     "worker %d was killed in %s offset %d, which stays uncommitted and is delivered again",
-                    *(self.index, run.partition, run.partition.firsts_of(run.records)[0]),
+                    self.index,
+                    run.partition,
+                    run.partition.firsts_of(run.records)[0],
                 )
-                self._listener.returned(run.partition, run.records)
+                self._listener.on_returned(run.partition, run.records)
             elif count == 1 or (verdict and verdict.is_certain):
-                self._listener.failed(run.partition, run.records, verdict.reason if verdict else death, count)
+                self._listener.on_failed(
+                    run.partition, run.records, verdict.reason if verdict else death, count
+                )
             else:
-                self._listener.suspected(run.partition, run.records, verdict.reason if verdict else death)
+                self._listener.on_suspected(run.partition, run.records, verdict.reason if verdict else death)
 
     def _on_frame(self, kind: Kind, body: bytes) -> None:
         if kind is Kind.ACK:
@@ -372,23 +376,23 @@ class WorkerHandle:
     def _on_read(self) -> None:
         """What came in one read is one batch of news."""
         self._acks.flush()
-        self._listener.changed()
+        self._listener.on_changed()
 
     def _on_news(self, kind: Kind, body: bytes) -> None:
         match kind:
             case Kind.PROGRESS:
                 seq, handler_ns, count = wire.decode_progress(body)
                 self._settle_before(seq)
-                self._listener.measured(count, handler_ns)
+                self._listener.on_measured(count, handler_ns)
             case Kind.FAILED:
                 self._on_failed(*wire.decode_failed(body))
             case Kind.ACKED:
                 self._on_acked(AckedSpan(*wire.decode_acked(body)))
             case Kind.UNACKED:
-                self._listener.handled_unacked(*self._take(wire.decode_seq(body)))
+                self._listener.on_handled_unacked(*self._take(wire.decode_seq(body)))
             case Kind.RETURNED:
                 for span in wire.decode_returned(body):
-                    self._listener.returned(*self.in_flight.take_back(*span))
+                    self._listener.on_returned(*self.in_flight.take_back(*span))
             case Kind.LOG:
                 self._on_log(*wire.decode_about(body))
             case Kind.READY:
@@ -406,13 +410,13 @@ class WorkerHandle:
         if partition is not None and first < acked.end:
             count = acked.end - first
             about = (partition.topic, partition.partition, acked.end - 1)
-            self._listener.acked(Ack(*about, is_through=False, count=count))
+            self._listener.on_acked(Ack(*about, is_through=False, count=count))
 
     def _settle_before(self, seq: int) -> None:
         for partition, records in self.in_flight.settle_before(seq):
             self.is_straggling = False
             self._is_healthy = True
-            self._listener.handled(partition, records)
+            self._listener.on_handled(partition, records)
 
     def _on_failed(self, first: int, end: int, reason: str) -> None:
         self._settle_before(first)
@@ -420,7 +424,7 @@ class WorkerHandle:
         assert failed, "a worker decides only on what it holds"
         self.is_straggling = False
         for partition, records in failed:
-            self._listener.failed(partition, records, reason, self._batch_size or 1)
+            self._listener.on_failed(partition, records, reason, self._batch_size or 1)
 
     def _take(self, seq: int) -> tuple[AssignedPartition, Sequence[WireRecord]]:
         """The record whose outcome has come, out of what is in flight."""
@@ -432,7 +436,7 @@ class WorkerHandle:
 
     def _on_ready(self, *, is_async: bool) -> None:
         self.can_cancel = is_async
-        self._listener.loaded(self)
+        self._listener.on_loaded(self)
         if self._is_kill_ours:
             return
         if self.state is WorkerState.STARTING:
@@ -453,5 +457,5 @@ def _by_attempt(
     partition: AssignedPartition, records: Sequence[WireRecord]
 ) -> Iterator[Iterator[WireRecord]]:
     """Runs of records that are at the same attempt."""
-    attempt = partition.troubles.attempt
+    attempt = partition.failed_records.attempt
     return (run for _, run in groupby(records, key=lambda record: attempt(partition.firsts_of([record])[0])))

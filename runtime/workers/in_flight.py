@@ -44,7 +44,11 @@ class InFlight:
         self._next_seq += len(records)
         self._count += len(records)
         self.runs.append(Run(partition, first_seq, records))
-        attempt = partition.troubles.attempt(partition.firsts_of(records[:1])[0]) if partition.troubles else 1
+        attempt = (
+            partition.failed_records.attempt(partition.firsts_of(records[:1])[0])
+            if partition.failed_records
+            else 1
+        )
         return RunHeader(partition.id, partition.epoch, first_seq, attempt, len(records), has_more)
 
     def settle_before(self, seq: int) -> Iterator[tuple[AssignedPartition, Sequence[WireRecord]]]:

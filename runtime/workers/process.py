@@ -46,7 +46,7 @@ class WorkerProcess:
         self._last_sweep = lease.last_sweep
         self._index = start.worker_id
         self._is_reaped = False
-        self._farewell: asyncio.Task[None] | None = None
+        self._session_end: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
         with contextlib.ExitStack() as on_failure:
             self.slot = ProgressSlot.create(lease)
@@ -127,9 +127,9 @@ class WorkerProcess:
         if self._end_session is None:
             self.exited.set_result(code)
         else:
-            self._farewell = loop.create_task(self._say_farewell(self._end_session, code))
+            self._session_end = loop.create_task(self._end_own_session(self._end_session, code))
 
-    async def _say_farewell(self, end_session: EndSession, code: int) -> None:
+    async def _end_own_session(self, end_session: EndSession, code: int) -> None:
         try:
             await end_session(self.spark_session_id)
         finally:

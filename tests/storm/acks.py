@@ -21,7 +21,7 @@ from kafka_records import produce
 from replica import is_running, lines, replica, set_trigger, wait_until, write_function
 from scenario import Report, main
 
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.triggers.kafka.client.internals import fetch_commits
 from headrace.triggers.kafka.metadata import decode_metadata
 
@@ -78,10 +78,10 @@ ACKS_AROUND_A_HOLE = f"""
 Records = set[tuple[int, int]]
 
 
-def commits(broker: Broker, group: str, topic: str, partitions: int) -> dict[int, Commitment]:
+def commits(broker: Broker, group: str, topic: str, partitions: int) -> dict[int, Checkpoint]:
     """What the broker holds, metadata included, read by a client of its own."""
 
-    async def ask() -> dict[int, Commitment]:
+    async def ask() -> dict[int, Checkpoint]:
         admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
         await admin.start()
         try:
@@ -90,7 +90,7 @@ def commits(broker: Broker, group: str, topic: str, partitions: int) -> dict[int
         finally:
             await admin.close()
         told = {tp.partition: decode_metadata(it.offset, it.metadata) for tp, it in found.items()}
-        return {number: metadata.commitment for number, metadata in told.items() if metadata is not None}
+        return {number: metadata.checkpoint for number, metadata in told.items() if metadata is not None}
 
     return asyncio.run(ask())
 
@@ -111,13 +111,13 @@ def wait_until_empty(broker: Broker, group: str) -> None:
     asyncio.run(ask())
 
 
-def in_commit(commitments: dict[int, Commitment], count: int) -> Records:
+def in_commit(checkpoints: dict[int, Checkpoint], count: int) -> Records:
     """Of `count` records per partition, those that a new owner need not deliver."""
     return {
         (number, offset)
-        for number, commitment in commitments.items()
+        for number, checkpoint in checkpoints.items()
         for offset in range(count)
-        if offset < commitment.offset or any(first <= offset < end for first, end in commitment.acked)
+        if offset < checkpoint.offset or any(first <= offset < end for first, end in checkpoint.acked)
     }
 
 
@@ -132,7 +132,10 @@ def restart(broker: Broker, folder: Path, number: int, report: Report) -> None:
     topic = broker.create_topic(PARTITIONS)
     group = f"group-{topic}"
     function = write_function(
-        *(folder / "f", ACKS_IN_ANY_ORDER, broker.bootstrap, [topic]),
+        folder / "f",
+        ACKS_IN_ANY_ORDER,
+        broker.bootstrap,
+        [topic],
         workerAllocationMode="static",
         sessionTimeout="2s",
     )
@@ -153,7 +156,7 @@ def restart(broker: Broker, folder: Path, number: int, report: Report) -> None:
     settled = in_commit(commits(broker, group, topic, PARTITIONS), per_partition)
     (function / "soon").touch()
     with replica(function, name="-b") as second:
-        done = dict.fromkeys(range(PARTITIONS), Commitment(per_partition))
+        done = dict.fromkeys(range(PARTITIONS), Checkpoint(per_partition))
         wait_until(lambda: commits(broker, group, topic, PARTITIONS) == done, about=second)
         assert second.stop() == 0
         after = read_records(function, "log", second.process.pid)
@@ -175,36 +178,40 @@ def hole(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """Two triggers of one function: what `explicitAckSemantics` makes of the same acks."""
     topics = {name: broker.create_topic(1) for name in ("records", "cumulative")}
     function = write_function(
-        *(folder / "f", ACKS_AROUND_A_HOLE, broker.bootstrap, [topics["records"]], 1),
+        folder / "f",
+        ACKS_AROUND_A_HOLE,
+        broker.bootstrap,
+        [topics["records"]],
+        1,
         workerAllocationMode="static",
     )
     set_trigger(function, explicitAckMode="explicitOnly")
     add_cumulative_trigger(function, topics["cumulative"])
     for topic in topics.values():
         produce(broker, topic, 20, 1)
-    found: dict[str, list[Commitment]] = {name: [Commitment(0)] for name in topics}
+    found: dict[str, list[Checkpoint]] = {name: [Checkpoint(0)] for name in topics}
 
-    def look() -> Commitment:
+    def look() -> Checkpoint:
         for name, topic in topics.items():
-            found[name].append(commits(broker, f"group-{topic}", topic, 1).get(0, Commitment(0)))
+            found[name].append(commits(broker, f"group-{topic}", topic, 1).get(0, Checkpoint(0)))
         return found["records"][-1]
 
     with replica(function) as running:
         running.wait_ready()
-        around = Commitment(OPEN, acked=((OPEN + 1, 20),))  # the acks come in any order: all of them
+        around = Checkpoint(OPEN, acked=((OPEN + 1, 20),))  # the acks come in any order: all of them
         wait_until(lambda: look() == around and found["cumulative"][-1].offset >= 11, about=running)
         look()
-        highest = max(commitment.offset for commitment in found["records"])
+        highest = max(checkpoint.offset for checkpoint in found["records"])
         report.add(f"highest commit while {OPEN} is open", highest, OPEN, OPEN, number)
-        cumulative = {commitment.offset for commitment in found["cumulative"]}
+        cumulative = {checkpoint.offset for checkpoint in found["cumulative"]}
         report.add("highest commit with cumulative, after ack(10)", max(cumulative), 11, 11, number)
         (function / "go").touch()
         began = time.monotonic()
         wait_until(lambda: look().offset == 20, about=running)
         report.add("last ack to its commit, s", time.monotonic() - began, 0, 3, number)
         assert running.stop() == 0
-    for commitments in found.values():
-        offsets = [commitment.offset for commitment in commitments]
+    for checkpoints in found.values():
+        offsets = [checkpoint.offset for checkpoint in checkpoints]
         report.add("commits that moved back", offsets != sorted(offsets), 0, 0, number)
 
 

@@ -83,8 +83,18 @@ STORMS = [
     *of("spark_kills", replica=3, worker=3, server=3),
 ]
 _COLUMNS = (
-    *("storm", "repetitions", "faults", "produced", "lost", "repeated, at most", "of those allowed"),
-    *("overlap, s", "stall, s", "minutes", "seed", "bounds"),
+    "storm",
+    "repetitions",
+    "faults",
+    "produced",
+    "lost",
+    "repeated, at most",
+    "of those allowed",
+    "overlap, s",
+    "stall, s",
+    "minutes",
+    "seed",
+    "bounds",
 )
 _FIGURE = re.compile(r"^(\S+): (.+): (\d+) times, min (\S+), median (\S+), max (\S+), bound (\S+) to (\S+), ")
 

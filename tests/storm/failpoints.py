@@ -53,7 +53,9 @@ def k5(name: str, broker: Broker, folder: Path, number: int, report: Report) -> 
     # Commits come every second, and when a record fails; dead letters once for each partition.
     count = random.randint(1, 4 if FAILPOINTS[name][0] == PROCESSOR else RECORDS // 4)
     load = Load(
-        *(broker, folder, RECORDS),
+        broker,
+        folder,
+        RECORDS,
         partitions=PARTITIONS,
         handler=HANDLER.replace("IS_EXPLICIT", str(is_explicit)),
         fields={"explicitAckMode": "explicitOnly"} if is_explicit else {},

@@ -31,8 +31,8 @@ from worker_bench import Record
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.dispatch.acks import Acks
 from headrace.runtime.metrics import Metrics, TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.wire.frames import Ack
 from headrace.triggers.kafka.committer import Committer
 from headrace.triggers.kafka.metadata import decode_metadata
@@ -55,7 +55,7 @@ class Group:
     def __init__(self) -> None:
         self.offsets: list[list[int]] = [[] for _ in range(PARTITIONS)]
         self.ends = [0] * PARTITIONS
-        self.commits: dict[int, Commitment] = {}
+        self.commits: dict[int, Checkpoint] = {}
         self.generation = 0
         self.members: set[int] = set()
 
@@ -66,8 +66,8 @@ class Group:
         for tp, (offset, text) in offsets.items():
             metadata = decode_metadata(offset, text)
             assert metadata is not None, text
-            assert offset >= self.commits.get(tp.partition, Commitment(0)).offset, "L6: a commit moved back"
-            self.commits[tp.partition] = metadata.commitment
+            assert offset >= self.commits.get(tp.partition, Checkpoint(0)).offset, "L6: a commit moved back"
+            self.commits[tp.partition] = metadata.checkpoint
 
 
 class Client:
@@ -104,7 +104,7 @@ class Replica:
         self.client = Client(group, member)
         self.committer = Committer(self.client, metrics)
         self.acks = Acks(policy, metrics)
-        self.acks.source = SimpleNamespace(end_of=lambda p: group.ends[p.partition])
+        self.acks.feed = SimpleNamespace(end_of=lambda p: group.ends[p.partition])
         self.early: list[Ack] = []
         self.starting: list[int] = []
         self.partitions: dict[int, AssignedPartition] = {}
@@ -152,7 +152,7 @@ class DeliveryModel(RuleBasedStateMachine):
         position = partition.ledger.position
         waiting = [offset for offset in self.group.offsets[number] if offset >= position]
         if found := waiting[: partition.room]:
-            partition.fetched([Record(offset) for offset in found])
+            partition.on_fetched([Record(offset) for offset in found])
         if not waiting and partition.is_idle:
             partition.ledger.advance(self.group.ends[number])
 
@@ -175,7 +175,7 @@ class DeliveryModel(RuleBasedStateMachine):
                 before = (number, lower)
                 is_past = before in self.done | replica.handled or lower in flight
                 assert is_past, f"L3: {it} is delivered before {before}"
-        attempt = replica.partitions[number].troubles.attempt(offset)
+        attempt = replica.partitions[number].failed_records.attempt(offset)
         assert attempt <= self.failures.get(it, 0) + 1, "an attempt too many"
         assert attempt > replica.failures.get(it, 0), "an attempt too few"
 
@@ -192,10 +192,10 @@ class DeliveryModel(RuleBasedStateMachine):
         partition = replica.partitions[number]
         ids = {(number, record.offset) for record in finished}
         if self.policy.ack_mode is AckMode.EXPLICIT_ONLY:
-            partition.handled_unacked(finished)
+            partition.on_handled_unacked(finished)
             replica.handled |= ids
         else:
-            partition.settled(finished)
+            partition.on_settled(finished)
             self.done |= ids
 
     @rule(number=numbers, fate=fates)
@@ -207,14 +207,14 @@ class DeliveryModel(RuleBasedStateMachine):
             return
         partition, failed = replica.partitions[number], flight[0]
         it = (number, failed.offset)
-        partition.failed([failed], "it raised", 1)
-        partition.came_back([failed])
+        partition.on_failed([failed], "it raised", 1)
+        partition.on_returned([failed])
         if rest := flight[1:]:
-            partition.came_back(rest)
+            partition.on_returned(rest)
         replica.in_flight[number] = []
-        trouble = partition.troubles.get(failed.offset)
+        trouble = partition.failed_records.get(failed.offset)
         if trouble is None:  # it was acked while it ran
-            partition.hold = Hold.NONE
+            partition.state = PartitionState.ACTIVE
             return
         for counted in (self.failures, replica.failures):
             counted[it] = counted.get(it, 0) + 1
@@ -224,7 +224,7 @@ class DeliveryModel(RuleBasedStateMachine):
             self.done.add(it)
         else:
             self._commit(replica, fate)
-        partition.hold = Hold.NONE
+        partition.state = PartitionState.ACTIVE
 
     @rule(number=numbers, kept=st.integers(0, 3))
     def recall(self, number: int, kept: int) -> None:
@@ -235,7 +235,7 @@ class DeliveryModel(RuleBasedStateMachine):
         partition = replica.partitions[number]
         partition.is_recalled = True
         for part in filter(None, (back[1:], back[:1])):
-            partition.came_back(part)
+            partition.on_returned(part)
         replica.in_flight[number] = replica.in_flight[number][:kept]
 
     # ---- acks and commits
@@ -300,7 +300,7 @@ class DeliveryModel(RuleBasedStateMachine):
             if is_patient:
                 self._finish(replica, number, 1)
             if left := replica.in_flight[number]:
-                partition.came_back(left)
+                partition.on_returned(left)
             replica.acks.end(partition)
         replica.acks.disown()
         is_safe = self._commit(replica, fate)
@@ -318,7 +318,7 @@ class DeliveryModel(RuleBasedStateMachine):
     def _begin(self, replica: Replica) -> None:
         numbers, replica.starting = replica.starting, []
         committed = {TopicPartition("t", n): c for n in numbers if (c := self.group.commits.get(n))}
-        starts = {tp: committed.get(tp, Commitment(0)) for tp in (TopicPartition("t", n) for n in numbers)}
+        starts = {tp: committed.get(tp, Checkpoint(0)) for tp in (TopicPartition("t", n) for n in numbers)}
         for tp, start in starts.items():
             replica.partitions[tp.partition] = AssignedPartition("t", tp.partition, start, CAPACITY)
             replica.in_flight[tp.partition] = []
@@ -331,7 +331,7 @@ class DeliveryModel(RuleBasedStateMachine):
         replica.early.clear()
         replica.committer.open(Starts(starts, committed, {"t": PARTITIONS}), self.group.generation)
 
-    def _check_start(self, number: int, start: Commitment) -> None:
+    def _check_start(self, number: int, start: Checkpoint) -> None:
         repeated = {it for it in self.done if it[0] == number and not _covers(start, it[1])}
         anew = repeated - self.may_repeat
         assert not (anew and self.is_clean[number]), f"L2: {anew} come again after a clean rebalance"
@@ -363,7 +363,7 @@ class DeliveryModel(RuleBasedStateMachine):
         for number, partition in replica.partitions.items():
             flight = replica.in_flight[number]
             if done := flight[:count]:
-                partition.settled(done)
+                partition.on_settled(done)
                 replica.in_flight[number] = flight[count:]
             if self.policy.ack_mode.is_explicit:
                 replica.acks.take(Ack("t", number, offset, True))
@@ -377,8 +377,8 @@ class DeliveryModel(RuleBasedStateMachine):
         for number, partition in replica.partitions.items():
             partition.revoke()
             if left := replica.in_flight[number]:
-                partition.came_back(left)
-            assert not partition.in_flight
+                partition.on_returned(left)
+            assert not partition.in_flight_count
             replica.acks.end(partition)
         replica.acks.disown()
         replica.committer.close()
@@ -440,10 +440,10 @@ class DeliveryModel(RuleBasedStateMachine):
         assert moved or self._is_committed(number), f"L9: partition {number} doesn't move"
 
     def _is_committed(self, number: int) -> bool:
-        return self.group.commits.get(number, Commitment(-1)).offset == self.group.ends[number]
+        return self.group.commits.get(number, Checkpoint(-1)).offset == self.group.ends[number]
 
 
-def _covers(commit: Commitment, offset: int) -> bool:
+def _covers(commit: Checkpoint, offset: int) -> bool:
     return offset < commit.offset or any(first <= offset < end for first, end in commit.acked)
 
 

@@ -135,7 +135,9 @@ def b1(how: str, _: Broker, folder: Path, number: int, report: Report) -> None:
         broker = Broker(kafka.bootstrap, "embedded")
         records = long_records_for(report.seconds, 2)
         load = Load(
-            *(broker, folder, records),
+            broker,
+            folder,
+            records,
             handler=LONG_AT_TIMES,
             sessionTimeout=f"{BROKER_SESSION_SECONDS}s",
             **fetching,

@@ -88,7 +88,10 @@ def raises(broker: Broker, folder: Path, number: int, report: Report) -> None:
     topic = broker.create_topic(8)
     shard, offset = anywhere()
     function = write_function(
-        *(folder / "f", RAISES.format(shard=shard, offset=offset, good=4), broker.bootstrap, [topic]),
+        folder / "f",
+        RAISES.format(shard=shard, offset=offset, good=4),
+        broker.bootstrap,
+        [topic],
         onFailure={"maxAttempts": 4, "backoff": "300ms"},
     )
     produce(broker, topic, 8 * EACH)
@@ -110,7 +113,10 @@ def _poisoned(broker: Broker, folder: Path, **policy: object) -> tuple[str, tupl
     topic = broker.create_topic(8)
     shard, offset = anywhere()
     function = write_function(
-        *(folder / "f", RAISES.format(shard=shard, offset=offset, good=99), broker.bootstrap, [topic]),
+        folder / "f",
+        RAISES.format(shard=shard, offset=offset, good=99),
+        broker.bootstrap,
+        [topic],
         onFailure=QUICK | policy,
     )
     produce(broker, topic, 8 * EACH)
@@ -161,7 +167,10 @@ def letters(broker: Broker, folder: Path, number: int, report: Report) -> None:
         shard=shard, offset=f"event.offset if event.offset >= {EACH} else {offset}", good=99
     )
     write_function(
-        *(folder / "f", handler, broker.bootstrap, [topic]),
+        folder / "f",
+        handler,
+        broker.bootstrap,
+        [topic],
         onFailure=QUICK | {"then": "deadLetter", "deadLetterTopic": graves},
     )
     times = asyncio.run(send(broker, topic, bodies, shard))
@@ -220,7 +229,7 @@ def dies(broker: Broker, folder: Path, number: int, report: Report) -> None:
     poison = {(shard, offset), (shard, min(offset + 1, EACH - 1)), anywhere()}
     policy = random.choice([{"then": "skip"}, {"then": "deadLetter", "deadLetterTopic": graves}])
     handler = DIES.format(poison=sorted(poison), dying=WAYS[way])
-    function = write_function(*(folder / "f", handler, broker.bootstrap, [topic]), onFailure=QUICK | policy)
+    function = write_function(folder / "f", handler, broker.bootstrap, [topic], onFailure=QUICK | policy)
     set_spec(function, resources={"limits": {"memory": "96Mi"}})
     produce(broker, topic, 8 * EACH)
     began = time.monotonic()
@@ -274,7 +283,7 @@ def rebalances(broker: Broker, folder: Path, number: int, report: Report) -> Non
     """By its name a member comes before or behind the replica, and gets partition 0, or the other one."""
     topic = broker.create_topic(2)
     function = write_function(
-        *(folder / "f", SLEEPS, broker.bootstrap, [topic]), maxWaitHandlerDuringRebalance="200ms"
+        folder / "f", SLEEPS, broker.bootstrap, [topic], maxWaitHandlerDuringRebalance="200ms"
     )
     produce(broker, topic, 1, partitions=1)
     with replica(function) as running:

@@ -57,7 +57,10 @@ def wait(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """The handler gets its time to the millisecond, and the next owner goes on at once."""
     topic = broker.create_topic(8)
     function = write_function(
-        *(folder / "f", SLEEPS, broker.bootstrap, [topic]),
+        folder / "f",
+        SLEEPS,
+        broker.bootstrap,
+        [topic],
         maxWaitHandlerDuringRebalance=f"{WAIT_SECONDS:g}s",
     )
     produce(broker, topic, 8)
@@ -85,7 +88,10 @@ def finish(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """The newcomer gets its partitions when the handlers have ended, and not before."""
     topic = broker.create_topic(8)
     function = write_function(
-        *(folder / "f", SLEEPS, broker.bootstrap, [topic]),
+        folder / "f",
+        SLEEPS,
+        broker.bootstrap,
+        [topic],
         maxWaitHandlerDuringRebalance="40s",
     )
     produce(broker, topic, 8)
@@ -130,7 +136,10 @@ def drain(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """A handler that never gives up the interpreter by itself; nothing but its callback acks its record."""
     topic = broker.create_topic(8)
     function = write_function(
-        *(folder / "f", COMPUTES, broker.bootstrap, [topic]),
+        folder / "f",
+        COMPUTES,
+        broker.bootstrap,
+        [topic],
         workerAllocationMode="static",
         maxWaitHandlerDuringRebalance="1s",
     )

@@ -93,7 +93,10 @@ def p2(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """Larger than fetchMax is a failure by policy; the dead-letter topic takes all of it."""
     topic, letters = (asyncio.run(wide_topic(broker)) for _ in range(2))
     function = write_function(
-        *(folder / "f", SIZES, broker.bootstrap, [topic]),
+        folder / "f",
+        SIZES,
+        broker.bootstrap,
+        [topic],
         fetchMax=FETCH_MAX,
         onFailure={"maxAttempts": 1, "then": "deadLetter", "deadLetterTopic": letters},
     )

@@ -65,7 +65,7 @@ def churn(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """Replicas come and go, some before they are members, some together."""
     topic = broker.create_topic(8)
     mode = random.choice(["pool", "static"])
-    function = write_function(*(folder / "f", HANDLER, broker.bootstrap, [topic]), workerAllocationMode=mode)
+    function = write_function(folder / "f", HANDLER, broker.bootstrap, [topic], workerAllocationMode=mode)
     codes = []
     with contextlib.ExitStack() as stack:
         started = itertools.count()

@@ -12,9 +12,9 @@ from worker_bench import QUICK_RETRIES, Bench, bench, records
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.source import NoSource
+from headrace.runtime.dispatch.feed import NoFeed
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.wire.frames import WireRecord
 
 # What handlers here may use besides PRELUDE.
@@ -30,23 +30,23 @@ Seen = tuple[int, int, int]  # partition, offset, attempt
 
 
 @dataclass
-class Commits(NoSource):
+class Commits(NoFeed):
     """A source that keeps what it was asked to commit, and answers when and what it is told to."""
 
-    commits: list[dict[int, Commitment]] = field(default_factory=list)
+    commits: list[dict[int, Checkpoint]] = field(default_factory=list)
     answers: list[bool] = field(default_factory=list)  # the next ones; then True
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
-    buried: list[tuple[int, int, int]] = field(default_factory=list)
+    dead_letters: list[tuple[int, int, int]] = field(default_factory=list)
 
-    async def persist(self, partitions: Collection[AssignedPartition]) -> bool:
-        self.commits.append({partition.partition: partition.commitment for partition in partitions})
+    async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
+        self.commits.append({partition.partition: partition.checkpoint for partition in partitions})
         await self.may_answer.wait()
         return self.answers.pop(0) if self.answers else True
 
-    async def bury(
+    async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
-        self.buried.append((partition.partition, record.offset, attempts))
+        self.dead_letters.append((partition.partition, record.offset, attempts))
         return True
 
     @property
@@ -64,7 +64,7 @@ class BatchBench:
     bench: Bench
     source: Commits
 
-    def assign(self, *starts: Commitment, capacity: int = 256, window: int = 0) -> list[AssignedPartition]:
+    def assign(self, *starts: Checkpoint, capacity: int = 256, window: int = 0) -> list[AssignedPartition]:
         """A partition of topic `t` for each start."""
         partitions = [
             AssignedPartition("t", number, start, capacity, window) for number, start in enumerate(starts)
@@ -127,10 +127,10 @@ async def batch_bench(  # noqa: PLR0917  # what a trigger's settings are made of
     source.may_answer.set()
     handler = _SEE + textwrap.dedent(handler)
     async with bench(folder, handler, workers=workers, static=static, policy=policy) as b:
-        b.dispatcher.source = source
+        b.dispatcher.feed = source
         yield BatchBench(b, source)
 
 
-def fresh(count: int) -> Sequence[Commitment]:
+def fresh(count: int) -> Sequence[Checkpoint]:
     """Starts of partitions that nobody has read."""
-    return [Commitment(0)] * count
+    return [Checkpoint(0)] * count

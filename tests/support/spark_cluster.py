@@ -72,9 +72,15 @@ def _has_workers(cluster: Cluster) -> bool:
 def _running(java: Java, log: Path, name: str, *options: str) -> Iterator[None]:
     jars = pyspark_jars("")
     command = [
-        *(str(java.executable), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        str(java.executable),
+        "-Xmx128m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
-        *("-cp", f"{jars}/*", f"org.apache.spark.deploy.{name}", *options),
+        "-cp",
+        f"{jars}/*",
+        f"org.apache.spark.deploy.{name}",
+        *options,
     ]
     # What Spark's launch scripts would set: where executors find its jars.
     env = {**os.environ, "SPARK_HOME": str(jars.parent), "SPARK_SCALA_VERSION": "2.13"}

@@ -16,7 +16,7 @@ from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.wire.frames import Headers, WireRecord
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.start import WorkerStart
@@ -47,7 +47,7 @@ class Bench:
     metrics: Metrics
 
     def assign(self, *names: tuple[str, int], start: int = 0) -> list[AssignedPartition]:
-        partitions = [AssignedPartition(topic, number, Commitment(start), 256) for topic, number in names]
+        partitions = [AssignedPartition(topic, number, Checkpoint(start), 256) for topic, number in names]
         self.dispatcher.assign(partitions)
         return partitions
 
@@ -112,7 +112,12 @@ async def bench(
 
     def spawn(index: int, on_frame: object) -> WorkerProcess:
         start = WorkerStart(
-            *(str(folder), "function_code", "handler", index, "kafka-cluster", "t"),
+            str(folder),
+            "function_code",
+            "handler",
+            index,
+            "kafka-cluster",
+            "t",
             ack_mode=policy.ack_mode.value,
             is_cumulative=policy.is_cumulative,
             takes_acks=router.takes_acks if router else policy.ack_mode.is_explicit,

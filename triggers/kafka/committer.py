@@ -14,9 +14,9 @@ from aiokafka.errors import (
 )
 
 from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.triggers.kafka.client.internals import generation
-from headrace.triggers.kafka.metadata import MAX_METADATA_CHARS, CommitMetadata, Encoded
+from headrace.triggers.kafka.metadata import MAX_METADATA_CHARS, CheckpointText, Encoded
 from headrace.triggers.kafka.start import Starts
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Committed(Protocol):
         """Its number."""
 
     @property
-    def commitment(self) -> Commitment:
+    def checkpoint(self) -> Checkpoint:
         """What is so now."""
 
 
@@ -63,7 +63,7 @@ class Committer:
         self._max_chars = max_metadata_chars
         self._reported_max_chars: int | None = None
         self._starts = _NOTHING
-        self._committed: dict[TopicPartition, Commitment] = {}
+        self._committed: dict[TopicPartition, Checkpoint] = {}
         self._doubtful: set[TopicPartition] = set()  # a commit was sent, and how it went isn't known
         self._behind: set[TopicPartition] = set()  # reported as such
         self._generation: int | None = None
@@ -108,12 +108,12 @@ class Committer:
     async def _commit(self, partitions: Iterable[Committed]) -> bool:
         if not self._is_open:
             return False
-        now = {_tp(partition): partition.commitment for partition in partitions}
+        now = {_tp(partition): partition.checkpoint for partition in partitions}
         behind = {tp for tp in now if self._is_behind(tp, now[tp])}
         waiting = {
-            tp: commitment
-            for tp, commitment in now.items()
-            if tp not in behind and (tp in self._doubtful or commitment != self._committed.get(tp))
+            tp: checkpoint
+            for tp, checkpoint in now.items()
+            if tp not in behind and (tp in self._doubtful or checkpoint != self._committed.get(tp))
         }
         while waiting:
             request = self._next_request(waiting)
@@ -127,25 +127,25 @@ class Committer:
     def _is_open(self) -> bool:
         return self._generation is not None and self._generation == generation(self._consumer)
 
-    def _is_behind(self, tp: TopicPartition, commitment: Commitment) -> bool:
+    def _is_behind(self, tp: TopicPartition, checkpoint: Checkpoint) -> bool:
         last = self._committed.get(tp)
-        if last is None or last.offset <= commitment.offset:
+        if last is None or last.offset <= checkpoint.offset:
             return False
         if tp not in self._behind:
             self._behind.add(tp)
             message = (
                 "%s/%d: the commit stays at offset %d: %d would be a step back; this is a bug of Headrace"
             )
-            logger.error(message, tp.topic, tp.partition, last.offset, commitment.offset)
+            logger.error(message, tp.topic, tp.partition, last.offset, checkpoint.offset)
         return True
 
-    def _next_request(self, waiting: Mapping[TopicPartition, Commitment]) -> dict[TopicPartition, Encoded]:
+    def _next_request(self, waiting: Mapping[TopicPartition, Checkpoint]) -> dict[TopicPartition, Encoded]:
         """Metadata of as many partitions as go into one request, at least one."""
         request: dict[TopicPartition, Encoded] = {}
         room = _MAX_REQUEST_CHARS
-        for tp, commitment in waiting.items():
+        for tp, checkpoint in waiting.items():
             count = self._starts.first_partition_counts[tp.topic]
-            encoded = CommitMetadata(count, commitment).encode(self._max_chars)
+            encoded = CheckpointText(count, checkpoint).encode(self._max_chars)
             room -= len(encoded.text) + _CHARS_PER_PARTITION
             if request and room < 0:
                 break
@@ -153,12 +153,12 @@ class Committer:
         return request
 
     async def _send(
-        self, commitments: Mapping[TopicPartition, Commitment], request: Mapping[TopicPartition, Encoded]
+        self, checkpoints: Mapping[TopicPartition, Checkpoint], request: Mapping[TopicPartition, Encoded]
     ) -> bool:
         """False: in vain. True: the broker has it, or it stays in doubt and is to be sent again with less."""
         self._doubtful |= request.keys()
         try:
-            await self._consumer.commit({tp: (commitments[tp].offset, it.text) for tp, it in request.items()})
+            await self._consumer.commit({tp: (checkpoints[tp].offset, it.text) for tp, it in request.items()})
         except KafkaError as error:
             longest = max(len(it.text) for it in request.values())
             if isinstance(error, _TOO_LARGE) and longest:
@@ -166,7 +166,7 @@ class Committer:
                 return True
             self._failed(_reason(error))
             return False
-        self._committed |= {tp: commitments[tp] for tp in request}
+        self._committed |= {tp: checkpoints[tp] for tp in request}
         self._doubtful -= request.keys()
         self._report_left_out(request.values())
         self._metrics.commits_done.inc()

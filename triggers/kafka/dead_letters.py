@@ -78,7 +78,7 @@ class DeadLetters:
         """
         timestamp = None if record.timestamp is None or record.timestamp < 0 else record.timestamp
         provenance = Provenance(
-            *(source_topic, source_partition, record.offset, timestamp, reason, attempts, self._function)
+            source_topic, source_partition, record.offset, timestamp, reason, attempts, self._function
         )
         headers = [*with_writable_names(record.headers), *provenance.headers()]
         # With the source's time, the topic's retention might delete it before anybody has looked.

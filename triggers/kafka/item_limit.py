@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from headrace.runtime.partitions.undecoded import UndecodedPartition
-from headrace.triggers.kafka.client.batches import PIECE_BYTES
+from headrace.triggers.kafka.client.chunks import PIECE_BYTES
 
 
 class ItemLimit:

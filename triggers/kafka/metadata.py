@@ -16,7 +16,7 @@ from itertools import islice
 from uuid import UUID
 from zlib import crc32
 
-from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 
 MAX_METADATA_CHARS = 32767  # what the protocol's length field can say; ours is ASCII, so bytes and characters
 
@@ -40,7 +40,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitMetadata:
+class CheckpointText:
     """`first_partition_count`: how many partitions the topic had when the group first came to it.
 
     A partition from that number on has appeared since, and is read from its beginning whatever initialOffset
@@ -48,30 +48,30 @@ class CommitMetadata:
     """
 
     first_partition_count: int
-    commitment: Commitment
+    checkpoint: Checkpoint
 
     def encode(self, max_chars: int) -> Encoded:
         """Count, attempts from the lowest up, plan, acked runs from the lowest up, until one doesn't fit.
 
         What is left out is delivered again, or counted anew: less than the truth is always safe.
         """
-        commitment = self.commitment
+        checkpoint = self.checkpoint
         head = f"headrace/1 n={self.first_partition_count}"
         head = head if len(head) <= max_chars else ""
         room = max_chars - len(head) - _STATE_CHARS if head else -1
-        attempts, is_whole = _as_many_as_fit(_attempt_items(commitment), room)
-        plan = _plan_item(commitment)
+        attempts, is_whole = _as_many_as_fit(_attempt_items(checkpoint), room)
+        plan = _plan_item(checkpoint)
         if not is_whole or len(attempts) + len(plan) > max(room, 0):
             plan, is_whole = "", is_whole and not plan
         holds_plan, runs = is_whole, ""
         if is_whole:
-            runs, is_whole = _as_many_as_fit(_run_items(commitment), room - len(attempts) - len(plan))
+            runs, is_whole = _as_many_as_fit(_run_items(checkpoint), room - len(attempts) - len(plan))
         state = f"{attempts}/{plan}/{runs}." if attempts or plan or runs else ""
-        text = f"{head} s={_checksum(commitment.offset, state)}/{state}" if state else head
+        text = f"{head} s={_checksum(checkpoint.offset, state)}/{state}" if state else head
         return Encoded(text, is_whole, holds_plan)
 
 
-def decode_metadata(offset: int, text: str | None) -> CommitMetadata | None:
+def decode_metadata(offset: int, text: str | None) -> CheckpointText | None:
     """What was written with a commit of `offset`; None for metadata of other tools and of versions to come.
 
     Never raises. State that isn't whole, or belongs to another offset, is as good as none.
@@ -79,15 +79,15 @@ def decode_metadata(offset: int, text: str | None) -> CommitMetadata | None:
     found = _FORMAT.fullmatch(text or "")
     if found is None:
         return None
-    commitment = Commitment(offset)
+    checkpoint = Checkpoint(offset)
     for word in (found[2] or "").split(" "):
         state = _STATE.fullmatch(word)
         if state is not None and state[1] == _checksum(offset, state[2]):
             try:
-                commitment = _read_state(offset, state)
+                checkpoint = _read_state(offset, state)
             except ValueError:
                 break  # somebody's joke: the checksum is right and the numbers are not
-    return CommitMetadata(int(found[1]), commitment)
+    return CheckpointText(int(found[1]), checkpoint)
 
 
 # ---- writing
@@ -104,14 +104,14 @@ def _as_many_as_fit(items: Iterable[str], room: int) -> tuple[str, bool]:
     return ",".join(kept), True
 
 
-def _attempt_items(commitment: Commitment) -> Iterator[str]:
+def _attempt_items(checkpoint: Checkpoint) -> Iterator[str]:
     """A batch that failed as a whole is one span."""
-    at = commitment.offset
-    for first, end, count in _spans(islice(commitment.attempts, _MAX_ATTEMPTS)):
+    at = checkpoint.offset
+    for first, end, count in _spans(islice(checkpoint.attempts, _MAX_ATTEMPTS)):
         if first >= at:
             yield f"{_span(first - at, end - first)}*{_base36(count)}"
             at = end
-    if len(commitment.attempts) > _MAX_ATTEMPTS:
+    if len(checkpoint.attempts) > _MAX_ATTEMPTS:
         yield "," * MAX_METADATA_CHARS  # fits nowhere
 
 
@@ -129,19 +129,19 @@ def _spans(attempts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]
         yield span
 
 
-def _plan_item(commitment: Commitment) -> str:
+def _plan_item(checkpoint: Checkpoint) -> str:
     """A batch may have begun below the commit: its first records are settled."""
-    plan = commitment.plan
+    plan = checkpoint.plan
     if plan is None or plan.end <= plan.first:
         return ""
-    gap = plan.first - commitment.offset
+    gap = plan.first - checkpoint.offset
     session = f"@{_base36(UUID(plan.session).int)}" if plan.session else ""
     return ("-" if gap < 0 else "") + _span(abs(gap), plan.end - plan.first) + session
 
 
-def _run_items(commitment: Commitment) -> Iterator[str]:
-    at = commitment.offset
-    for first, end in commitment.acked:
+def _run_items(checkpoint: Checkpoint) -> Iterator[str]:
+    at = checkpoint.offset
+    for first, end in checkpoint.acked:
         if at <= first < end:
             yield _span(first - at, end - first)
             at = end
@@ -168,8 +168,8 @@ def _checksum(offset: int, state: str) -> str:
 # ---- reading
 
 
-def _read_state(offset: int, state: re.Match[str]) -> Commitment:
-    """Raises ValueError on numbers that no commitment has."""
+def _read_state(offset: int, state: re.Match[str]) -> Checkpoint:
+    """Raises ValueError on numbers that no checkpoint has."""
     attempts: list[tuple[int, int]] = []
     at = offset
     for item in filter(None, state[3].split(",")):
@@ -184,7 +184,7 @@ def _read_state(offset: int, state: re.Match[str]) -> Commitment:
         first, at = _read_span(at, item)
         if first > offset:  # a run at the commit would have moved it
             runs.append((first, at))
-    return Commitment(offset, tuple(attempts), _read_plan(offset, *state.group(4, 5, 6)), tuple(runs))
+    return Checkpoint(offset, tuple(attempts), _read_plan(offset, *state.group(4, 5, 6)), tuple(runs))
 
 
 def _read_plan(offset: int, sign: str, span: str, session: str | None) -> Plan | None:

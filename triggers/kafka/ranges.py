@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.structs import ConsumerRecord
 
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
 from headrace.runtime.partitions.ranges import RangePartition
 from headrace.triggers.kafka.client.errors import REFUSALS
 from headrace.triggers.kafka.client.internals import high_watermark
@@ -71,7 +71,7 @@ class EndWatcher:
             if is_out_of_range(partition, beginnings[tp], ends[tp]) and await self._is_lost(tp, partition):
                 lost[tp] = partition.stuck_at
             elif self._assigned().get(tp) is partition:
-                self._dispatcher.grew(partition, ends[tp])
+                self._dispatcher.extend(partition, ends[tp])
         if lost:
             await self._restart(lost)
         self._dispatcher.dispatch()
@@ -143,7 +143,7 @@ def is_out_of_range(partition: RangePartition, beginning: int, end: int) -> bool
 
     What is in flight is left alone: where its records are gone, its handler fails. So is what has halted.
     """
-    if partition.in_flight or partition.hold is Hold.HALTED:
+    if partition.in_flight_count or partition.state is PartitionState.HALTED:
         return False
     next_offset = partition.ledger.position if partition.next_offset is None else partition.next_offset
     planned = partition.plan.end if partition.plan is not None else 0

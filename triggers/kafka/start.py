@@ -10,9 +10,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.triggers.kafka.client.internals import fetch_commits
-from headrace.triggers.kafka.metadata import CommitMetadata, decode_metadata
+from headrace.triggers.kafka.metadata import CheckpointText, decode_metadata
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ class Starts:
     By topic: the first partition count, which every commit is to carry on.
     """
 
-    commitments: Mapping[TopicPartition, Commitment]
-    committed: Mapping[TopicPartition, Commitment]
+    checkpoints: Mapping[TopicPartition, Checkpoint]
+    committed: Mapping[TopicPartition, Checkpoint]
     first_partition_counts: Mapping[str, int]
 
 
@@ -77,7 +77,7 @@ async def _read_starts(
     told = {tp: decode_metadata(commit.offset, commit.metadata) for tp, commit in commits.items()}
     counts = {topic: _first_partition_count(topic, told, len(numbers[topic])) for topic in numbers}
     committed = {
-        tp: metadata.commitment if (metadata := told[tp]) is not None else Commitment(commits[tp].offset)
+        tp: metadata.checkpoint if (metadata := told[tp]) is not None else Checkpoint(commits[tp].offset)
         for tp in assigned
         if tp in commits
     }
@@ -89,12 +89,12 @@ async def _read_starts(
         offsets |= await consumer.end_offsets(at_end)
     if at_beginning:
         offsets |= await consumer.beginning_offsets(at_beginning)
-    fresh_starts = {tp: Commitment(offset) for tp, offset in offsets.items()}
+    fresh_starts = {tp: Checkpoint(offset) for tp, offset in offsets.items()}
     return Starts(committed | fresh_starts, committed, counts)
 
 
 def _first_partition_count(
-    topic: str, told: Mapping[TopicPartition, CommitMetadata | None], count: int
+    topic: str, told: Mapping[TopicPartition, CheckpointText | None], count: int
 ) -> int:
     """What the group's commits on a topic say, or if there are none what is so now.
 

@@ -14,18 +14,18 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from headrace.runtime.config.function import TriggerSpec
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.dispatch.reports import Worries, log_assignment
+from headrace.runtime.dispatch.reports import Warnings, log_assignment
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.chunk import ChunkSlice
 from headrace.runtime.partitions.names import describe_partitions
 from headrace.runtime.partitions.ranges import RangePartition
-from headrace.runtime.partitions.record_batch import BatchSlice
 from headrace.runtime.partitions.undecoded import UndecodedPartition
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.workers.fence import Fence
-from headrace.triggers.kafka.client import batches, internals
+from headrace.triggers.kafka.client import chunks, internals
 from headrace.triggers.kafka.client.connect import connect, wait_for_topics
 from headrace.triggers.kafka.client.errors import explain
 from headrace.triggers.kafka.client.joins import Joins
@@ -49,7 +49,7 @@ _AHEAD_BYTES = 1 << 19
 
 
 class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Keeps triggers.base.Trigger and runtime's RecordSource. aiokafka calls the two listener methods.
+    """Keeps triggers.base.Trigger and runtime's Feed. aiokafka calls the two listener methods.
 
     Owns the assignment: `_assigned` holds what is delivered now, and is empty from a revoke until the next
     assignment's start offsets are known.
@@ -67,7 +67,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._client_id = client_id
-        self._worries = Worries(dispatcher, metrics, self._settings.max_processing_time_seconds)
+        self._warnings = Warnings(dispatcher, metrics, self._settings.max_processing_time_seconds)
         self._joins = Joins(
             self._settings.consumer_group,
             self._settings.rebalance_retry_max,
@@ -96,7 +96,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._consumer: AIOKafkaConsumer | None = None
         self._admin: AIOKafkaAdminClient
         self._committer: Committer
-        dispatcher.source = self
+        dispatcher.feed = self
 
     # ---- start, run, stop
 
@@ -117,7 +117,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         if consumer is None:
             return
         if self._releasing.locked():
-            self._dispatcher.hurry(wait_seconds)  # a rebalance may give handlers longer
+            self._dispatcher.shorten_revoke(wait_seconds)  # a rebalance may give handlers longer
         try:
             await self._release(wait_seconds, self._dispatcher.policy.late_ack_seconds)
         finally:
@@ -146,7 +146,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             internals.watch_session(consumer, self._session_renewed)
             internals.tune(consumer, retry_seconds=self._settings.retry_backoff_seconds)
             backoff_seconds = self._settings.rebalance_retry_backoff_seconds
-            self._forward_batches(consumer)
+            self._forward_chunks(consumer)
             internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
             self._problem = f"waiting for topics {', '.join(self._settings.topics)}"
             await wait_for_topics(self._admin, self._settings)
@@ -172,8 +172,8 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         self._lease.renew(membership_end_ns(self._settings, sent_ns, self._settled_ns))
         self._dispatcher.dispatch()  # nothing is handed out while it is over
 
-    def _forward_batches(self, consumer: AIOKafkaConsumer) -> None:
-        self._is_undecoded = bool(self._dispatcher.policy.decoder) and batches.forward(consumer)
+    def _forward_chunks(self, consumer: AIOKafkaConsumer) -> None:
+        self._is_undecoded = bool(self._dispatcher.policy.decoder) and chunks.forward(consumer)
         if self._dispatcher.policy.decoder and not self._is_undecoded:
             logger.warning("this aiokafka is unknown inside: records are decoded here, not in the workers")
 
@@ -207,7 +207,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         partition = self._assigned[tp]
         if isinstance(partition, UndecodedPartition):
             before_bytes = partition.waiting_room_bytes
-            for records in batches.pieces(found):
+            for records in chunks.pieces(found):
                 self._add(tp, records)
             self._item_limit.brought(len(found), before_bytes - partition.waiting_room_bytes)
         else:
@@ -243,7 +243,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         while True:
             await asyncio.sleep(_COMMIT_INTERVAL_SECONDS)
             self._dispatcher.sync_progress()
-            self._worries.look()
+            self._warnings.look()
             await self._skip_gaps(consumer)
             await self._committer.commit(self._assigned.values(), _COMMIT_TIMEOUT_SECONDS)
 
@@ -285,7 +285,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
                 for records in fetched.values():
                     # A fetch may outlast an assignment, and bring records of the next one.
                     if (now := self._assigned.get(tp)) is not None:
-                        for piece in batches.pieces(records):
+                        for piece in chunks.pieces(records):
                             self._dispatcher.add(now, piece)
         if self._assigned.get(tp) is partition:
             self._dispatcher.cut_off(partition, f"the record can't be decoded ({error})")
@@ -315,7 +315,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             await self._dispatcher.revoke([partition], wait_seconds)
             await self._committer.forget(partition)
             if self._assigned.get(tp) is partition:
-                replacement = self._deliver_from(consumer, tp, Commitment(start))
+                replacement = self._deliver_from(consumer, tp, Checkpoint(start))
                 self._assigned[tp] = replacement
                 self._dispatcher.join(replacement)
 
@@ -361,7 +361,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         )
         self._ends = await read_ends(consumer, mine) if self._dispatcher.takes_acks else {}
         self._byte_share = settings.max_buffered_bytes // max(1, len(mine))
-        self._assigned = {tp: self._deliver_from(consumer, tp, starts.commitments[tp]) for tp in mine}
+        self._assigned = {tp: self._deliver_from(consumer, tp, starts.checkpoints[tp]) for tp in mine}
         self._lease.begin()
         self._dispatcher.assign(list(self._assigned.values()))
         self._committer.open(starts, generation)
@@ -376,7 +376,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         await self._committer.commit(self._assigned.values(), _COMMIT_TIMEOUT_SECONDS)
 
     def _deliver_from(
-        self, consumer: AIOKafkaConsumer, tp: TopicPartition, start: Commitment
+        self, consumer: AIOKafkaConsumer, tp: TopicPartition, start: Checkpoint
     ) -> AssignedPartition:
         consumer.seek(tp, start.offset)
         if self._dispatcher.policy.is_ranges:
@@ -410,7 +410,7 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
             finally:
                 self._committer.close()
 
-    # ---- RecordSource
+    # ---- Feed
 
     def on_room(self, partition: AssignedPartition) -> None:
         """Fetch more of it."""
@@ -425,11 +425,11 @@ class KafkaTrigger(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka
         fetched = consumer.highwater(tp) if consumer is not None and tp in consumer.assignment() else None
         return max(self._ends.get(tp, 0), fetched or 0)
 
-    async def persist(self, partitions: Collection[AssignedPartition]) -> bool:
+    async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
         """One commit."""
         return await self._committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
 
-    async def bury(
+    async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
         """To the dead-letter topic."""
@@ -498,8 +498,8 @@ def membership_end_ns(settings: KafkaSettings, sent_ns: int, settled_ns: int) ->
 
 
 def _average_bytes(records: Sequence[Any]) -> int:
-    if isinstance(records, BatchSlice):
-        return records.batch.record_bytes
+    if isinstance(records, ChunkSlice):
+        return records.chunk.record_bytes
     total: int = sum([record.serialized_value_size for record in records])
     return total // len(records)
 

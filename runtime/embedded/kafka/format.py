@@ -44,8 +44,14 @@ def _run_format_tool(
 ) -> None:
     write_properties(java.folder / "format.properties", {**settings, "log.dirs": folder.name})
     java.run_tool(
-        *("-cp", class_path(java.jars), "kafka.tools.StorageTool", "format"),
-        *("-t", _kafka_id(), "-c", "format.properties"),
+        "-cp",
+        class_path(java.jars),
+        "kafka.tools.StorageTool",
+        "format",
+        "-t",
+        _kafka_id(),
+        "-c",
+        "format.properties",
         *(word for user in scram_users(users) for word in ("--add-scram", user)),
     )
 
@@ -77,9 +83,19 @@ def certificate(java: BrokerJava) -> str:
     store = ("-keystore", KEYSTORE, "-storepass", KEYSTORE_PASSWORD, "-alias", "broker")
     if not keystore.exists():
         java.run_tool(
-            *(*_KEYTOOL, "-genkeypair", *store),
-            *("-storetype", "PKCS12", "-keyalg", "EC", "-validity", "3650"),
-            *("-dname", "CN=localhost", "-ext", f"SAN=dns:localhost,ip:{HOST}"),
+            *_KEYTOOL,
+            "-genkeypair",
+            *store,
+            "-storetype",
+            "PKCS12",
+            "-keyalg",
+            "EC",
+            "-validity",
+            "3650",
+            "-dname",
+            "CN=localhost",
+            "-ext",
+            f"SAN=dns:localhost,ip:{HOST}",
         )
         keystore.chmod(0o600)
     return java.run_tool(*_KEYTOOL, "-exportcert", "-rfc", *store)

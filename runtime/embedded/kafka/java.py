@@ -13,7 +13,10 @@ from headrace.runtime.embedded.kafka.jars import class_path, kafka_jars
 from headrace.runtime.errors import BrokerError
 
 _OPTIONS = (
-    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xlog:disable"),
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xlog:disable",
     "-Djava.io.tmpdir=tmp",
 )
 _LOG = "-Dorg.slf4j.simpleLogger"
@@ -70,10 +73,18 @@ class BrokerJava:
     def broker_command(self, heap_mib: int) -> list[str]:
         """The broker, with `broker.properties` of its folder."""
         return [
-            *(str(self.executable), f"-Xmx{heap_mib}m", *_OPTIONS, self.archive.option),
-            *("-XX:+ExitOnOutOfMemoryError", f"{_LOG}.defaultLogLevel=warn", f"{_LOG}.showDateTime=true"),
-            *(f"{_LOG}.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS", "-cp", class_path(self.jars)),
-            *("kafka.Kafka", "broker.properties"),
+            str(self.executable),
+            f"-Xmx{heap_mib}m",
+            *_OPTIONS,
+            self.archive.option,
+            "-XX:+ExitOnOutOfMemoryError",
+            f"{_LOG}.defaultLogLevel=warn",
+            f"{_LOG}.showDateTime=true",
+            f"{_LOG}.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
+            "-cp",
+            class_path(self.jars),
+            "kafka.Kafka",
+            "broker.properties",
         ]
 
 

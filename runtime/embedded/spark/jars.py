@@ -13,14 +13,31 @@ EXTRA = "spec.spark needs the extra: pip install 'headrace[spark]'"
 _KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 # What PySpark ships itself, in versions of its own: spark-submit leaves out Spark's modules too.
 _EXCLUDED = (
-    *("org.scala-lang:scala-library", "org.lz4:lz4-java", "org.xerial.snappy:snappy-java"),
-    *("org.slf4j:slf4j-api", "com.google.code.findbugs:jsr305"),
-    *("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime"),
+    "org.scala-lang:scala-library",
+    "org.lz4:lz4-java",
+    "org.xerial.snappy:snappy-java",
+    "org.slf4j:slf4j-api",
+    "com.google.code.findbugs:jsr305",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
     *(
         f"org.apache.spark:spark-{module}_2.13"
         for module in (
-            *("catalyst", "core", "graphx", "kvstore", "launcher", "mllib", "mllib-local", "network-common"),
-            *("network-shuffle", "repl", "sketch", "sql", "streaming", "tags", "unsafe"),
+            "catalyst",
+            "core",
+            "graphx",
+            "kvstore",
+            "launcher",
+            "mllib",
+            "mllib-local",
+            "network-common",
+            "network-shuffle",
+            "repl",
+            "sketch",
+            "sql",
+            "streaming",
+            "tags",
+            "unsafe",
         )
     ),
 )

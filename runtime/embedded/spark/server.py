@@ -137,7 +137,8 @@ class SparkServer:
             code = await self._process.until_ended()
             logger.error(
                 "Spark ended by itself (%s): started again, what ran on it fails and is tried again (%s)",
-                *(describe_exit(code), last_lines(self._files.folder)),
+                describe_exit(code),
+                last_lines(self._files.folder),
             )
             wait_seconds = _RESTART_SECONDS
             while not await self._started_again():

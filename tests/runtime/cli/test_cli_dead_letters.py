@@ -121,9 +121,16 @@ def test_show_shows_everything_of_one_record(broker: Broker, topic: str) -> None
     )
     shown = run(broker, "show", topic, "0/0").stdout
     for expected in (
-        *("record    0/0", "source    orders/0/41", "attempts  4", "function  shop", "key: 1 bytes\n    k\n"),
-        *('body: 16 bytes\n    {"id": 1}\n    second\n', "Traceback (most recent", "header none: none"),
-        *("header trace: 2 bytes\n    00ff\n", "header twice: 1 bytes\n    1\nheader none"),
+        "record    0/0",
+        "source    orders/0/41",
+        "attempts  4",
+        "function  shop",
+        "key: 1 bytes\n    k\n",
+        'body: 16 bytes\n    {"id": 1}\n    second\n',
+        "Traceback (most recent",
+        "header none: none",
+        "header trace: 2 bytes\n    00ff\n",
+        "header twice: 1 bytes\n    1\nheader none",
     ):
         assert expected in shown
     assert "headrace-" not in shown

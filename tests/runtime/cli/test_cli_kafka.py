@@ -61,7 +61,12 @@ def test_a_keyed_line_without_a_tab_is_named(broker: Broker, topic: str) -> None
 
 async def test_a_typed_line_is_sent_at_once_and_ctrl_c_ends_the_typing(broker: Broker, topic: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(*PROGRAM, "produce", "--brokers", broker.bootstrap, "--topic", topic),
+        *PROGRAM,
+        "produce",
+        "--brokers",
+        broker.bootstrap,
+        "--topic",
+        topic,
         stdin=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -191,7 +196,11 @@ async def test_up_serves_until_a_signal_and_exits_0(number: signal.Signals) -> N
 
 async def test_up_says_so_when_its_broker_ends_by_itself() -> None:
     process = await asyncio.create_subprocess_exec(
-        *(*PROGRAM, "up", "--port", "0", "--json"),
+        *PROGRAM,
+        "up",
+        "--port",
+        "0",
+        "--json",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

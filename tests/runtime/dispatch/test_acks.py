@@ -12,11 +12,11 @@ from worker_bench import QUICK_RETRIES, Bench, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
-from headrace.runtime.dispatch.reports import Worries
-from headrace.runtime.dispatch.source import NoSource
+from headrace.runtime.dispatch.feed import NoFeed
+from headrace.runtime.dispatch.reports import Warnings
 from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.partitions.checkpoint import Checkpoint
 
 DISABLE = DeliveryPolicy(failure=QUICK_RETRIES)
 ENABLE = DeliveryPolicy(AckMode.ENABLE, failure=QUICK_RETRIES)
@@ -81,13 +81,15 @@ async def handled(b: Bench, count: int) -> None:
 
     def is_so() -> bool:
         b.dispatcher.sync_progress()
-        return len(b.lines()) >= count and not any(p.in_flight for p in b.dispatcher.partitions.values())
+        return len(b.lines()) >= count and not any(
+            p.in_flight_count for p in b.dispatcher.partitions.values()
+        )
 
     await until(is_so)
 
 
 @dataclass
-class Ends(NoSource):
+class Ends(NoFeed):
     """A source whose partitions all end at `end`."""
 
     end: int
@@ -149,12 +151,12 @@ async def test_with_enable_a_response_may_leave_its_record_to_a_later_ack(
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
         await handled(b, 10)
-        assert p.commitment == Commitment(3, acked=((4, 7), (8, 10)))
+        assert p.checkpoint == Checkpoint(3, acked=((4, 7), (8, 10)))
         assert p.unacked == {3, 7}
         assert await ack(b, 7) == ["True"]
-        assert p.commitment == Commitment(3, acked=((4, 10),))
+        assert p.checkpoint == Checkpoint(3, acked=((4, 10),))
         assert await ack(b, 3) == ["True"]
-        assert p.commitment == Commitment(10)
+        assert p.checkpoint == Checkpoint(10)
         assert p.unacked == set()
 
 
@@ -168,10 +170,10 @@ def handler(context, event):
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 40))
         await handled(b, 40)
-        assert p.commitment == Commitment(0)
+        assert p.checkpoint == Checkpoint(0)
         assert p.unsettled == len(p.unacked) == 40
         await ack(b, *range(40))
-        assert p.commitment == Commitment(40)
+        assert p.checkpoint == Checkpoint(40)
 
 
 # ---- from where
@@ -222,7 +224,7 @@ async def test_acks_come_from_sync_and_async_handlers_tasks_and_threads(
             b.feed(p, records(0, 100))
         for p in partitions:
             await b.settled(p, 100)
-            assert (p.unacked, dict(p.troubles)) == (set(), {})
+            assert (p.unacked, dict(p.failed_records)) == (set(), {})
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
@@ -247,7 +249,7 @@ async def test_acks_made_in_a_drain_callback_count_and_end_the_wait_for_them(
         await handled(b, 20)
         async with asyncio.timeout(120):
             await b.dispatcher.revoke([p], 60, 600)
-        assert p.commitment == Commitment(20)
+        assert p.checkpoint == Checkpoint(20)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +278,7 @@ async def test_an_ack_made_while_draining_counts_for_a_handler_that_is_killed_th
         await until(b.lines)
         await b.dispatcher.revoke([p], 1)
         assert b.lines() == ["0", "acked"]
-        assert p.commitment == Commitment(1)
+        assert p.checkpoint == Checkpoint(1)
 
 
 async def test_without_late_acks_the_wait_for_them_ends_by_its_time(tmp_path: Path) -> None:
@@ -286,7 +288,7 @@ async def test_without_late_acks_the_wait_for_them_ends_by_its_time(tmp_path: Pa
         await handled(b, 5)
         await ack(b, 2)
         await b.dispatcher.revoke([p], 60, 0.05)
-        assert p.commitment == Commitment(0, acked=((2, 3),))
+        assert p.checkpoint == Checkpoint(0, acked=((2, 3),))
 
 
 async def test_any_worker_of_any_trigger_acks_for_any_trigger_of_the_function(tmp_path: Path) -> None:
@@ -304,7 +306,7 @@ async def test_any_worker_of_any_trigger_acks_for_any_trigger_of_the_function(tm
         two.feed(q, records(0, 2))
         await two.settled(q, 2)  # so its worker has heard what the replica owns, too
         assert await ack(two, 1, 0, 2) == ["True"] * 3
-        assert p.commitment == Commitment(3)
+        assert p.checkpoint == Checkpoint(3)
 
 
 async def test_a_trigger_with_disable_says_so_even_where_another_one_takes_acks(tmp_path: Path) -> None:
@@ -344,7 +346,7 @@ async def test_one_ack_frees_exactly_its_own_record_in_any_order(tmp_path: Path)
             is_open.discard(offset)
             assert {o for o in range(12) if p.ledger.is_open(o)} == p.unacked == is_open
             assert p.ledger.committable == min(is_open, default=12)
-        assert other.commitment == Commitment(0)
+        assert other.checkpoint == Checkpoint(0)
         assert len(b.lines()) == 24
 
 
@@ -354,9 +356,9 @@ async def test_an_ack_through_frees_all_up_to_its_own(tmp_path: Path) -> None:
         b.feed(p, records(0, 12))
         await handled(b, 12)
         await ack(b, 10)
-        assert p.commitment == Commitment(0, acked=((10, 11),))
+        assert p.checkpoint == Checkpoint(0, acked=((10, 11),))
         await ack(b, 8, verb="explicit_ack_through")
-        assert p.commitment == Commitment(9, acked=((10, 11),))
+        assert p.checkpoint == Checkpoint(9, acked=((10, 11),))
         assert p.unacked == {9, 11}
 
 
@@ -366,9 +368,9 @@ async def test_with_cumulative_each_ack_frees_all_up_to_its_own(tmp_path: Path) 
         b.feed(p, records(0, 12))
         await handled(b, 12)
         await ack(b, 10)
-        assert p.commitment == Commitment(11)
+        assert p.checkpoint == Checkpoint(11)
         await ack(b, 5)
-        assert p.commitment == Commitment(11)
+        assert p.checkpoint == Checkpoint(11)
 
 
 # ---- records that were acked before they were handled
@@ -407,9 +409,9 @@ async def test_a_record_that_waits_in_one_worker_is_not_handled_once_another_has
         waiting[0].value = b"wait"
         b.feed(p, waiting)
         await until(lambda: "1 300" in b.lines())
-        assert p.in_flight == 6
+        assert p.in_flight_count == 6
         assert await ack(b, 302, 304, partition=1) == ["True"] * 2
-        await until(lambda: p.in_flight == 1)  # the others have come back
+        await until(lambda: p.in_flight_count == 1)  # the others have come back
         (tmp_path / "go").touch()
         await b.settled(p, 306)
         assert b.lines() == [f"1 {offset}" for offset in range(306) if offset not in (302, 304)]
@@ -428,9 +430,9 @@ async def test_a_failed_record_that_waits_in_the_worker_again_is_not_handled_onc
         failing, waiting = records(0, 3), records(300, 1)
         failing[1].value, waiting[0].value = b"no", b"wait"
         b.feed(p, failing)
-        await until(lambda: p.hold is Hold.BACKOFF)
+        await until(lambda: p.state is PartitionState.BACKOFF)
         b.feed(busy, waiting)
-        await until(lambda: p.in_flight == 1)
+        await until(lambda: p.in_flight_count == 1)
         assert await ack(b, 1) == ["True"]
         await until(lambda: not p.is_recalled)  # it has come back
         (tmp_path / "go").touch()
@@ -440,12 +442,12 @@ async def test_a_failed_record_that_waits_in_the_worker_again_is_not_handled_onc
 
 async def test_records_acked_before_they_are_fetched_are_not_delivered(tmp_path: Path) -> None:
     async with bench(tmp_path, WRITES, static=True, policy=ENABLE) as b:
-        b.dispatcher.source = Ends(20)
+        b.dispatcher.feed = Ends(20)
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 5))
         await b.settled(p, 5)
         assert await ack(b, 19, 7, 5) == ["True"] * 3
-        assert p.commitment == Commitment(6, acked=((7, 8), (19, 20)))
+        assert p.checkpoint == Checkpoint(6, acked=((7, 8), (19, 20)))
         b.feed(p, records(5, 15))
         await b.settled(p, 20)
         assert b.lines() == [f"0 {offset}" for offset in range(20) if offset not in (5, 7, 19)]
@@ -494,8 +496,8 @@ async def test_an_ack_counts_whatever_becomes_of_its_handler(
         b.feed(p, records(0, 10))
         await b.settled(p, 10)
         assert b.lines() == [str(offset) for offset in range(10)]
-        assert p.hold is Hold.NONE
-        assert not p.troubles
+        assert p.state is PartitionState.ACTIVE
+        assert not p.failed_records
 
 
 async def test_an_ack_of_the_record_that_halts_a_partition_lets_it_go_on(tmp_path: Path) -> None:
@@ -507,7 +509,7 @@ async def handler(context, event):
     async with bench(tmp_path, OBEYS + handler, static=True, policy=ENABLE) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         assert await ack(b, 5) == ["True"]
         await b.settled(p, 10)
         assert b.lines() == [str(offset) for offset in (*range(6), 5, 5, *range(6, 10))]
@@ -516,15 +518,15 @@ async def handler(context, event):
 async def test_an_ack_of_another_record_does_not_move_a_record_that_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    policy = replace(ONLY, max_record_bytes=8)
+    policy = replace(ONLY, fetch_max_bytes=8)
     async with bench(tmp_path, WRITES, static=True, policy=policy) as b:
         (p,) = b.assign(("t", 0))
         batch = records(0, 4)
         batch[2].value = b"too large to be delivered"
         b.feed(p, batch)
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         assert await ack(b, 0, 1) == ["True"] * 2
-        assert p.hold is Hold.HALTED
+        assert p.state is PartitionState.HALTED
         assert caplog.text.count("is halted at offset 2") == 1
         assert await ack(b, 2) == ["True"]
         await handled(b, 3)
@@ -547,7 +549,7 @@ async def test_unacked_records_come_again_with_each_new_assignment_and_never_wit
         assert b.lines() == [f"0 {offset}" for offset in range(7)]
         for again in (1, 2):
             await b.dispatcher.revoke([p], 10)
-            p = AssignedPartition("t", 0, p.commitment, 256)
+            p = AssignedPartition("t", 0, p.checkpoint, 256)
             b.dispatcher.assign([p])
             b.feed(p, records(1, 6))
             await handled(b, 7 + 5 * again)
@@ -572,7 +574,7 @@ async def test_an_ack_elsewhere_is_false_and_changes_nothing(
         b.dispatcher.disown()
         pid = b.dispatcher.workers[0].pid
         await until(lambda: answers_false(b))
-        assert p.commitment == Commitment(0, acked=((1, 2),))
+        assert p.checkpoint == Checkpoint(0, acked=((1, 2),))
         assert pid == b.dispatcher.workers[0].pid
     assert "error" not in {record.levelname.lower() for record in caplog.records}
 
@@ -611,7 +613,7 @@ async def test_an_ack_that_crosses_a_revoke_is_refused_with_a_warning(
         assert b.lines() == ["True"]
         b.dispatcher.disown()
         await until(lambda: "an ack of t/0 offset 0 is refused" in caplog.text)
-        assert p.commitment == Commitment(0)
+        assert p.checkpoint == Checkpoint(0)
 
 
 @pytest.mark.parametrize("verb", ["explicit_ack", "explicit_ack_through"])
@@ -637,7 +639,7 @@ async def test_an_ack_beyond_the_end_is_refused_and_costs_no_record(
         b.feed(p, records(320, 10))
         await handled(b, 330)
         assert b.lines() == [str(offset) for offset in range(330)]
-        assert p.commitment.acked == ()
+        assert p.checkpoint.acked == ()
 
 
 async def test_an_offset_that_cannot_be_is_refused_and_raises_nothing(
@@ -649,7 +651,7 @@ async def test_an_offset_that_cannot_be_is_refused_and_raises_nothing(
         await handled(b, 2)
         assert await ack(b, -1, 2**70, -(2**70)) == ["True"] * 3
         assert caplog.text.count("is refused: the partition ends at 2") == 3
-        assert p.commitment == Commitment(0)
+        assert p.checkpoint == Checkpoint(0)
 
 
 # ---- between the assignment and its start
@@ -657,13 +659,13 @@ async def test_an_offset_that_cannot_be_is_refused_and_raises_nothing(
 
 async def test_acks_made_before_the_start_is_known_wait_for_it(tmp_path: Path) -> None:
     async with bench(tmp_path, WRITES, static=True, policy=ENABLE) as b:
-        b.dispatcher.source = Ends(10)
+        b.dispatcher.feed = Ends(10)
         b.dispatcher.own([("t", 0), ("t", 1)])
         await until(lambda: asks_until_true(b))
         await ack(b, 5, 1, 9)
-        p, q = (AssignedPartition("t", number, Commitment(3), 256) for number in (0, 1))
+        p, q = (AssignedPartition("t", number, Checkpoint(3), 256) for number in (0, 1))
         b.dispatcher.assign([p, q])
-        assert p.commitment == Commitment(3, acked=((5, 6), (9, 10)))
+        assert p.checkpoint == Checkpoint(3, acked=((5, 6), (9, 10)))
         b.feed(p, records(3, 7))
         await b.settled(p, 10)
         assert b.lines() == ["0 3", "0 4", "0 6", "0 7", "0 8"]
@@ -712,7 +714,7 @@ async def handler(context, events):
         await handled(b, 10)
         await until(lambda: p.unacked == {1, 3, 5, 7, 9})
         await ack(b, 1, 9)
-        assert p.commitment.offset == 3
+        assert p.checkpoint.offset == 3
         assert p.unacked == {3, 5, 7}
 
 
@@ -723,7 +725,7 @@ async def test_a_batch_whose_records_are_all_acked_before_it_starts_holds_up_not
             self.asked = asyncio.Event()
             self.safe = asyncio.Event()
 
-        async def persist(self, partitions: Collection[AssignedPartition]) -> bool:
+        async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
             self.asked.set()
             await self.safe.wait()
             return True
@@ -734,7 +736,7 @@ async def handler(context, events):
         write(event.offset)
 """
     async with bench(tmp_path, OBEYS + handler, static=True, policy=BATCHES) as b:
-        b.dispatcher.source = source = Slow()
+        b.dispatcher.feed = source = Slow()
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 15))
         await source.asked.wait()
@@ -753,16 +755,16 @@ async def test_a_partition_full_of_unacked_records_names_the_setting_that_helps(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with bench(tmp_path, WRITES, static=True, policy=ONLY) as b:
-        p, q, r = (AssignedPartition("t", number, Commitment(0), 8) for number in range(3))
+        p, q, r = (AssignedPartition("t", number, Checkpoint(0), 8) for number in range(3))
         b.dispatcher.assign([p, q, r])
         for partition, count in ((p, 8), (q, 12), (r, 7)):
             b.feed(partition, records(0, count))
         await handled(b, 27)
         await ack(b, 8, 9, 10, 11, partition=1)
-        worries = Worries(b.dispatcher, metrics_of(b), 300)
+        warnings = Warnings(b.dispatcher, metrics_of(b), 300)
         with caplog.at_level(logging.WARNING):
-            worries.look()
-            worries.look()
+            warnings.look()
+            warnings.look()
         told = [record.getMessage() for record in caplog.records if "unacked" in record.getMessage()]
         assert len(told) == 2
         assert "t/0 holds 8 unacked records, the first at offset 0" in told[0]
@@ -771,10 +773,10 @@ async def test_a_partition_full_of_unacked_records_names_the_setting_that_helps(
         assert "explicitAckSemantics: cumulative" in told[1]
         caplog.clear()
         await ack(b, 0)
-        worries.look()
+        warnings.look()
         b.feed(p, records(8, 1))
         await handled(b, 28)
-        worries.look()
+        warnings.look()
         assert "t/0 holds 8 unacked records, the first at offset 1" in caplog.text  # full anew
 
 

@@ -6,13 +6,13 @@ from worker_bench import records
 
 from headrace.runtime.dispatch.allocators import PoolAllocator, StaticAllocator, contiguous_ranges
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.names import describe_partitions
 
 
 def filled(topic: str, number: int) -> AssignedPartition:
-    partition = AssignedPartition(topic, number, Commitment(0), 256)
-    partition.fetched(records(0, 3))
+    partition = AssignedPartition(topic, number, Checkpoint(0), 256)
+    partition.on_fetched(records(0, 3))
     return partition
 
 

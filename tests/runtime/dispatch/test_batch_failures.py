@@ -13,8 +13,8 @@ from worker_bench import until
 
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.config.failure import FailurePolicy, Then
-from headrace.runtime.partitions.assigned import Hold
-from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.assigned import PartitionState
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.wire.frames import Ack
 
 BAD = """
@@ -67,7 +67,7 @@ async def test_a_batch_that_fails_as_a_whole_comes_again_as_a_whole(tmp_path: Pa
         b.feed(4, p)
         await b.settled(4, p)
         assert b.seen == [[(0, o, attempt) for o in range(4)] for attempt in (1, 2, 3)]
-        assert p.commitment == Commitment(4)
+        assert p.checkpoint == Checkpoint(4)
 
 
 async def test_those_that_failed_come_in_the_next_batch_while_the_others_stay_settled(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ async def test_those_that_failed_come_in_the_next_batch_while_the_others_stay_se
         again = [(0, 1, 2), (0, 4, 2), *((0, o, 1) for o in range(6, 10))]
         assert b.seen == [[(0, o, 1) for o in range(6)], again]
         planned, backing_off, planned_again = (commit[0] for commit in b.source.commits)
-        assert planned == Commitment(0, plan=Plan(0, 6))
-        assert backing_off == Commitment(1, attempts=((1, 1), (4, 1)), acked=((2, 4), (5, 6)))
-        assert planned_again == Commitment(1, ((1, 1), (4, 1)), Plan(1, 10), ((2, 4), (5, 6)))
+        assert planned == Checkpoint(0, plan=Plan(0, 6))
+        assert backing_off == Checkpoint(1, attempts=((1, 1), (4, 1)), acked=((2, 4), (5, 6)))
+        assert planned_again == Checkpoint(1, ((1, 1), (4, 1)), Plan(1, 10), ((2, 4), (5, 6)))
 
 
 async def test_each_partition_of_a_failed_batch_goes_its_own_way(tmp_path: Path) -> None:
@@ -119,17 +119,17 @@ async def test_one_bad_record_among_sixteen_is_found_and_alone_given_up(tmp_path
         assert all(b.times[0, offset] <= 8 for offset in range(16))
         fine = [batch for batch in b.offsets if 5 not in batch]
         assert sorted(offset for batch in fine for offset in batch) == [o for o in range(16) if o != 5]
-        assert b.source.buried == ([(0, 5, 8)] if then == "deadLetter" else [])
-        assert not p.troubles
+        assert b.source.dead_letters == ([(0, 5, 8)] if then == "deadLetter" else [])
+        assert not p.failed_records
 
 
 async def test_the_bad_record_halts_its_partition_once_it_is_alone(tmp_path: Path) -> None:
     async with batch_bench(tmp_path, RAISES, size=16, failure=policy("halt")) as b:
         p, q = b.assign(*fresh(2))
         b.feed(8, p, q)
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         await b.settled(8, q)
-        assert p.commitment.offset == 5
+        assert p.checkpoint.offset == 5
         assert p.stuck_at == 5
         assert deliveries(b, 5)[-1][0] == 1
 
@@ -156,7 +156,7 @@ async def test_two_bad_records_are_both_found(tmp_path: Path) -> None:
         (p,) = b.assign(*fresh(1))
         b.feed(16, p)
         await b.settled(16, p)
-        assert [offset for _, offset, _ in b.source.buried] == [3, 12]
+        assert [offset for _, offset, _ in b.source.dead_letters] == [3, 12]
 
 
 async def test_bad_records_that_a_list_names_are_given_up_and_no_other(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_bad_records_that_a_list_names_are_given_up_and_no_other(tmp_path:
         (p,) = b.assign(*fresh(1))
         b.feed(20, p)
         await b.settled(20, p)
-        assert [offset for _, offset, _ in b.source.buried] == [0, 5, 10, 15]
+        assert [offset for _, offset, _ in b.source.dead_letters] == [0, 5, 10, 15]
         assert all(b.times[0, offset] == 1 for offset in range(20) if offset % 5)
 
 
@@ -187,21 +187,21 @@ async def test_records_that_were_never_in_trouble_go_apart_from_those_that_are_s
 
 async def test_a_halted_record_gets_one_more_delivery_alone_in_a_new_assignment(tmp_path: Path) -> None:
     async with batch_bench(tmp_path, RAISES, size=4, failure=policy("halt")) as b:
-        (p,) = b.assign(Commitment(5, attempts=((5, 8),)))
+        (p,) = b.assign(Checkpoint(5, attempts=((5, 8),)))
         b.feed(4, p)
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         assert b.seen == [[(0, 5, 9)]]
-        assert p.commitment == Commitment(5, attempts=((5, 9),))
+        assert p.checkpoint == Checkpoint(5, attempts=((5, 9),))
 
 
 async def test_a_halted_record_is_tried_alone_when_an_operator_says_so(tmp_path: Path) -> None:
     async with batch_bench(tmp_path, RAISES, size=4, timeout_seconds=0.02, failure=policy("halt", 1)) as b:
-        (p,) = b.assign(Commitment(5))
+        (p,) = b.assign(Checkpoint(5))
         b.feed(1, p)
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         b.feed(10, p)
         b.bench.dispatcher.act("retry", p)
-        await until(lambda: len(b.seen) == 2 and p.hold is Hold.HALTED)
+        await until(lambda: len(b.seen) == 2 and p.state is PartitionState.HALTED)
         assert b.seen == [[(0, 5, 1)], [(0, 5, 2)]]
         b.bench.dispatcher.act("skip", p)
         await b.settled(16, p)
@@ -210,13 +210,13 @@ async def test_a_halted_record_is_tried_alone_when_an_operator_says_so(tmp_path:
 
 async def test_failed_attempts_are_committed_before_the_next_one(tmp_path: Path) -> None:
     async with batch_bench(tmp_path, RAISES, size=3, failure=policy(attempts=2)) as b:
-        (p,) = b.assign(Commitment(3))
+        (p,) = b.assign(Checkpoint(3))
         b.feed(3, p)
         await b.settled(6, p)
         assert [commit[0] for commit in b.source.commits[:3]] == [
-            Commitment(3, plan=Plan(3, 6)),
-            Commitment(3, attempts=((3, 1), (4, 1), (5, 1))),
-            Commitment(3, attempts=((3, 1), (4, 1), (5, 1)), plan=Plan(3, 6)),
+            Checkpoint(3, plan=Plan(3, 6)),
+            Checkpoint(3, attempts=((3, 1), (4, 1), (5, 1))),
+            Checkpoint(3, attempts=((3, 1), (4, 1), (5, 1)), plan=Plan(3, 6)),
         ]
 
 
@@ -322,7 +322,7 @@ async def test_a_record_that_kills_its_worker_dies_alone_in_the_end_and_all_othe
         together = [(0, o, 1) for o in range(8)]
         alone = [[(0, o, 1)] for o in range(6)]
         assert b.seen == [together, together, *alone, [(0, 5, 2)], [(0, 6, 1)], [(0, 7, 1)]]
-        assert b.source.buried == [(0, 5, 2)]
+        assert b.source.dead_letters == [(0, 5, 2)]
         assert b.bench.dispatcher.workers[0].restarts == 4
 
 
@@ -332,7 +332,7 @@ async def test_a_deadly_record_costs_the_partitions_that_shared_its_batch_one_re
     async with batch_bench(tmp_path, DIES, size=16, failure=policy("halt", 1)) as b:
         p, q = b.assign(*fresh(2))
         b.feed(8, p, q)
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         await b.settled(8, q)
         assert deliveries(b, 5) == [(16, 1), (8, 1), (1, 1)]
         assert {len(deliveries(b, offset, number=1)) for offset in range(8)} == {2}
@@ -434,7 +434,7 @@ async def test_whatever_goes_wrong_each_record_is_handled_or_given_up_once_and_i
             b.feed(10, *partitions)
             await asyncio.sleep(0.02)
         await b.settled(40, *partitions)
-        given_up = sorted((number, offset) for number, offset, _ in b.source.buried)
+        given_up = sorted((number, offset) for number, offset, _ in b.source.dead_letters)
         assert given_up == [(number, offset) for number in range(3) for offset in (13, 33)]
         told = [said.split("/") for line in b.bench.lines("outcomes") for said in line.split()]
         fine = [(int(number), int(offset)) for kind, number, offset in told if kind == "fine"]
@@ -454,7 +454,7 @@ async def test_a_record_that_is_acked_elsewhere_ends_the_search_for_it(tmp_path:
     ) as b:
         (p,) = b.assign(*fresh(1))
         b.feed(8, p)
-        await until(lambda: p.hold is Hold.HALTED)
-        b.bench.dispatcher.acked(Ack("t", 0, 5, is_through=False))
+        await until(lambda: p.state is PartitionState.HALTED)
+        b.bench.dispatcher.on_acked(Ack("t", 0, 5, is_through=False))
         await b.settled(8, p)
-        assert not p.troubles
+        assert not p.failed_records

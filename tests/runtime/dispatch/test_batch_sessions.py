@@ -9,7 +9,7 @@ from worker_bench import bench, records, until
 
 from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 
 WRITES = """
     def handler(context, events):
@@ -34,8 +34,8 @@ async def test_the_session_of_a_dead_owner_is_ended_before_its_batch_comes_again
     sessions, source = Sessions(tmp_path), Commits()
     source.may_answer.set()
     async with bench(tmp_path, WRITES, policy=POLICY, spark_session_id="new", end_session=sessions.end) as b:
-        b.dispatcher.source = source
-        partition = AssignedPartition("t", 0, Commitment(0, plan=Plan(0, 3, "old")), 256)
+        b.dispatcher.feed = source
+        partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 3, "old")), 256)
         b.dispatcher.assign([partition])
         b.feed(partition, records(0, 7))
         await b.settled(partition, 7)
@@ -52,9 +52,9 @@ async def test_the_session_of_a_dead_owner_does_not_run_on_while_other_batches_c
     source.may_answer.set()
     handler = WRITES + '        wait_for("go")\n'
     async with bench(tmp_path, handler, policy=POLICY, spark_session_id="new", end_session=sessions.end) as b:
-        b.dispatcher.source = source
-        first = AssignedPartition("t", 0, Commitment(0), 256)
-        planned = AssignedPartition("t", 1, Commitment(0, plan=Plan(0, 3, "old")), 256)
+        b.dispatcher.feed = source
+        first = AssignedPartition("t", 0, Checkpoint(0), 256)
+        planned = AssignedPartition("t", 1, Checkpoint(0, plan=Plan(0, 3, "old")), 256)
         b.dispatcher.assign([first, planned])
         b.feed(first, records(0, 4))
         await until(lambda: b.lines() == ["[0, 1, 2, 3]"])
@@ -68,7 +68,7 @@ async def test_the_session_of_a_dead_owner_does_not_run_on_while_other_batches_c
 async def test_a_session_of_its_own_is_not_ended_when_a_partition_comes_back(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path)
     async with bench(tmp_path, WRITES, policy=POLICY, spark_session_id="own", end_session=sessions.end) as b:
-        b.dispatcher.assign([AssignedPartition("t", 0, Commitment(0, plan=Plan(0, 3, "own")), 256)])
+        b.dispatcher.assign([AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 3, "own")), 256)])
         await asyncio.sleep(0)
         assert sessions.asked == []
 
@@ -76,7 +76,7 @@ async def test_a_session_of_its_own_is_not_ended_when_a_partition_comes_back(tmp
 async def test_a_plan_without_a_session_asks_nobody(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path)
     async with bench(tmp_path, WRITES, policy=POLICY, end_session=sessions.end) as b:
-        partition = AssignedPartition("t", 0, Commitment(0, plan=Plan(0, 3)), 256)
+        partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 3)), 256)
         b.dispatcher.assign([partition])
         b.feed(partition, records(0, 3))
         await until(lambda: b.lines() == ["[0, 1, 2]"])
@@ -84,20 +84,20 @@ async def test_a_plan_without_a_session_asks_nobody(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_never_began_names_no_session_of_a_worker_that_lives_on() -> None:
-    partition = AssignedPartition("t", 0, Commitment(0, plan=Plan(0, 3, "old")), 256)
-    partition.fetched(records(0, 3))
+    partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 3, "old")), 256)
+    partition.on_fetched(records(0, 3))
     partition.plan_part(Plan(0, 3))
-    assert partition.commitment.plan == Plan(0, 3, "old")
+    assert partition.checkpoint.plan == Plan(0, 3, "old")
     partition.plan_in("ours")
     partition.revoke()
-    assert partition.commitment.plan == Plan(0, 3)
+    assert partition.checkpoint.plan == Plan(0, 3)
 
 
 def test_a_plan_that_began_names_its_session_until_it_is_over() -> None:
-    partition = AssignedPartition("t", 0, Commitment(0), 256)
-    partition.fetched(records(0, 3))
+    partition = AssignedPartition("t", 0, Checkpoint(0), 256)
+    partition.on_fetched(records(0, 3))
     partition.plan_part(Plan(0, 3))
     partition.plan_in("ours")
     partition.take_below(3)
     partition.revoke()
-    assert partition.commitment.plan == Plan(0, 3, "ours")
+    assert partition.checkpoint.plan == Plan(0, 3, "ours")

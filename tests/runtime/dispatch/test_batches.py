@@ -13,8 +13,8 @@ from worker_bench import records
 from headrace.runtime.config.delivery import BatchPolicy
 from headrace.runtime.dispatch.batcher import Batcher, Choice, next_part
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.commitment import Commitment, Plan
-from headrace.runtime.partitions.troubles import Trouble
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.failed_records import FailedRecord
 from headrace.runtime.worker.results import HandlerReturnedError, Outcome, outcomes
 from headrace.runtime.workers.in_flight import InFlight
 
@@ -35,11 +35,11 @@ class Waits:
     def partition(self, number: int) -> AssignedPartition:
         plan = Plan(*self.plan) if self.plan else None
         acked = tuple((offset, offset + 1) for offset in sorted(self.acked))
-        partition = AssignedPartition("t", number, Commitment(0, plan=plan, acked=acked), 64)
-        partition.fetched(records(0, self.count))
+        partition = AssignedPartition("t", number, Checkpoint(0, plan=plan, acked=acked), 64)
+        partition.on_fetched(records(0, self.count))
         partition.waiting_since = NOW - self.seconds
         for offset, limit in self.limits.items():
-            partition.troubles[offset] = Trouble(failures=1, batch_limit=limit)
+            partition.failed_records[offset] = FailedRecord(failures=1, batch_limit=limit)
         return partition
 
 
@@ -112,7 +112,7 @@ def test_a_part_keeps_to_its_plan_and_to_the_limits_of_its_records(described: Wa
             continue
         assert part.count <= size
         assert plan is None or not found[0] < plan.first <= found[-1]
-        limits = [partition.troubles.batch_limit(offset) for offset in found]
+        limits = [partition.failed_records.batch_limit(offset) for offset in found]
         assert len({limit is None for limit in limits}) == 1
         assert part.is_fixed == (limits[0] is not None)
         assert all(limit is None or part.count <= limit for limit in limits)
@@ -122,7 +122,9 @@ def test_a_part_keeps_to_its_plan_and_to_the_limits_of_its_records(described: Wa
 def test_batch_after_batch_takes_every_record_once_and_in_order(described: list[Waits], size: int) -> None:
     partitions = ready(described)
     for partition in partitions:
-        partition.fetched(records(partition.ledger.position, 24))  # whatever is planned is there as a whole
+        partition.on_fetched(
+            records(partition.ledger.position, 24)
+        )  # whatever is planned is there as a whole
     expected = {partition.partition: partition.waiting_offsets(99) for partition in partitions}
     plans = {partition.partition: partition.plan for partition in partitions}
     handled: dict[int, list[int]] = {number: [] for number in expected}
@@ -135,7 +137,7 @@ def test_batch_after_batch_takes_every_record_once_and_in_order(described: list[
             partition.plan_part(planned)
             taken = partition.take_below(planned.end)
             handled[partition.partition] += [record.offset for record in taken]
-            partition.settled(taken)
+            partition.on_settled(taken)
             if (plan := plans[partition.partition]) and taken[0].offset in range(plan.first, plan.end):
                 assert taken[-1].offset < plan.end <= partition.ledger.position
                 assert not partition.waiting_below(plan.end)
@@ -150,17 +152,17 @@ def test_a_full_batch_takes_those_that_have_waited_longest_and_leaves_the_rest()
 
 
 def test_a_partition_that_may_hold_no_more_does_not_wait_for_more() -> None:
-    partition = AssignedPartition("t", 0, Commitment(0), 4)
-    partition.fetched(records(0, 4))
+    partition = AssignedPartition("t", 0, Checkpoint(0), 4)
+    partition.on_fetched(records(0, 4))
     partition.waiting_since = NOW
     assert chosen(Batcher(BatchPolicy(100, TIMEOUT)).choose([partition], NOW)) == [[0, 1, 2, 3]]
 
 
 def test_room_is_there_for_the_whole_of_a_plan_whatever_the_capacity() -> None:
-    partition = AssignedPartition("t", 0, Commitment(3, plan=Plan(0, 500)), 4)
+    partition = AssignedPartition("t", 0, Checkpoint(3, plan=Plan(0, 500)), 4)
     while partition.ledger.position < 500:
         assert partition.room >= min(2, 500 - partition.ledger.position)
-        partition.fetched(records(partition.ledger.position, min(partition.room, 7)))
+        partition.on_fetched(records(partition.ledger.position, min(partition.room, 7)))
     assert not partition.has_room
     part = next_part(partition, 2)
     assert part is not None
@@ -169,17 +171,17 @@ def test_room_is_there_for_the_whole_of_a_plan_whatever_the_capacity() -> None:
 
 
 def test_a_partition_that_holds_more_than_it_may_has_no_room() -> None:
-    partition = AssignedPartition("t", 0, Commitment(0), 8)
-    partition.fetched(records(0, 8))
-    partition.handled_unacked(partition.take(8, 1000))
+    partition = AssignedPartition("t", 0, Checkpoint(0), 8)
+    partition.on_fetched(records(0, 8))
+    partition.on_handled_unacked(partition.take(8, 1000))
     partition.capacity = 4  # records turned out to be large
     assert partition.is_idle
     assert partition.room == 0
 
 
 def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> None:
-    partition = AssignedPartition("t", 0, Commitment(0, plan=Plan(4, 8)), 64)
-    partition.fetched(records(0, 12))
+    partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(4, 8)), 64)
+    partition.on_fetched(records(0, 12))
     for fate in ("failed", "suspected"):
         part = next_part(partition, 100)
         assert part is not None
@@ -187,25 +189,25 @@ def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> N
         partition.plan_part(part.plan)
         taken = partition.take_below(4)
         if fate == "failed":
-            partition.failed(taken[:1], "it failed", among=4)
+            partition.on_failed(taken[:1], "it failed", among=4)
         else:
-            partition.suspected(taken)
-        partition.came_back(taken)
+            partition.on_suspected(taken)
+        partition.on_returned(taken)
         assert partition.plan == Plan(4, 8)
-    partition.settled(partition.take_below(4))
+    partition.on_settled(partition.take_below(4))
     assert partition.plan == Plan(4, 8)
 
 
 def test_a_plan_ends_where_records_are_handed_out_one_by_one() -> None:
-    partition = AssignedPartition("t", 0, Commitment(0, plan=Plan(0, 4)), 64)
-    partition.fetched(records(0, 4))
+    partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 4)), 64)
+    partition.on_fetched(records(0, 4))
     partition.take(2, 1000)
-    assert partition.commitment == Commitment(0)
+    assert partition.checkpoint == Checkpoint(0)
 
 
 def test_a_record_that_must_not_be_delivered_leaves_its_plan_without_a_future() -> None:
-    partition = AssignedPartition("t", 0, Commitment(0, plan=Plan(0, 4)), 64)
-    partition.fetched(records(0, 4))
+    partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 4)), 64)
+    partition.on_fetched(records(0, 4))
     partition.refused(records(2, 1)[0], "it is too large")
     part = next_part(partition, 100)
     assert part is not None
@@ -215,7 +217,7 @@ def test_a_record_that_must_not_be_delivered_leaves_its_plan_without_a_future() 
 def test_a_worker_that_died_after_its_batch_was_told_had_not_started_the_next() -> None:
     # Its slot still names the last batch: that word is written after the outcomes are sent.
     in_flight = InFlight()
-    partition = AssignedPartition("t", 0, Commitment(0), 64)
+    partition = AssignedPartition("t", 0, Checkpoint(0), 64)
     in_flight.add(partition, records(0, 3))
     assert list(in_flight.settle_before(3))
     in_flight.add(partition, records(3, 3))
@@ -225,7 +227,7 @@ def test_a_worker_that_died_after_its_batch_was_told_had_not_started_the_next() 
 
 def test_what_was_started_of_a_partition_is_one_span_whatever_the_attempts() -> None:
     in_flight = InFlight()
-    one, other = (AssignedPartition("t", number, Commitment(0), 64) for number in range(2))
+    one, other = (AssignedPartition("t", number, Checkpoint(0), 64) for number in range(2))
     in_flight.add(one, records(0, 3))
     in_flight.add(one, records(3, 2))
     in_flight.add(other, records(0, 1))

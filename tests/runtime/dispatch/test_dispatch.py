@@ -12,7 +12,7 @@ from worker_bench import Bench, bench, records, until
 
 from headrace.runtime.dispatch.reports import worker_statuses
 from headrace.runtime.errors import HandlerLoadError
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
 
 WRITES = """
     def handler(context, event):
@@ -100,7 +100,7 @@ async def test_a_record_that_always_fails_halts_its_partition_and_no_other(
         bad, good = b.assign(("t", 0), ("t", 1))
         b.feed(bad, records(0, 10))
         b.feed(good, records(0, 10))
-        await until(lambda: bad.hold is Hold.HALTED)
+        await until(lambda: bad.state is PartitionState.HALTED)
         await b.settled(good, 10)
         assert bad.ledger.committable == 5
         assert [line for line in b.lines() if line.startswith("0 ")] == [f"0 {n}" for n in range(5)]
@@ -154,7 +154,7 @@ async def test_runs_behind_a_slow_record_move_to_a_worker_that_idles(tmp_path: P
 
 def only_one_is_left(b: Bench, p: AssignedPartition) -> bool:
     b.dispatcher.sync_progress()
-    return p.in_flight == 1
+    return p.in_flight_count == 1
 
 
 async def test_revoked_partitions_finish_what_has_started_and_nothing_else(tmp_path: Path) -> None:
@@ -225,7 +225,11 @@ async def test_static_workers_keep_their_partitions(tmp_path: Path) -> None:
             await b.settled(p, 20)
         assert set(b.lines()) == {f"{number} {number // 4}" for number in range(20)}
         assert [w["partitions"] for w in worker_statuses(b.dispatcher)] == [
-            *("t/0-3", "t/4-7", "t/8-11", "t/12-15", "t/16-19"),
+            "t/0-3",
+            "t/4-7",
+            "t/8-11",
+            "t/12-15",
+            "t/16-19",
         ]
 
 
@@ -333,7 +337,7 @@ async def test_output_of_any_kind_fails_no_record(tmp_path: Path, handler: str) 
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 3))
         await b.settled(p, 3)
-        assert not p.troubles
+        assert not p.failed_records
 
 
 async def test_a_handler_that_prints_without_end_does_not_hold_up_the_processor(tmp_path: Path) -> None:
@@ -438,7 +442,7 @@ async def test_what_a_handler_forks_does_not_speak_for_it(tmp_path: Path) -> Non
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 3))
         await b.settled(p, 3)
-        assert (dict(p.troubles), b.dispatcher.workers[0].restarts) == ({}, 0)
+        assert (dict(p.failed_records), b.dispatcher.workers[0].restarts) == ({}, 0)
 
 
 async def test_a_process_that_cannot_be_started_is_tried_again(
@@ -467,8 +471,8 @@ async def test_what_a_worker_knows_of_old_assignments_is_forgotten(tmp_path: Pat
     handler = """
         import gc
         def handler(context, event):
-            from headrace.runtime.worker.event import Source
-            write(sum(isinstance(found, Source) for found in gc.get_objects()))
+            from headrace.runtime.worker.event import PartitionView
+            write(sum(isinstance(found, PartitionView) for found in gc.get_objects()))
     """
     async with bench(tmp_path, handler) as b:
         for _ in range(5):

@@ -14,9 +14,9 @@ from worker_bench import QUICK, QUICK_RETRIES, Bench, Record, bench, records, un
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy, Then
 from headrace.runtime.dispatch import failures
-from headrace.runtime.dispatch.source import NoSource
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.dispatch.feed import NoFeed
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.wire.frames import WireRecord
 
 FAILS_AT_5 = """
@@ -27,26 +27,26 @@ FAILS_AT_5 = """
 """
 
 
-class Journal(NoSource):
+class Journal(NoFeed):
     """Keeps what it was asked for. `gate` holds up its answers; while `is_away` nothing is committed."""
 
     def __init__(self) -> None:
-        self.persisted: list[Commitment] = []
-        self.buried: list[tuple[WireRecord, str, int]] = []
+        self.persisted: list[Checkpoint] = []
+        self.dead_letters: list[tuple[WireRecord, str, int]] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.is_away = False
         self.refusal: Exception | None = None  # of dead letters
 
-    async def persist(self, partitions: Collection[AssignedPartition]) -> bool:
-        self.persisted += [partition.commitment for partition in partitions]
+    async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
+        self.persisted += [partition.checkpoint for partition in partitions]
         await self.gate.wait()
         return not self.is_away
 
-    async def bury(
+    async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
-        self.buried.append((record, reason, attempts))
+        self.dead_letters.append((record, reason, attempts))
         await self.gate.wait()
         if self.refusal is not None:
             raise self.refusal
@@ -55,7 +55,7 @@ class Journal(NoSource):
 
 def journal_of(b: Bench) -> Journal:
     journal = Journal()
-    b.dispatcher.source = journal
+    b.dispatcher.feed = journal
     return journal
 
 
@@ -65,9 +65,9 @@ def policy(then: Then = "halt", *, attempts: int = 3, **others: object) -> Deliv
     return replace(QUICK, failure=failure, **others)  # type: ignore[arg-type]
 
 
-def assign_from(b: Bench, commitment: Commitment) -> AssignedPartition:
+def assign_from(b: Bench, checkpoint: Checkpoint) -> AssignedPartition:
     """A new assignment of partition t/0, with what the last owner has committed."""
-    partition = AssignedPartition("t", 0, commitment, 256)
+    partition = AssignedPartition("t", 0, checkpoint, 256)
     b.dispatcher.assign([partition])
     return partition
 
@@ -101,7 +101,7 @@ async def test_a_record_is_delivered_max_attempts_times_and_then_halts(tmp_path:
     async with bench(tmp_path, FAILS_AT_5, policy=policy(attempts=attempts)) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         assert attempts_at(b, 5) == list(range(1, attempts + 1))
         assert order(b) == [0, 1, 2, 3, 4, 5]
         assert (p.ledger.committable, p.is_stuck, p.stuck_at) == (5, True, 5)
@@ -127,7 +127,7 @@ async def test_a_partition_that_waits_holds_up_no_other(tmp_path: Path) -> None:
         bad, good = b.assign(("t", 0), ("t", 1))
         b.feed(bad, records(0, 10))
         b.feed(good, records(0, 10))
-        await until(lambda: bad.hold is Hold.BACKOFF)
+        await until(lambda: bad.state is PartitionState.BACKOFF)
         b.feed(good, records(10, 90))
         await b.settled(good, 100)
         assert attempts_at(b, 5) == [1]
@@ -143,7 +143,7 @@ async def test_later_records_of_a_run_are_at_their_first_attempt(tmp_path: Path)
         await b.settled(p, 100)
         assert all(attempts_at(b, offset) == [1] for offset in range(100) if offset != 5)
         assert order(b) == list(range(100))
-        assert not p.troubles
+        assert not p.failed_records
 
 
 # ---- what survives
@@ -158,12 +158,12 @@ async def test_the_attempt_is_committed_before_the_record_is_delivered_again(tmp
         await until(lambda: journal.persisted)
         b.feed(good, records(0, 200))
         await b.settled(good, 200)  # the backoff is long over
-        assert journal.persisted == [Commitment(5, ((5, 1),))]
+        assert journal.persisted == [Checkpoint(5, ((5, 1),))]
         assert attempts_at(b, 5) == [1]
         journal.gate.set()
-        await until(lambda: bad.hold is Hold.HALTED)
+        await until(lambda: bad.state is PartitionState.HALTED)
         await until(lambda: len(journal.persisted) == 3)
-        assert [commitment.attempts for commitment in journal.persisted] == [((5, n),) for n in (1, 2, 3)]
+        assert [checkpoint.attempts for checkpoint in journal.persisted] == [((5, n),) for n in (1, 2, 3)]
 
 
 async def test_a_commit_that_fails_is_tried_again_before_the_record_is(
@@ -183,22 +183,22 @@ async def test_a_commit_that_fails_is_tried_again_before_the_record_is(
 
 async def test_the_count_goes_on_in_the_next_assignment(tmp_path: Path) -> None:
     async with bench(tmp_path, FAILS_AT_5, policy=policy(attempts=4)) as b:
-        p = assign_from(b, Commitment(0, ((5, 2),)))
+        p = assign_from(b, Checkpoint(0, ((5, 2),)))
         b.feed(p, records(0, 10))
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         assert attempts_at(b, 5) == [3, 4]
         assert order(b) == [0, 1, 2, 3, 4, 5]
 
 
 async def test_a_halted_record_gets_exactly_one_more_delivery_in_each_new_assignment(tmp_path: Path) -> None:
     async with bench(tmp_path, FAILS_AT_5) as b:
-        p = assign_from(b, Commitment(5))
+        p = assign_from(b, Checkpoint(5))
         for expected in ([1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5]):
             b.feed(p, records(5, 10))
-            await until(lambda p=p: p.hold is Hold.HALTED)
+            await until(lambda p=p: p.state is PartitionState.HALTED)
             await b.dispatcher.revoke([p], 10)
             assert attempts_at(b, 5) == expected
-            p = assign_from(b, p.commitment)
+            p = assign_from(b, p.checkpoint)
         (tmp_path / "mended").touch()
         b.feed(p, records(5, 10))
         await b.settled(p, 15)
@@ -210,9 +210,9 @@ async def test_a_record_that_waits_for_its_next_attempt_takes_its_count_along(tm
     async with bench(tmp_path, FAILS_AT_5, policy=slow) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
-        await until(lambda: p.hold is Hold.BACKOFF)
+        await until(lambda: p.state is PartitionState.BACKOFF)
         await b.dispatcher.revoke([p], 10)
-        assert p.commitment == Commitment(5, ((5, 1),))
+        assert p.checkpoint == Checkpoint(5, ((5, 1),))
 
 
 async def test_a_failure_while_the_partition_leaves_counts(tmp_path: Path) -> None:
@@ -227,10 +227,10 @@ async def test_a_failure_while_the_partition_leaves_counts(tmp_path: Path) -> No
         b.feed(p, records(0, 10))
         await until(b.lines)
         revoke = asyncio.create_task(b.dispatcher.revoke([p], 20))
-        await until(lambda: p.hold is Hold.REVOKED)
+        await until(lambda: p.state is PartitionState.REVOKED)
         (tmp_path / "go").touch()
         await revoke
-        assert p.commitment == Commitment(0, ((0, 1),))
+        assert p.checkpoint == Checkpoint(0, ((0, 1),))
         assert b.lines() == ["0"]
 
 
@@ -247,8 +247,8 @@ async def test_a_record_that_the_runtime_kills_loses_no_attempt_nor_do_those_beh
             b.feed(p, records(p.ledger.position, 50 - p.ledger.position))
             await until(lambda n=number: attempts_at(b, 3) == [1] * (n + 1))
             await b.dispatcher.revoke([p], 0)
-            assert p.commitment == Commitment(3)
-            p = assign_from(b, p.commitment)
+            assert p.checkpoint == Checkpoint(3)
+            p = assign_from(b, p.checkpoint)
         (tmp_path / "go").touch()
         b.feed(p, records(3, 50))
         await b.settled(p, 53)
@@ -263,9 +263,9 @@ async def test_retry_is_one_more_delivery_at_once(tmp_path: Path) -> None:
     async with bench(tmp_path, FAILS_AT_5) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         assert b.dispatcher.act("retry", p) == "t/0: offset 5 is delivered once more"
-        await until(lambda: attempts_at(b, 5) == [1, 2, 3, 4] and p.hold is Hold.HALTED)
+        await until(lambda: attempts_at(b, 5) == [1, 2, 3, 4] and p.state is PartitionState.HALTED)
         (tmp_path / "mended").touch()
         b.dispatcher.act("retry", p)
         await b.settled(p, 10)
@@ -277,12 +277,12 @@ async def test_skip_settles_the_halted_record_and_goes_on(tmp_path: Path) -> Non
     async with bench(tmp_path, FAILS_AT_5) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         assert b.dispatcher.act("skip", p) == "t/0: offset 5 is skipped"
         await b.settled(p, 10)
         assert attempts_at(b, 5) == [1, 2, 3]
         assert order(b) == list(range(10))
-        assert p.commitment == Commitment(10)
+        assert p.checkpoint == Checkpoint(10)
 
 
 async def test_a_dead_letter_that_cannot_be_written_may_be_skipped_or_retried(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ async def test_good_records_before_one_that_cannot_be_read_are_not_what_skip_ski
                 skipped.append(f"{partition} {partition.ledger.position}")
                 partition.is_cut_off = False
 
-        b.dispatcher.source = Source()
+        b.dispatcher.feed = Source()
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
         await until(b.lines)
@@ -338,11 +338,11 @@ async def test_a_dead_letter_settles_its_record_only_once_it_is_confirmed(tmp_pa
         b.feed(bad, sent)
         await until(lambda: attempts_at(b, 5) == [1, 2])
         journal.gate.clear()  # the commit before attempt 3 may wait; the letter does in any case
-        await until(lambda: bad.hold in (Hold.BACKOFF, Hold.BURYING))
+        await until(lambda: bad.state in (PartitionState.BACKOFF, PartitionState.WRITING_DEAD_LETTER))
         journal.gate.set()
         await b.settled(bad, 5)
-        await until(lambda: journal.buried)
-        (letter,) = journal.buried
+        await until(lambda: journal.dead_letters)
+        (letter,) = journal.dead_letters
         assert letter[0] is sent[5]
         assert "ValueError: no such customer" in letter[1]
         assert letter[2] == 3
@@ -357,14 +357,14 @@ async def test_nothing_moves_while_a_dead_letter_is_being_written(tmp_path: Path
         journal.gate.clear()
         bad, good = b.assign(("t", 0), ("t", 1))
         b.feed(bad, records(0, 10))
-        await until(lambda: journal.buried)
+        await until(lambda: journal.dead_letters)
         b.feed(good, records(0, 100))
         await b.settled(good, 100)
         assert bad.ledger.committable == 5
         assert not bad.is_stuck, "a write takes its time: that is no trouble yet"
         journal.gate.set()
         await b.settled(bad, 10)
-        assert len(journal.buried) == 1
+        assert len(journal.dead_letters) == 1
 
 
 async def test_a_dead_letter_that_cannot_be_written_says_why_until_it_can(
@@ -375,7 +375,7 @@ async def test_a_dead_letter_that_cannot_be_written_says_why_until_it_can(
         journal.refusal = OSError("there is no dead-letter topic dlq")
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
-        await until(lambda: len(journal.buried) == 3)
+        await until(lambda: len(journal.dead_letters) == 3)
         assert (p.ledger.committable, p.stuck_at) == (5, 5)
         assert "there is no dead-letter topic dlq" in p.problem
         assert "can't be written to dead-letter topic dlq" in caplog.text
@@ -436,8 +436,12 @@ async def test_a_record_that_was_acked_before_it_failed_is_not_tried_again(tmp_p
         assert attempts_at(b, 5) == [1]
 
 
-@pytest.mark.parametrize("hold", [Hold.BACKOFF, Hold.HALTED, Hold.BURYING])
-async def test_a_failed_record_that_is_acked_elsewhere_is_not_tried_again(tmp_path: Path, hold: Hold) -> None:
+@pytest.mark.parametrize(
+    "hold", [PartitionState.BACKOFF, PartitionState.HALTED, PartitionState.WRITING_DEAD_LETTER]
+)
+async def test_a_failed_record_that_is_acked_elsewhere_is_not_tried_again(
+    tmp_path: Path, hold: PartitionState
+) -> None:
     handler = """
         import nuclio_sdk
         async def handler(context, event):
@@ -447,15 +451,15 @@ async def test_a_failed_record_that_is_acked_elsewhere_is_not_tried_again(tmp_pa
             elif event.offset == 5:
                 raise ValueError("never")
     """
-    waits = FailurePolicy(60 if hold is Hold.BACKOFF else 1, 600, 600, dead_letter_topic="dlq")
-    waits = replace(waits, max_attempts=4 if hold is Hold.BACKOFF else 1)
-    waits = replace(waits, then="deadLetter" if hold is Hold.BURYING else "halt")
+    waits = FailurePolicy(60 if hold is PartitionState.BACKOFF else 1, 600, 600, dead_letter_topic="dlq")
+    waits = replace(waits, max_attempts=4 if hold is PartitionState.BACKOFF else 1)
+    waits = replace(waits, then="deadLetter" if hold is PartitionState.WRITING_DEAD_LETTER else "halt")
     async with bench(tmp_path, handler, policy=replace(acks(), failure=waits), static=True) as b:
         journal = journal_of(b)
-        journal.refusal = OSError("away") if hold is Hold.BURYING else None
+        journal.refusal = OSError("away") if hold is PartitionState.WRITING_DEAD_LETTER else None
         bad, other = b.assign(("t", 0), ("t", 1))
         b.feed(bad, records(0, 10))
-        await until(lambda: bad.hold is hold)
+        await until(lambda: bad.state is hold)
         b.feed(other, records(0, 1))
         await b.settled(bad, 10)
         assert attempts_at(b, 5) == [1]
@@ -475,20 +479,20 @@ async def test_an_ack_of_another_record_does_not_stir_the_failed_one(
             elif event.offset == 5:
                 raise ValueError("never")
     """
-    last = policy("deadLetter", attempts=1, ack_mode=AckMode.ENABLE, max_record_bytes=100)
+    last = policy("deadLetter", attempts=1, ack_mode=AckMode.ENABLE, fetch_max_bytes=100)
     async with bench(tmp_path, handler, policy=last, static=True) as b:
         journal = journal_of(b)
         journal.gate.clear()
         bad, other = b.assign(("t", 0), ("t", 1))
         b.feed(bad, [Record(n, b"." * (101 if n == 5 and is_too_large else 1)) for n in range(10)])
-        await until(lambda: journal.buried)
+        await until(lambda: journal.dead_letters)
         b.feed(other, records(0, 1))
         await b.settled(other, 1)
         await until(lambda: bad.ledger.is_settled(7))
-        assert bad.hold is Hold.BURYING
+        assert bad.state is PartitionState.WRITING_DEAD_LETTER
         journal.gate.set()
         await b.settled(bad, 10)
-        assert len(journal.buried) == 1
+        assert len(journal.dead_letters) == 1
         assert order(b) == [n for n in range(10) if n != 7 and not (n == 5 and is_too_large)]
 
 
@@ -501,7 +505,7 @@ def sized(first: int, count: int, large: Collection[int]) -> list[Record]:
 
 @pytest.mark.parametrize("large", [{0}, {9}, {0, 1, 2}, {3, 4}, {7, 8, 9}, {0, 9}, set(range(10))])
 async def test_records_above_fetch_max_are_skipped_undelivered(tmp_path: Path, large: set[int]) -> None:
-    async with bench(tmp_path, FAILS_AT_5, policy=policy("skip", max_record_bytes=100)) as b:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("skip", fetch_max_bytes=100)) as b:
         (tmp_path / "mended").touch()
         (p,) = b.assign(("t", 0))
         b.feed(p, sized(0, 10, large))
@@ -509,11 +513,11 @@ async def test_records_above_fetch_max_are_skipped_undelivered(tmp_path: Path, l
         b.feed(p, sized(10, 5, ()))
         await b.settled(p, 15)
         assert order(b) == [n for n in range(15) if n not in large]
-        assert not p.troubles
+        assert not p.failed_records
 
 
 async def test_three_hundred_records_above_fetch_max_in_a_row_are_no_trouble(tmp_path: Path) -> None:
-    async with bench(tmp_path, FAILS_AT_5, policy=policy("skip", max_record_bytes=100)) as b:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("skip", fetch_max_bytes=100)) as b:
         (tmp_path / "mended").touch()
         (p,) = b.assign(("t", 0))
         b.feed(p, sized(0, 310, range(5, 305)))
@@ -522,18 +526,18 @@ async def test_three_hundred_records_above_fetch_max_in_a_row_are_no_trouble(tmp
 
 
 async def test_three_hundred_dead_letters_in_a_row_stay_in_order(tmp_path: Path) -> None:
-    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter", max_record_bytes=100)) as b:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter", fetch_max_bytes=100)) as b:
         (tmp_path / "mended").touch()
         journal = journal_of(b)
         (p,) = b.assign(("t", 0))
         b.feed(p, sized(0, 310, range(5, 305)))
         await b.settled(p, 310)
-        assert [letter[0].offset for letter in journal.buried] == list(range(5, 305))
-        assert journal.buried[0][1:] == ("it has 101 bytes, more than fetchMax (100) allows", 0)
+        assert [letter[0].offset for letter in journal.dead_letters] == list(range(5, 305))
+        assert journal.dead_letters[0][1:] == ("it has 101 bytes, more than fetchMax (100) allows", 0)
 
 
 async def test_a_record_above_fetch_max_halts_and_can_be_skipped(tmp_path: Path) -> None:
-    async with bench(tmp_path, FAILS_AT_5, policy=policy(max_record_bytes=100)) as b:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy(fetch_max_bytes=100)) as b:
         (tmp_path / "mended").touch()
         (p,) = b.assign(("t", 0))
         b.feed(p, sized(0, 10, {4, 5}))
@@ -549,7 +553,7 @@ async def test_a_record_above_fetch_max_halts_and_can_be_skipped(tmp_path: Path)
 
 
 async def test_a_key_counts_for_fetch_max_and_exactly_as_much_is_fine(tmp_path: Path) -> None:
-    async with bench(tmp_path, FAILS_AT_5, policy=policy("skip", max_record_bytes=100)) as b:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("skip", fetch_max_bytes=100)) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, [Record(0, b"." * 60, b"." * 40), Record(1, b"." * 60, b"." * 41), Record(2, None)])
         await b.settled(p, 3)
@@ -612,5 +616,5 @@ async def test_the_wait_between_attempts_is_kept(tmp_path: Path) -> None:
         (p,) = b.assign(("t", 0))
         began = time.monotonic()
         b.feed(p, records(5, 1))
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         assert time.monotonic() - began >= 0.75 * (0.3 + 0.6)

@@ -93,7 +93,9 @@ async def test_a_warm_start_serves_within_seconds_and_uses_the_class_data_archiv
 
 async def test_the_broker_dies_with_its_parent_even_by_kill_9(tmp_path: Path) -> None:
     owner = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", OWNER),
+        sys.executable,
+        "-c",
+        OWNER,
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )

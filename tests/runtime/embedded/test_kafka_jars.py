@@ -63,7 +63,7 @@ def test_jars_are_fetched_once_and_the_progress_is_visible(
 async def test_two_processes_at_once_fetch_once_and_both_end_well(tmp_path: Path, cache: Path) -> None:
     script = FETCH.format(program=str(fake_java(tmp_path).executable))
     both = [
-        await asyncio.create_subprocess_exec(*(sys.executable, "-c", script), stdout=asyncio.subprocess.PIPE)
+        await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
         for _ in range(2)
     ]
 

@@ -76,14 +76,14 @@ class LedgerModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def reload(self, data: st.DataObject) -> None:
         """A new owner reads a commit. The model goes on as it was: the same future, from the commit on."""
-        runs = data.draw(st.permutations(self.ledger.settled_runs()), label="runs")
+        runs = data.draw(st.permutations(self.ledger.settled_spans()), label="runs")
         self.ledger = Ledger(self.ledger.committable, runs)
         self.position = self.committable
 
     @rule(kept=st.integers(0, 3))
     def reload_what_fits(self, kept: int) -> None:
         """A commit's metadata keeps the lowest runs only."""
-        committable, runs = self.committable, self.ledger.settled_runs()[:kept]
+        committable, runs = self.committable, self.ledger.settled_spans()[:kept]
         self.ledger = Ledger(committable, runs)
         self.position = committable
         self.settled = set(range(START, committable)).union(*(range(first, end) for first, end in runs))
@@ -103,7 +103,7 @@ class LedgerModel(RuleBasedStateMachine):
         above = {offset for offset in self.settled if offset >= self.committable}
         firsts = sorted(offset for offset in above if offset - 1 not in above)
         ends = sorted(offset + 1 for offset in above if offset + 1 not in above)
-        assert self.ledger.settled_runs() == list(zip(firsts, ends, strict=True))
+        assert self.ledger.settled_spans() == list(zip(firsts, ends, strict=True))
 
     @invariant()
     def the_commit_never_moves_back(self) -> None:
@@ -129,7 +129,7 @@ def test_a_record_left_open_holds_the_commit_however_much_follows() -> None:
     for offset in range(99, 5, -1):
         ledger.settle(offset, offset + 1)
     ledger.settle(0, 5)
-    assert (ledger.committable, ledger.settled_runs()) == (5, [(6, 100)])
+    assert (ledger.committable, ledger.settled_spans()) == (5, [(6, 100)])
 
 
 @pytest.mark.parametrize(("first", "end"), [(9, 12), (10, 10), (12, 11)])
@@ -143,7 +143,7 @@ def test_a_refused_span_leaves_the_ledger_as_it_was() -> None:
     ledger = Ledger(10, [(12, 14)])
     with pytest.raises(ValueError, match="does not follow"):
         ledger.add(13, 13)
-    assert (ledger.position, ledger.settled_runs()) == (10, [(12, 14)])
+    assert (ledger.position, ledger.settled_spans()) == (10, [(12, 14)])
 
 
 def test_an_ack_before_its_fetch_counts_when_the_fetch_gets_there() -> None:
@@ -157,23 +157,23 @@ def test_an_ack_before_its_fetch_counts_when_the_fetch_gets_there() -> None:
 
 def test_the_commit_waits_for_the_fetch_even_where_all_is_settled() -> None:
     ledger = Ledger(10, [(10, 20)])
-    assert (ledger.committable, ledger.settled_runs()) == (10, [(10, 20)])
+    assert (ledger.committable, ledger.settled_spans()) == (10, [(10, 20)])
     ledger.add(10, 15)
-    assert (ledger.committable, ledger.settled_runs()) == (15, [(15, 20)])
+    assert (ledger.committable, ledger.settled_spans()) == (15, [(15, 20)])
     ledger.advance(20)
-    assert (ledger.committable, ledger.settled_runs()) == (20, [])
+    assert (ledger.committable, ledger.settled_spans()) == (20, [])
 
 
 def test_a_span_across_the_position_settles_now_what_was_fetched_and_is_one_run() -> None:
     ledger = Ledger(0)
     ledger.add(0, 5)
     assert ledger.settle(3, 9) == 2
-    assert (ledger.settled_runs(), ledger.open_count) == ([(3, 9)], 3)
+    assert (ledger.settled_spans(), ledger.open_count) == ([(3, 9)], 3)
 
 
 def test_runs_below_the_start_are_settled_anyway() -> None:
     ledger = Ledger(10, [(2, 4), (8, 12)])
-    assert ledger.settled_runs() == [(10, 12)]
+    assert ledger.settled_spans() == [(10, 12)]
 
 
 def test_a_hundred_thousand_records_settle_in_any_order() -> None:
@@ -183,4 +183,4 @@ def test_a_hundred_thousand_records_settle_in_any_order() -> None:
     offsets = list(range(100_000))
     random.Random(7).shuffle(offsets)
     assert sum(ledger.settle(offset, offset + 1) for offset in offsets) == 100_000
-    assert (ledger.committable, ledger.open_count, ledger.settled_runs()) == (100_000, 0, [])
+    assert (ledger.committable, ledger.open_count, ledger.settled_spans()) == (100_000, 0, [])

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.batcher import Part, next_part
-from headrace.runtime.partitions.assigned import Hold
-from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.assigned import PartitionState
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.ranges import OffsetRange, RangePartition
 
 Span = tuple[int, int]
 POLICY = FailurePolicy(max_attempts=2)
 
 
-def partition(end: int = 0, start: Commitment | None = None) -> RangePartition:
-    p = RangePartition("t", 0, start or Commitment(0))
-    p.grew(end)
+def partition(end: int = 0, start: Checkpoint | None = None) -> RangePartition:
+    p = RangePartition("t", 0, start or Checkpoint(0))
+    p.extend(end)
     return p
 
 
@@ -30,19 +30,19 @@ def take(p: RangePartition, size: int) -> list[OffsetRange]:
     assert isinstance(part, Part)
     plan = part.plan
     p.plan_part(plan)
-    p.hold = Hold.NONE
+    p.state = PartitionState.ACTIVE
     taken: list[Any] = p.take_below(plan.end)
     return taken
 
 
 def fail(p: RangePartition, ranges: Sequence[Any], among: int = 1) -> bool:
     """Whether its one offset has spent its attempts."""
-    p.failed(ranges, "no", among)
-    p.came_back(ranges)
-    p.hold = Hold.NONE
+    p.on_failed(ranges, "no", among)
+    p.on_returned(ranges)
+    p.state = PartitionState.ACTIVE
     is_last = False
     for offset in p.failed_now:
-        trouble = p.troubles[offset]
+        trouble = p.failed_records[offset]
         if POLICY.is_spent(trouble.failures):
             trouble.batch_limit = max(trouble.among // 2, 1)
             p.drop_plan()
@@ -60,16 +60,16 @@ def test_a_range_is_as_long_as_a_batch_and_nothing_goes_beside_it() -> None:
     first = take(p, 10)
     assert spans(first) == [(0, 10)]
     assert not p.is_deliverable
-    p.grew(40)
-    p.settled(first)
-    assert p.commitment == Commitment(10)
+    p.extend(40)
+    p.on_settled(first)
+    assert p.checkpoint == Checkpoint(10)
     assert spans(take(p, 100)) == [(10, 40)]
 
 
 def test_offsets_that_were_acked_before_are_in_no_range() -> None:
-    p = partition(10, Commitment(0, acked=((3, 5), (8, 12))))
+    p = partition(10, Checkpoint(0, acked=((3, 5), (8, 12))))
     assert spans(take(p, 6)) == [(0, 3), (5, 8)]
-    p.grew(20)
+    p.extend(20)
     assert p.waiting == 8
 
 
@@ -79,25 +79,25 @@ def test_a_range_that_failed_comes_again_as_it_was_then_by_halves_until_one_is_l
     while p.next_offset is not None and p.next_offset < 8:
         ranges = take(p, 8)
         seen.append(spans(ranges)[0])
-        p.grew(20)  # what comes later is no reason to go on with less
+        p.extend(20)  # what comes later is no reason to go on with less
         if any(r.first <= 5 < r.end for r in ranges):
             if fail(p, ranges):
                 p.give_up(5)
         else:
-            p.settled(ranges)
+            p.on_settled(ranges)
     assert seen == [(0, 8), (0, 8), (0, 4), (4, 8), (4, 6), (4, 5), (5, 6), (6, 8)]
-    assert p.commitment == Commitment(8)
+    assert p.checkpoint == Checkpoint(8)
     assert spans(take(p, 100)) == [(8, 20)]
 
 
 def test_a_new_owner_repeats_the_planned_range_even_when_its_attempts_are_spent() -> None:
     p = partition(8)
     fail(p, take(p, 8))
-    assert p.commitment == Commitment(0, ((0, 1), (8, 0)), Plan(0, 8))
-    again = partition(0, Commitment(0, ((0, 9), (8, 0)), Plan(0, 8, "session")))
-    again.grew(7)
+    assert p.checkpoint == Checkpoint(0, ((0, 1), (8, 0)), Plan(0, 8))
+    again = partition(0, Checkpoint(0, ((0, 9), (8, 0)), Plan(0, 8, "session")))
+    again.extend(7)
     assert next_part(again, 3) is None  # not there as a whole
-    again.grew(9)
+    again.extend(9)
     assert again.plan_to_repeat == Plan(0, 8, "session")
     ranges = take(again, 3)
     assert spans(ranges) == [(0, 8)]
@@ -109,8 +109,8 @@ def test_ranges_of_a_worker_that_died_come_once_more_together_then_each_alone() 
     p = partition(8)
     for _ in range(2):
         ranges = take(p, 8)
-        p.suspected(ranges)
-        p.came_back(ranges)
+        p.on_suspected(ranges)
+        p.on_returned(ranges)
     part = next_part(p, 100)
     assert part is not None
     assert part.is_fixed
@@ -120,43 +120,43 @@ def test_ranges_of_a_worker_that_died_come_once_more_together_then_each_alone() 
 def test_with_explicit_acks_the_next_range_and_the_end_of_the_plan_wait_for_the_ack() -> None:
     p = partition(20)
     ranges = take(p, 10)
-    p.handled_unacked(ranges)
+    p.on_handled_unacked(ranges)
     assert not p.is_deliverable
-    assert p.commitment == Commitment(0, plan=Plan(0, 10))
+    assert p.checkpoint == Checkpoint(0, plan=Plan(0, 10))
     assert p.acked_by(4) is None
     assert p.acked_by(9) == 0
-    p.acked(0, 10)
+    p.on_acked(0, 10)
     assert spans(take(p, 5)) == [(10, 15)]
-    assert p.commitment == Commitment(10, plan=Plan(10, 15))
+    assert p.checkpoint == Checkpoint(10, plan=Plan(10, 15))
 
 
 def test_an_ack_of_a_range_that_an_earlier_owner_handed_out_names_all_of_it() -> None:
-    p = partition(20, Commitment(2, plan=Plan(2, 10)))
+    p = partition(20, Checkpoint(2, plan=Plan(2, 10)))
     assert p.acked_by(9) == 2
     assert p.acked_by(5) is None
     assert p.acked_by(15) == 15
-    p.acked(2, 10)
-    assert p.commitment == Commitment(10)
+    p.on_acked(2, 10)
+    assert p.checkpoint == Checkpoint(10)
     assert spans(take(p, 100)) == [(10, 20)]
 
 
 def test_each_range_of_a_plan_with_a_hole_is_acked_by_itself() -> None:
-    p = partition(10, Commitment(0, acked=((3, 5),)))
+    p = partition(10, Checkpoint(0, acked=((3, 5),)))
     ranges = take(p, 10)
-    p.handled_unacked(ranges)
-    again = partition(10, p.commitment)
-    assert again.commitment.plan == Plan(0, 10)
+    p.on_handled_unacked(ranges)
+    again = partition(10, p.checkpoint)
+    assert again.checkpoint.plan == Plan(0, 10)
     assert [again.acked_by(offset) for offset in (1, 2, 9)] == [None, 0, 5]
-    again.acked(5, 10)
-    assert again.commitment == Commitment(0, plan=Plan(0, 10), acked=((3, 10),))
+    again.on_acked(5, 10)
+    assert again.checkpoint == Checkpoint(0, plan=Plan(0, 10), acked=((3, 10),))
 
 
 def test_what_failed_goes_again_while_another_range_waits_for_its_ack() -> None:
-    p = partition(10, Commitment(0, acked=((3, 5),)))
+    p = partition(10, Checkpoint(0, acked=((3, 5),)))
     first, second = take(p, 10)
     fail(p, [first])
-    p.handled_unacked([second])
-    p.hold = Hold.NONE
+    p.on_handled_unacked([second])
+    p.state = PartitionState.ACTIVE
     assert p.is_deliverable
     assert spans(take(p, 10)) == [(0, 3)]
 
@@ -167,23 +167,23 @@ def test_no_plan_that_waits_for_acks_names_a_session() -> None:
     assert part is not None
     p.plan_part(part.plan)
     p.plan_in("session")
-    p.hold = Hold.NONE
-    p.handled_unacked(p.take_below(4))
-    assert p.commitment.plan == Plan(0, 4)
+    p.state = PartitionState.ACTIVE
+    p.on_handled_unacked(p.take_below(4))
+    assert p.checkpoint.plan == Plan(0, 4)
 
 
 def test_a_range_that_is_being_halved_is_still_known_to_a_new_owner() -> None:
     p = partition(8)
     for _ in range(POLICY.max_attempts):
         fail(p, take(p, 8))
-    assert p.commitment == Commitment(0, ((0, 2), (8, 0)))
-    again = partition(20, p.commitment)
+    assert p.checkpoint == Checkpoint(0, ((0, 2), (8, 0)))
+    again = partition(20, p.checkpoint)
     ranges = take(again, 100)
     assert spans(ranges) == [(0, 8)]
     fail(again, ranges)
-    again.settled(take(again, 100))
-    assert again.commitment == Commitment(4, ((4, 3), (8, 0)))
-    assert spans(take(partition(20, again.commitment), 100)) == [(4, 8)]
+    again.on_settled(take(again, 100))
+    assert again.checkpoint == Checkpoint(4, ((4, 3), (8, 0)))
+    assert spans(take(partition(20, again.checkpoint), 100)) == [(4, 8)]
 
 
 @dataclass
@@ -197,7 +197,7 @@ class Model:
 
     def grow(self, count: int) -> None:
         self.end += count
-        self.partition.grew(self.end)
+        self.partition.extend(self.end)
 
     def batch(self, size: int, outcome: str) -> None:
         p = self.partition
@@ -207,31 +207,31 @@ class Model:
         given = {offset for first, end in spans(ranges) for offset in range(first, end)}
         assert given
         assert not any(self.settled[offset] for offset in given)
-        self.planned = p.commitment.plan
+        self.planned = p.checkpoint.plan
         assert self.planned is not None
         assert self.planned.first <= min(given)
         assert self.planned.end == max(given) + 1
         match outcome:
             case "handled":
-                p.settled(ranges)
+                p.on_settled(ranges)
                 self.settled.update(given)
             case "failed":
                 if fail(p, ranges) and p.next_offset is not None:
                     self.settled[p.next_offset] += 1
                     p.give_up(p.next_offset)
             case "returned":
-                p.came_back(ranges)
+                p.on_returned(ranges)
             case "crash":
                 self.crash(given)
 
     def crash(self, given: set[int]) -> None:
-        said = self.partition.commitment
+        said = self.partition.checkpoint
         assert all(self.settled[offset] for offset in range(said.offset))
         self.partition = partition(self.end, said)
         if given:  # exactly these come again, and nothing with them
             again = take(self.partition, 1)
             assert {o for first, end in spans(again) for o in range(first, end)} == given
-            self.partition.settled(again)
+            self.partition.on_settled(again)
             self.settled.update(given)
 
 
@@ -253,5 +253,5 @@ def test_every_offset_is_settled_once_and_what_was_planned_comes_again(
         model.batch(size, outcome)
     while model.partition.next_offset is not None:
         model.batch(5, "handled")
-    assert model.partition.commitment == Commitment(model.end)
+    assert model.partition.checkpoint == Checkpoint(model.end)
     assert model.settled == Counter(range(model.end))

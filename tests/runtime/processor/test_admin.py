@@ -66,7 +66,7 @@ async def served(processor: FakeProcessor) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("action", ["retry", "skip"])
-async def test_an_action_on_a_halted_partition_is_done_and_told(action: Action) -> None:
+async def test_an_action_a_halted_partition_is_done_and_told(action: Action) -> None:
     processor = FakeProcessor({3}, {3})
     async with served(processor) as url:
         answer = await ask(url, f"/api/partitions/orders/3/{action}")

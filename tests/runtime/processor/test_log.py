@@ -53,5 +53,8 @@ def test_json_lines_carry_what_is_bound() -> None:
     )
     line = json.loads(result.stderr.splitlines()[0])
     assert (line["level"], line["logger"], line["replica"], line["partition"]) == (
-        *("info", "handler", "r", "t/3"),
+        "info",
+        "handler",
+        "r",
+        "t/3",
     )

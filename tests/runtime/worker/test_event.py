@@ -9,7 +9,7 @@ from typing import Any
 import nuclio_sdk
 
 from headrace.runtime.wire.frames import SentRecord, encode_headers
-from headrace.runtime.worker.event import Source, StreamEvent
+from headrace.runtime.worker.event import PartitionView, StreamEvent
 
 TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
 
@@ -17,7 +17,7 @@ TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
 def event(**fields: Any) -> StreamEvent:
     headers = encode_headers([("a", b"1"), ("b", b"2"), ("a", b"3"), ("none", None)])
     record = SentRecord(41, 1_700_000_000_123, 0, b"key", b"body", headers)._replace(**fields)
-    return StreamEvent(record, Source("orders", 3, TRIGGER), attempt=2)
+    return StreamEvent(record, PartitionView("orders", 3, TRIGGER), attempt=2)
 
 
 def test_it_says_what_the_record_says() -> None:

@@ -10,8 +10,8 @@ from batch_bench import SEES, batch_bench, fresh
 from worker_bench import Bench, until
 
 from headrace.runtime.config.delivery import AckMode
-from headrace.runtime.partitions.assigned import Hold
-from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.assigned import PartitionState
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.wire.frames import Ack
 
 WAITS = """
@@ -61,7 +61,7 @@ async def test_a_handler_gets_a_list_of_events(tmp_path: Path) -> None:
             write([(e.topic, e.shard_id, e.offset, e.body, e.id) for e in events])
     """
     async with batch_bench(tmp_path, handler, size=2) as b:
-        (p,) = b.assign(Commitment(3))
+        (p,) = b.assign(Checkpoint(3))
         b.feed(2, p)
         await b.settled(5, p)
         assert b.bench.lines() == ["list", str([("t", 0, 3, b"3", "t/0/3"), ("t", 0, 4, b"4", "t/0/4")])]
@@ -214,19 +214,19 @@ async def test_a_sync_handler_may_run_the_event_loop_and_return_what_has_still_t
 async def test_a_batch_is_committed_as_a_plan_before_its_worker_gets_it(tmp_path: Path) -> None:
     async with batch_bench(tmp_path, SEES, size=6) as b:
         b.source.may_answer.clear()
-        p, q = b.assign(Commitment(10), Commitment(20))
+        p, q = b.assign(Checkpoint(10), Checkpoint(20))
         b.feed(4, p)
         b.feed(4, q)
         await until(lambda: b.source.commits)
         assert b.source.commits == [
-            {0: Commitment(10, plan=Plan(10, 14)), 1: Commitment(20, plan=Plan(20, 22))}
+            {0: Checkpoint(10, plan=Plan(10, 14)), 1: Checkpoint(20, plan=Plan(20, 22))}
         ]
-        assert (p.hold, p.in_flight, q.in_flight) == (Hold.PLANNING, 0, 0)
+        assert (p.state, p.in_flight_count, q.in_flight_count) == (PartitionState.PLANNING, 0, 0)
         b.source.may_answer.set()
         await b.settled(14, p)
         await b.settled(22, q)
         assert b.seen == [[(0, o, 1) for o in range(10, 14)] + [(1, o, 1) for o in (20, 21)]]
-        assert p.commitment == Commitment(14)
+        assert p.checkpoint == Checkpoint(14)
 
 
 async def test_a_plan_that_cannot_be_committed_is_tried_again_and_nothing_goes_out_before(
@@ -237,7 +237,7 @@ async def test_a_plan_that_cannot_be_committed_is_tried_again_and_nothing_goes_o
         (p,) = b.assign(*fresh(1))
         b.feed(4, p)
         await until(lambda: len(b.source.commits) == 2)
-        assert p.in_flight == 0
+        assert p.in_flight_count == 0
         await b.settled(4, p)
         assert b.source.plans == [{0: (0, 4)}] * 3
         assert b.offsets == [[0, 1, 2, 3]]
@@ -292,7 +292,7 @@ async def test_a_partition_that_leaves_while_its_plan_is_committed_is_not_handed
         b.feed(3, q)
         await until(lambda: b.source.commits)
         await b.bench.dispatcher.revoke([p], 10)
-        assert p.commitment.offset == 0
+        assert p.checkpoint.offset == 0
         b.source.may_answer.set()
         await b.settled(3, q)
         assert b.seen == [[(1, o, 1) for o in range(3)]]
@@ -307,7 +307,7 @@ async def test_a_worker_goes_on_when_all_that_was_planned_for_it_has_left(tmp_pa
         await b.bench.dispatcher.revoke([p], 10)
         b.source.answers = [False]  # the committer is closed
         b.source.may_answer.set()
-        (again,) = b.assign(p.commitment)
+        (again,) = b.assign(p.checkpoint)
         b.feed(3, again)
         await b.settled(3, again)
         assert b.offsets == [[0, 1, 2]]
@@ -317,8 +317,8 @@ async def test_a_plan_of_an_earlier_owner_is_delivered_whole_and_alone_then_all_
     tmp_path: Path,
 ) -> None:
     async with batch_bench(tmp_path, SEES, size=4) as b:
-        start = Commitment(12, plan=Plan(10, 21), acked=((14, 16), (25, 26)))
-        p, q = b.assign(start, Commitment(0), capacity=8)
+        start = Checkpoint(12, plan=Plan(10, 21), acked=((14, 16), (25, 26)))
+        p, q = b.assign(start, Checkpoint(0), capacity=8)
         b.feed(4, p)
         b.feed(4, q)
         await b.settled(4, q)
@@ -334,22 +334,22 @@ async def test_a_plan_of_an_earlier_owner_is_delivered_whole_and_alone_then_all_
 
 async def test_a_plan_survives_a_partition_that_leaves_again_before_it_is_whole(tmp_path: Path) -> None:
     async with batch_bench(tmp_path, SEES, size=4) as b:
-        start = Commitment(0, plan=Plan(0, 9))
+        start = Checkpoint(0, plan=Plan(0, 9))
         (p,) = b.assign(start)
         b.feed(4, p)
         await b.bench.dispatcher.revoke([p], 10)
-        assert p.commitment == start
+        assert p.checkpoint == start
         assert b.seen == []
 
 
 async def test_a_batch_that_outlasts_the_wait_is_killed_and_comes_again_as_it_was(tmp_path: Path) -> None:
     async with batch_bench(tmp_path, WAITS, size=5) as b:
-        partitions = b.assign(Commitment(0), Commitment(7))
+        partitions = b.assign(Checkpoint(0), Checkpoint(7))
         b.feed(3, *partitions)
         await until(lambda: b.seen)
         await b.bench.dispatcher.revoke(partitions, 0.1)
-        said = [p.commitment for p in partitions]
-        assert said == [Commitment(0, plan=Plan(0, 3)), Commitment(7, plan=Plan(7, 9))]
+        said = [p.checkpoint for p in partitions]
+        assert said == [Checkpoint(0, plan=Plan(0, 3)), Checkpoint(7, plan=Plan(7, 9))]
         (tmp_path / "go").touch()
         heirs = b.assign(*said)
         b.feed(20, *heirs)
@@ -365,10 +365,10 @@ async def test_a_batch_that_ends_within_the_wait_is_settled_and_planned_no_more(
         b.feed(8, p)
         await until(lambda: b.seen)
         revoke = asyncio.create_task(b.bench.dispatcher.revoke([p], 30))
-        await until(lambda: p.hold is Hold.REVOKED)
+        await until(lambda: p.state is PartitionState.REVOKED)
         (tmp_path / "go").touch()
         await revoke
-        assert p.commitment == Commitment(5)
+        assert p.checkpoint == Checkpoint(5)
         assert b.bench.dispatcher.workers[0].restarts == 0
 
 
@@ -418,14 +418,14 @@ async def test_an_ack_inside_the_handler_counts_before_it_returns(tmp_path: Path
     async with batch_bench(tmp_path, handler, size=6, ack_mode=AckMode.EXPLICIT_ONLY, static=True) as b:
         (p,) = b.assign(*fresh(1))
         b.feed(6, p)
-        await until(lambda: p.ledger.settled_runs() == [(2, 3), (4, 5)])
+        await until(lambda: p.ledger.settled_spans() == [(2, 3), (4, 5)])
         assert p.ledger.committable == 1
         kill_worker(b.bench)
         (tmp_path / "go").touch()
         await until(lambda: p.unacked == {3})
         assert b.offsets == [[0, 1, 2, 3, 4, 5], [1, 3, 5]]
-        b.bench.dispatcher.acked(Ack("t", 0, 3, is_through=False))
-        assert p.commitment == Commitment(6)
+        b.bench.dispatcher.on_acked(Ack("t", 0, 3, is_through=False))
+        assert p.checkpoint == Checkpoint(6)
 
 
 async def test_a_response_that_says_no_ack_leaves_its_record_open(tmp_path: Path) -> None:
@@ -439,11 +439,11 @@ async def test_a_response_that_says_no_ack_leaves_its_record_open(tmp_path: Path
     async with batch_bench(tmp_path, handler, size=3, ack_mode=AckMode.ENABLE, static=True) as b:
         (p,) = b.assign(*fresh(1))
         b.feed(6, p)
-        await until(lambda: len(b.seen) == 2 and not p.in_flight)
+        await until(lambda: len(b.seen) == 2 and not p.in_flight_count)
         assert p.unacked == {1, 4}
-        assert p.commitment == Commitment(1, acked=((2, 4), (5, 6)))
-        b.bench.dispatcher.acked(Ack("t", 0, 4, is_through=True))
-        assert p.commitment == Commitment(6)
+        assert p.checkpoint == Checkpoint(1, acked=((2, 4), (5, 6)))
+        b.bench.dispatcher.on_acked(Ack("t", 0, 4, is_through=True))
+        assert p.checkpoint == Checkpoint(6)
 
 
 async def test_what_is_acked_while_its_plan_is_committed_is_left_out_and_the_rest_goes_on(
@@ -455,7 +455,7 @@ async def test_what_is_acked_while_its_plan_is_committed_is_left_out_and_the_res
         b.feed(6, p)
         await until(lambda: b.source.commits)
         for offset in range(3):
-            b.bench.dispatcher.acked(Ack("t", 0, offset, is_through=False))
+            b.bench.dispatcher.on_acked(Ack("t", 0, offset, is_through=False))
         b.source.may_answer.set()
         await b.settled(6, p)
         assert b.offsets == [[3, 4, 5]]
@@ -482,8 +482,8 @@ async def test_what_a_window_holds_back_is_repeated_before_the_plan_behind_it(tm
         (tmp_path / "go").unlink()
         b.feed(4, p)
         await until(lambda: len(b.seen) == 2)
-        said = p.commitment
-        assert said == Commitment(1, plan=Plan(4, 8))
+        said = p.checkpoint
+        assert said == Checkpoint(1, plan=Plan(4, 8))
         await b.bench.dispatcher.revoke([p], 0)
         (tmp_path / "go").touch()
         (heir,) = b.assign(said, window=3)

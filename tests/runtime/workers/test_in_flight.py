@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from worker_bench import records
 
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.workers.in_flight import InFlight
 
 
@@ -14,7 +14,7 @@ def filled(lengths: list[int]) -> tuple[InFlight, list[tuple[int, int]]]:
     in_flight = InFlight()
     book: list[tuple[int, int]] = []
     for number, length in enumerate(lengths):
-        partition = AssignedPartition("t", number, Commitment(100), 256)
+        partition = AssignedPartition("t", number, Checkpoint(100), 256)
         header = in_flight.add(partition, records(100, length))
         assert header.first_seq == len(book)
         book += [(number, offset) for offset in range(100, 100 + length)]

@@ -14,7 +14,7 @@ from batch_bench import SEES, batch_bench, fresh
 from replica import is_running
 from worker_bench import Bench, bench, records, until
 
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.kafka.settings.model import KafkaSettings
@@ -142,7 +142,7 @@ async def test_at_its_end_a_worker_dies_in_a_call_that_holds_the_interpreter(tmp
         lease.renew(in_seconds(60))
         b.dispatcher.dispatch()
         await b.settled(partition, 3)
-        assert not partition.troubles  # and it was no attempt
+        assert not partition.failed_records  # and it was no attempt
         assert [line.split()[0] for line in b.lines()] == ["0", "0", "1", "2"]
         await fence.stop()
 
@@ -195,7 +195,7 @@ async def test_the_record_before_the_end_is_not_blamed_for_it(tmp_path: Path) ->
         b.dispatcher.lease.begin()
         (tmp_path / "go").touch()
         await until(lambda: b.dispatcher.workers[0].restarts == 1 and b.dispatcher.workers[0].is_ready)
-        assert not partition.troubles
+        assert not partition.failed_records
         assert partition.ledger.committable == 1
         b.dispatcher.lease.renew(in_seconds(60))
         b.dispatcher.dispatch()
@@ -213,8 +213,8 @@ async def test_a_batch_that_was_being_planned_at_the_end_waits_for_the_next_leas
         lease.renew(in_seconds(-1))
         lease.begin()
         b.source.may_answer.set()
-        await until(lambda: partition.hold is Hold.NONE)
-        assert not partition.in_flight
+        await until(lambda: partition.state is PartitionState.ACTIVE)
+        assert not partition.in_flight_count
         lease.renew(in_seconds(60))
         b.bench.dispatcher.dispatch()
         await b.settled(3, partition)

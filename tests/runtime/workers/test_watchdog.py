@@ -12,7 +12,7 @@ from worker_bench import QUICK, QUICK_RETRIES, Bench, bench, records, until
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import Then
 from headrace.runtime.errors import HandlerLoadError
-from headrace.runtime.partitions.assigned import Hold
+from headrace.runtime.partitions.assigned import PartitionState
 from headrace.runtime.workers.watchdog import resident_bytes
 
 LIMIT_BYTES = 96 << 20
@@ -60,7 +60,7 @@ async def test_a_failure_by_time_says_so(tmp_path: Path) -> None:
     async with bench(tmp_path, handler, policy=timed(0.1, "halt")) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 1))
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         assert "after 2 attempts: it ran past eventTimeout" in p.problem
 
 
@@ -224,7 +224,7 @@ async def test_other_workers_go_on_beside_one_that_runs_out_of_time(tmp_path: Pa
         b.feed(bad, records(0, 3))
         b.feed(good, records(0, 200))
         await b.settled(good, 200)
-        await until(lambda: bad.hold is Hold.HALTED)
+        await until(lambda: bad.state is PartitionState.HALTED)
         assert [line for line in b.lines() if line.startswith("0 ")] == ["0 0", "0 0"]
         assert [line for line in b.lines() if line.startswith("1 ")] == [f"1 {n}" for n in range(200)]
 
@@ -284,7 +284,7 @@ async def test_a_handler_that_outgrows_its_memory_is_killed_and_its_record_has_f
     async with bench(tmp_path, handler, policy=limited("halt")) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 5))
-        await until(lambda: p.hold is Hold.HALTED)
+        await until(lambda: p.state is PartitionState.HALTED)
         assert b.lines() == ["0 1", "1 1", "1 2"]
         assert "more than resources.limits.memory (96 MiB)" in p.problem
         assert restarts(b) == 2

@@ -13,8 +13,8 @@ from broker import Broker
 from kafka_records import group_offsets, produce, send_while_replicas_come_and_go
 from replica import lines, replica, set_trigger, wait_until, write_function
 
-from headrace.runtime.partitions.commitment import Commitment, Plan
-from headrace.triggers.kafka.metadata import CommitMetadata
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.triggers.kafka.metadata import CheckpointText
 
 # One line for each batch: what it held, by partition.
 WRITES = """
@@ -65,7 +65,7 @@ def test_a_new_owner_repeats_a_plan_whole_whatever_its_own_sizes(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     folder = write_function(
-        *(tmp_path / "f", WRITES, broker.bootstrap, [topic]), workers=1, partitions=[0], sessionTimeout="2s"
+        tmp_path / "f", WRITES, broker.bootstrap, [topic], workers=1, partitions=[0], sessionTimeout="2s"
     )
     set_trigger(folder, batch=batch(150))
     (folder / "hold").touch()
@@ -75,7 +75,7 @@ def test_a_new_owner_repeats_a_plan_whole_whatever_its_own_sizes(
         first.kill()
     (folder / "hold").unlink()
     (folder / "go").touch()
-    write_function(*(tmp_path / "f", WRITES, broker.bootstrap, [topic]), partitions=[0], channelBufferSize=1)
+    write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], partitions=[0], channelBufferSize=1)
     set_trigger(folder, batch=batch(20))
     with replica(folder, name="-b") as second:
         wait_until(lambda: count(folder) >= 550, about=second)
@@ -91,7 +91,7 @@ def test_a_batch_killed_for_a_rebalance_comes_again_elsewhere_as_it_was_and_coun
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     folder = write_function(
-        *(tmp_path / "f", WRITES, broker.bootstrap, [topic]), maxWaitHandlerDuringRebalance="300ms"
+        tmp_path / "f", WRITES, broker.bootstrap, [topic], maxWaitHandlerDuringRebalance="300ms"
     )
     set_trigger(folder, batch=batch(60))
     (folder / "hold").touch()
@@ -127,7 +127,7 @@ async def commit_plan_past_a_transaction(broker: Broker, topic: str) -> None:
     async with producer, producer.transaction():
         for number in range(10):
             await producer.send(topic, str(number).encode(), partition=0)
-    metadata = CommitMetadata(8, Commitment(0, plan=Plan(0, 11))).encode(4000).text
+    metadata = CheckpointText(8, Checkpoint(0, plan=Plan(0, 11))).encode(4000).text
     # Its own commit at the end, of the same offset, would say nothing of a plan.
     consumer = AIOKafkaConsumer(
         bootstrap_servers=broker.bootstrap, group_id=f"group-{topic}", enable_auto_commit=False

@@ -67,7 +67,7 @@ def test_every_setting_reaches_the_delivery_policy(tmp_path: Path) -> None:
         batch=BatchPolicy(50, 0.2),
         event_timeout_seconds=5.0,
         memory_limit_bytes=1024,
-        max_record_bytes=1000,
+        fetch_max_bytes=1000,
     )
 
 

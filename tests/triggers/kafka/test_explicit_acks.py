@@ -21,7 +21,7 @@ from worker_bench import until
 
 from headrace.runtime.config.function import load_function
 from headrace.runtime.config.trigger_kinds import installed_kinds
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.processor.processor import Processor
 from headrace.triggers.kafka import start as kafka_start
 from headrace.triggers.kafka import trigger as kafka
@@ -56,7 +56,7 @@ async def processing(function: Path) -> AsyncIterator[Processor]:
         await running
 
 
-async def held_by(broker: Broker, topic: str, partitions: int = 1) -> dict[int, Commitment]:
+async def held_by(broker: Broker, topic: str, partitions: int = 1) -> dict[int, Checkpoint]:
     return await asyncio.to_thread(commits, broker, f"group-{topic}", topic, partitions)
 
 
@@ -97,7 +97,7 @@ async def test_offsets_that_were_stored_are_acked_after_a_restart_before_their_r
     await send(broker, topic, 20, 2)
     async with processing(function):
         await until(lambda: len(lines(function)) == 20)
-    assert await held_by(broker, topic, 2) == {0: Commitment(0), 1: Commitment(0)}
+    assert await held_by(broker, topic, 2) == {0: Checkpoint(0), 1: Checkpoint(0)}
 
     may_read = asyncio.Event()
     read_starts = kafka_start.read_starts
@@ -121,7 +121,7 @@ async def test_offsets_that_were_stored_are_acked_after_a_restart_before_their_r
             assert await ordered(function, name, offset, partition=partition) == ["True"]
     expected = {tuple(qualified[1:]) for qualified in stored} - {(it[1], it[2]) for it in chosen} - {(0, 9)}
     assert delivered(function, 20) == [f"{partition} {offset}" for partition, offset in sorted(expected)]
-    assert await held_by(broker, topic, 2) == {0: Commitment(10), 1: Commitment(10)}
+    assert await held_by(broker, topic, 2) == {0: Checkpoint(10), 1: Checkpoint(10)}
 
 
 @pytest.mark.parametrize("holds_16", [{"channelBufferSize": 16}, {"channelBufferSize": 8, "maxInFlight": 16}])
@@ -151,7 +151,7 @@ async def test_a_handler_may_collect_as_many_records_as_the_buffer_holds_before_
         await until(lambda: f"{topic}/1 holds 16 unacked records, the first at offset 0" in caplog.text)
     assert "maxInFlight and maxBufferedBytes say how many it may hold" in caplog.text
     assert [line for line in lines(function) if line[0] == "0"] == [f"0 {offset}" for offset in range(96)]
-    assert await held_by(broker, topic, 2) == {0: Commitment(96), 1: Commitment(0)}
+    assert await held_by(broker, topic, 2) == {0: Checkpoint(96), 1: Checkpoint(0)}
 
 
 async def test_the_last_acked_of_a_window_are_repeated_by_the_next_owner_and_no_others(
@@ -163,14 +163,14 @@ async def test_the_last_acked_of_a_window_are_repeated_by_the_next_owner_and_no_
     async with processing(function):
         await until(lambda: len(lines(function)) == 10)
         await ordered(function, topic, 9, 0, 1, 4, 2, 6, 8, 3)
-    assert await held_by(broker, topic) == {0: Commitment(3, acked=((4, 5), (9, 10)))}
+    assert await held_by(broker, topic) == {0: Checkpoint(3, acked=((4, 5), (9, 10)))}
     (function / "todo").unlink()
     (function / "done").unlink()
     async with processing(function):
         await until(lambda: len(lines(function)) == 15)
         await ordered(function, topic, 5, 3, 6, 7, 8)
     assert delivered(function, 10) == [f"0 {offset}" for offset in (3, 5, 6, 7, 8)]
-    assert await held_by(broker, topic) == {0: Commitment(6, acked=((9, 10),))}
+    assert await held_by(broker, topic) == {0: Checkpoint(6, acked=((9, 10),))}
 
 
 async def test_what_is_not_acked_comes_again_with_each_assignment_also_where_the_replica_keeps_it(
@@ -202,8 +202,8 @@ async def test_what_is_not_acked_comes_again_with_each_assignment_also_where_the
         again = [f"{kept} 4", *(f"{theirs} {offset}" for offset in (1, 2, 4))]
         assert delivered(function, 13) == sorted(again)
     assert await held_by(broker, topic, 2) == {
-        kept: Commitment(4),
-        theirs: Commitment(1, acked=((3, 4),)),
+        kept: Checkpoint(4),
+        theirs: Checkpoint(1, acked=((3, 4),)),
     }
 
 
@@ -228,4 +228,4 @@ async def test_acks_sent_just_before_a_kill_of_their_worker_are_committed(
     async with processing(function):
         await until(lambda: len(lines(function)) == 101)
     assert lines(function) == [f"0 {offset}" for offset in range(101)]
-    assert await held_by(broker, topic) == {0: Commitment(0, acked=((10, 100),))}
+    assert await held_by(broker, topic) == {0: Checkpoint(0, acked=((10, 100),))}

@@ -44,7 +44,7 @@ def committed_attempts(broker: Broker, group: str, topic: str, partition: int) -
     commit = asyncio.run(ask())[TopicPartition(topic, partition)]
     found = decode_metadata(commit.offset, commit.metadata)
     assert found is not None
-    return found.commitment.attempts
+    return found.checkpoint.attempts
 
 
 @pytest.mark.parametrize("scenario", [raises, dies, rebalances])
@@ -72,7 +72,10 @@ def test_the_attempt_count_survives_the_death_of_a_replica(
                 raise ValueError("no")
     """
     folder = write_function(
-        *(tmp_path / "f", handler, broker.bootstrap, [topic]),
+        tmp_path / "f",
+        handler,
+        broker.bootstrap,
+        [topic],
         partitions=[3],
         sessionTimeout="2s",
         onFailure=QUICK | {"maxAttempts": 4},
@@ -133,7 +136,7 @@ def test_a_halted_record_gets_one_more_delivery_in_each_new_assignment(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     folder = write_function(
-        *(tmp_path / "f", FAILS_AT_5, broker.bootstrap, [topic]), partitions=[3], onFailure=QUICK
+        tmp_path / "f", FAILS_AT_5, broker.bootstrap, [topic], partitions=[3], onFailure=QUICK
     )
     produce(broker, topic, 80)
     for name, expected in (("-a", [1, 2, 3]), ("-b", [1, 2, 3, 4])):
@@ -157,7 +160,10 @@ def test_failed_and_too_large_records_become_dead_letters_byte_for_byte(
 ) -> None:
     graves = broker.create_topic(4)
     folder = write_function(
-        *(tmp_path / "f", FAILS_AT_5, broker.bootstrap, [topic]),
+        tmp_path / "f",
+        FAILS_AT_5,
+        broker.bootstrap,
+        [topic],
         fetchMax=1000,
         onFailure=QUICK | {"then": "deadLetter", "deadLetterTopic": graves},
     )
@@ -190,7 +196,10 @@ def test_a_dead_letter_topic_that_is_not_there_holds_the_partition_until_it_is(
         pytest.skip("that broker may create topics by itself")
     graves = f"dlq-{uuid.uuid4().hex[:12]}"
     folder = write_function(
-        *(tmp_path / "f", FAILS_AT_5, broker.bootstrap, [topic]),
+        tmp_path / "f",
+        FAILS_AT_5,
+        broker.bootstrap,
+        [topic],
         onFailure=QUICK | {"then": "deadLetter", "deadLetterTopic": graves},
     )
     produce(broker, topic, 80)
@@ -228,7 +237,10 @@ def test_skip_and_time_and_memory_go_by_the_function_yaml(broker: Broker, topic:
                 await asyncio.sleep(600)
     """
     folder = write_function(
-        *(tmp_path / "f", handler, broker.bootstrap, [topic]),
+        tmp_path / "f",
+        handler,
+        broker.bootstrap,
+        [topic],
         onFailure=QUICK | {"then": "skip", "maxAttempts": 2},
     )
     set_spec(folder, eventTimeout="700ms", resources={"limits": {"memory": "96Mi"}})

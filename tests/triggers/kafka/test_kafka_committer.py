@@ -21,11 +21,11 @@ from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
 from headrace.runtime.kafka.topics import create_topics
 from headrace.runtime.metrics import Metrics, TriggerMetrics
-from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.triggers.kafka import committer as kafka_committer
 from headrace.triggers.kafka.client.internals import fetch_commits, generation
 from headrace.triggers.kafka.committer import Committer
-from headrace.triggers.kafka.metadata import CommitMetadata, decode_metadata
+from headrace.triggers.kafka.metadata import CheckpointText, decode_metadata
 from headrace.triggers.kafka.start import Starts
 
 TP = TopicPartition("t", 0)
@@ -37,7 +37,7 @@ class Partition:
 
     topic: str
     partition: int
-    commitment: Commitment
+    checkpoint: Checkpoint
 
 
 class Coordinator:
@@ -79,24 +79,24 @@ def trigger_metrics() -> TriggerMetrics:
 
 
 def handled(count: int) -> Partition:
-    return Partition("t", 0, Commitment(count))
+    return Partition("t", 0, Checkpoint(count))
 
 
 def starts() -> Starts:
-    return Starts({TP: Commitment(0)}, {}, {"t": 8})
+    return Starts({TP: Checkpoint(0)}, {}, {"t": 8})
 
 
-def scattered(count: int, offset: int = 0) -> Commitment:
+def scattered(count: int, offset: int = 0) -> Checkpoint:
     """Acked runs that take about 4 characters each."""
-    return Commitment(
+    return Checkpoint(
         offset, acked=tuple((offset + 50 * n, offset + 50 * n + 2) for n in range(1, count + 1))
     )
 
 
-def decoded(commit: tuple[int, str]) -> Commitment:
+def decoded(commit: tuple[int, str]) -> Checkpoint:
     metadata = decode_metadata(*commit)
     assert metadata is not None
-    return metadata.commitment
+    return metadata.checkpoint
 
 
 async def test_what_has_moved_is_committed_once_with_its_metadata(
@@ -147,17 +147,17 @@ async def test_a_broker_that_does_not_answer_holds_nobody_up(
 async def test_attempts_plan_and_acks_are_committed_when_only_they_change(
     consumer: Consumer, committer: Committer
 ) -> None:
-    committer.open(Starts({TP: Commitment(5)}, {TP: Commitment(5)}, {"t": 8}), generation=1)
+    committer.open(Starts({TP: Checkpoint(5)}, {TP: Checkpoint(5)}, {"t": 8}), generation=1)
     partition = handled(5)
     assert await committer.commit([partition], 5)
     assert consumer.commits == []
     for now in (
-        Commitment(5, attempts=((5, 1),)),
-        Commitment(5, attempts=((5, 1),), plan=Plan(5, 9)),
-        Commitment(5, acked=((7, 9),)),
-        Commitment(5),
+        Checkpoint(5, attempts=((5, 1),)),
+        Checkpoint(5, attempts=((5, 1),), plan=Plan(5, 9)),
+        Checkpoint(5, acked=((7, 9),)),
+        Checkpoint(5),
     ):
-        partition.commitment = now
+        partition.checkpoint = now
         assert await committer.commit([partition], 5)
         assert decoded(consumer.commits[-1][TP]) == now
 
@@ -189,9 +189,9 @@ async def test_after_a_failure_what_the_broker_holds_is_in_doubt(
     consumer: Consumer, committer: Committer
 ) -> None:
     """A plan was sent, its answer lost; the plan is withdrawn: the broker has to be told."""
-    committer.open(Starts({TP: Commitment(5)}, {TP: Commitment(5)}, {"t": 8}), generation=1)
+    committer.open(Starts({TP: Checkpoint(5)}, {TP: Checkpoint(5)}, {"t": 8}), generation=1)
     consumer.refusal = GroupAuthorizationFailedError()
-    assert not await committer.commit([Partition("t", 0, Commitment(5, plan=Plan(5, 9)))], 5)
+    assert not await committer.commit([Partition("t", 0, Checkpoint(5, plan=Plan(5, 9)))], 5)
     consumer.refusal = None
     assert await committer.commit([handled(5)], 5)
     assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
@@ -240,7 +240,7 @@ async def test_a_broker_that_takes_hardly_any_metadata_still_gets_the_offset(
 async def test_attempts_that_do_not_fit_hold_nothing_up(consumer: Consumer, committer: Committer) -> None:
     committer.open(starts(), generation=1)
     consumer.max_chars = 20
-    partition = Partition("t", 0, Commitment(5, attempts=((5, 1),)))
+    partition = Partition("t", 0, Checkpoint(5, attempts=((5, 1),)))
     assert await committer.commit([partition], 5)
     assert await committer.commit([handled(6)], 5)
     assert [offset for commit in consumer.commits for offset, _ in commit.values()] == [5, 6]
@@ -268,7 +268,7 @@ async def test_no_request_is_sent_after_the_membership_was_lost_between_two(
 
     monkeypatch.setattr(consumer, "commit", commit_and_lose)
     committer.open(starts(), generation=1)
-    assert not await committer.commit([Partition("t", number, Commitment(5)) for number in (0, 1)], 5)
+    assert not await committer.commit([Partition("t", number, Checkpoint(5)) for number in (0, 1)], 5)
     assert len(consumer.commits) == 1
 
 
@@ -291,7 +291,7 @@ async def member(bootstrap: str, topic: str) -> AsyncIterator[tuple[Committer, A
         await consumer.stop()
 
 
-async def held(admin: AIOKafkaAdminClient, topic: str, partition: int) -> CommitMetadata | None:
+async def held(admin: AIOKafkaAdminClient, topic: str, partition: int) -> CheckpointText | None:
     tp = TopicPartition(topic, partition)
     commit = (await fetch_commits(admin, topic, [tp]))[tp]
     return decode_metadata(commit.offset, commit.metadata)
@@ -299,13 +299,13 @@ async def held(admin: AIOKafkaAdminClient, topic: str, partition: int) -> Commit
 
 async def test_what_a_broker_takes_is_what_it_gives_back(broker: Broker, topic: str) -> None:
     async with member(broker.bootstrap, topic) as (committer, admin):
-        small = Commitment(5, attempts=((5, 1), (9, 2)), plan=Plan(5, 12), acked=((20, 30), (40, 41)))
+        small = Checkpoint(5, attempts=((5, 1), (9, 2)), plan=Plan(5, 12), acked=((20, 30), (40, 41)))
         assert await committer.commit([Partition(topic, 0, small), Partition(topic, 1, scattered(3000))], 10)
-        assert await held(admin, topic, 0) == CommitMetadata(8, small)
+        assert await held(admin, topic, 0) == CheckpointText(8, small)
         large = await held(admin, topic, 1)
         assert large is not None
-        assert 800 < len(large.commitment.acked) < 3000
-        assert large.commitment.acked == scattered(3000).acked[: len(large.commitment.acked)]
+        assert 800 < len(large.checkpoint.acked) < 3000
+        assert large.checkpoint.acked == scattered(3000).acked[: len(large.checkpoint.acked)]
 
 
 async def test_all_partitions_may_have_as_much_to_say_as_a_broker_takes(broker: Broker) -> None:
@@ -314,7 +314,7 @@ async def test_all_partitions_may_have_as_much_to_say_as_a_broker_takes(broker: 
         assert await committer.commit([Partition(topic, n, scattered(3000)) for n in range(300)], 30)
         last = await held(admin, topic, 299)
         assert last is not None
-        assert len(last.commitment.acked) > 800
+        assert len(last.checkpoint.acked) > 800
 
 
 @pytest.fixture
@@ -333,11 +333,11 @@ def thrifty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 async def test_a_broker_with_little_room_gets_what_fits(thrifty: str) -> None:
     async with member(thrifty, "t") as (committer, admin):
-        told = Commitment(5, attempts=((5, 1),), plan=Plan(5, 9), acked=scattered(100, 5).acked)
+        told = Checkpoint(5, attempts=((5, 1),), plan=Plan(5, 9), acked=scattered(100, 5).acked)
         assert await committer.commit([Partition("t", 0, told)], 10)
         kept = await held(admin, "t", 0)
         assert kept is not None
-        assert kept.commitment == Commitment(
-            5, told.attempts, told.plan, told.acked[: len(kept.commitment.acked)]
+        assert kept.checkpoint == Checkpoint(
+            5, told.attempts, told.plan, told.acked[: len(kept.checkpoint.acked)]
         )
-        assert kept.commitment.acked
+        assert kept.checkpoint.acked

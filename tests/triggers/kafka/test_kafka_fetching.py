@@ -10,10 +10,10 @@ from aiokafka import TopicPartition
 from worker_bench import Bench, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.dispatch.reports import Worries
+from headrace.runtime.dispatch.reports import Warnings
 from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
-from headrace.runtime.partitions.commitment import Commitment
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.kafka.client import internals
 from headrace.triggers.kafka.trigger import KafkaTrigger
@@ -32,12 +32,12 @@ def fed_by_hand(b: Bench) -> Any:
     trigger._consumer, trigger._assigned = None, {}
     trigger._lease, trigger._fence = b.dispatcher.lease, Fence(b.dispatcher.lease)
     trigger._settings = SimpleNamespace(max_unsettled=16)
-    b.dispatcher.source = trigger
+    b.dispatcher.feed = trigger
     return trigger
 
 
 def assign(b: Bench, trigger: Any, capacity: int = 16) -> AssignedPartition:
-    partition = AssignedPartition("t", 0, Commitment(0), capacity)
+    partition = AssignedPartition("t", 0, Checkpoint(0), capacity)
     trigger._assigned = {TP: partition}
     trigger._wanted.add(TP)
     b.dispatcher.assign([partition])
@@ -78,7 +78,7 @@ async def test_a_partition_that_is_halted_or_full_is_fetched_no_more(tmp_path: P
         await until(lambda: len(partition.unacked) == 12)
         assert trigger._max_records() == 4  # what fits, as all else waits for acks
         assert TP in trigger._wanted
-        partition.hold = Hold.HALTED
+        partition.state = PartitionState.HALTED
         assert trigger._max_records() == 8
         assert TP not in trigger._wanted
 
@@ -97,7 +97,7 @@ async def test_a_record_that_runs_for_long_pauses_the_fetch_of_its_partition_unt
         metrics = TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t")
         b.feed(partition, records(0, 1))
         await until(lambda: b.lines() == ["0"])
-        Worries(b.dispatcher, metrics, 0).look()
+        Warnings(b.dispatcher, metrics, 0).look()
         assert TP not in trigger._wanted
         (tmp_path / "go").touch()
         await b.settled(partition, 1)

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.partitions.commitment import Commitment, Plan
-from headrace.triggers.kafka.metadata import MAX_METADATA_CHARS, CommitMetadata, decode_metadata
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.triggers.kafka.metadata import MAX_METADATA_CHARS, CheckpointText, decode_metadata
 
 OFFSETS = st.integers(0, 2**62)
 
 
 @st.composite
-def commitments(draw: st.DrawFn) -> Commitment:
+def checkpoints(draw: st.DrawFn) -> Checkpoint:
     offset = draw(OFFSETS)
     at, acked = offset, []
     for gap, length in draw(st.lists(st.tuples(st.integers(1, 2**40), st.integers(1, 2**40)), max_size=30)):
@@ -23,38 +23,38 @@ def commitments(draw: st.DrawFn) -> Commitment:
         first = draw(st.integers(max(0, offset - 1000), offset + 1000))
         end = draw(st.integers(max(first, offset) + 1, max(first, offset) + 1000))
         plan = Plan(first, end, draw(st.uuids().map(str) | st.just("")))
-    return Commitment(offset, tuple(sorted(attempts.items())), plan, tuple(acked))
+    return Checkpoint(offset, tuple(sorted(attempts.items())), plan, tuple(acked))
 
 
-METADATA = st.builds(CommitMetadata, st.integers(0, 10**6), commitments())
+METADATA = st.builds(CheckpointText, st.integers(0, 10**6), checkpoints())
 
 
-def read(offset: int, text: str | None) -> CommitMetadata:
+def read(offset: int, text: str | None) -> CheckpointText:
     found = decode_metadata(offset, text)
     assert found is not None
     return found
 
 
 @given(METADATA)
-def test_metadata_comes_back_as_it_was_written(metadata: CommitMetadata) -> None:
+def test_metadata_comes_back_as_it_was_written(metadata: CheckpointText) -> None:
     encoded = metadata.encode(MAX_METADATA_CHARS)
     assert encoded.is_whole
     assert encoded.holds_plan
     assert encoded.text.isascii()
-    assert decode_metadata(metadata.commitment.offset, encoded.text) == metadata
+    assert decode_metadata(metadata.checkpoint.offset, encoded.text) == metadata
 
 
 @given(METADATA, st.integers(0, 300))
 def test_in_little_room_attempts_come_first_then_the_plan_then_acked_runs(
-    metadata: CommitMetadata, max_chars: int
+    metadata: CheckpointText, max_chars: int
 ) -> None:
     encoded = metadata.encode(max_chars)
     assert len(encoded.text) <= max_chars
     if not encoded.text:
         assert max_chars < len(f"headrace/1 n={metadata.first_partition_count}")
         return
-    kept = read(metadata.commitment.offset, encoded.text).commitment
-    told = metadata.commitment
+    kept = read(metadata.checkpoint.offset, encoded.text).checkpoint
+    told = metadata.checkpoint
     assert kept.attempts == told.attempts[: len(kept.attempts)]
     assert kept.plan is None or (kept.plan == told.plan and kept.attempts == told.attempts)
     assert kept.acked == told.acked[: len(kept.acked)]
@@ -65,29 +65,29 @@ def test_in_little_room_attempts_come_first_then_the_plan_then_acked_runs(
 
 @given(METADATA, st.integers(0, 500))
 def test_a_text_that_was_cut_short_tells_nothing_that_was_not_written(
-    metadata: CommitMetadata, length: int
+    metadata: CheckpointText, length: int
 ) -> None:
     text = metadata.encode(MAX_METADATA_CHARS).text
-    found = decode_metadata(metadata.commitment.offset, text[:length])
+    found = decode_metadata(metadata.checkpoint.offset, text[:length])
     if found is not None and length < len(text):
-        assert found.commitment == Commitment(metadata.commitment.offset)
+        assert found.checkpoint == Checkpoint(metadata.checkpoint.offset)
         assert found.first_partition_count <= metadata.first_partition_count
 
 
 @given(METADATA, st.data())
-def test_a_changed_character_makes_the_state_void(metadata: CommitMetadata, data: st.DataObject) -> None:
+def test_a_changed_character_makes_the_state_void(metadata: CheckpointText, data: st.DataObject) -> None:
     text = metadata.encode(MAX_METADATA_CHARS).text
     where = data.draw(st.integers(0, len(text) - 1))
     text = text[:where] + data.draw(st.characters()) + text[where + 1 :]
-    found = decode_metadata(metadata.commitment.offset, text)
+    found = decode_metadata(metadata.checkpoint.offset, text)
     if found is not None:
-        assert found.commitment in {metadata.commitment, Commitment(metadata.commitment.offset)}
+        assert found.checkpoint in {metadata.checkpoint, Checkpoint(metadata.checkpoint.offset)}
 
 
 @given(st.one_of(st.text(), st.from_regex(r"\Aheadrace/1 n=[0-9]+ s=[0-9a-z+*,/.-]+\Z")), OFFSETS)
 def test_no_text_makes_it_raise(text: str, offset: int) -> None:
     found = decode_metadata(offset, text)
-    assert found is None or found.commitment == Commitment(offset)
+    assert found is None or found.checkpoint == Checkpoint(offset)
 
 
 @pytest.mark.parametrize(
@@ -107,40 +107,40 @@ def test_numbers_that_no_commitment_has_are_nothing_even_with_the_right_checksum
     monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     monkeypatch.setattr("headrace.triggers.kafka.metadata.crc32", lambda _: 0)
-    assert read(5, f"headrace/1 n=8 s=0000000/{state}").commitment == Commitment(5)
+    assert read(5, f"headrace/1 n=8 s=0000000/{state}").checkpoint == Checkpoint(5)
 
 
 def test_a_run_at_the_commit_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.triggers.kafka.metadata.crc32", lambda _: 0)
-    assert read(5, "headrace/1 n=8 s=0000000///0+2,1.").commitment.acked == ((9, 10),)
+    assert read(5, "headrace/1 n=8 s=0000000///0+2,1.").checkpoint.acked == ((9, 10),)
 
 
 def test_what_the_first_release_wrote_is_read() -> None:
-    assert decode_metadata(7, "headrace/1 n=8") == CommitMetadata(8, Commitment(7))
+    assert decode_metadata(7, "headrace/1 n=8") == CheckpointText(8, Checkpoint(7))
 
 
 def test_the_first_release_reads_what_is_written_now() -> None:
     """By `headrace/1 n=(digits)` and then a space or the end: replicas of both may share a group."""
-    text = CommitMetadata(8, Commitment(7, acked=((9, 10),))).encode(100).text
+    text = CheckpointText(8, Checkpoint(7, acked=((9, 10),))).encode(100).text
     assert text.startswith("headrace/1 n=8 ")
-    assert CommitMetadata(8, Commitment(7)).encode(100).text == "headrace/1 n=8"
+    assert CheckpointText(8, Checkpoint(7)).encode(100).text == "headrace/1 n=8"
 
 
 def test_metadata_that_was_carried_to_another_offset_says_nothing_of_it() -> None:
-    text = CommitMetadata(8, Commitment(7, attempts=((7, 2),), acked=((9, 10),))).encode(100).text
-    assert decode_metadata(8, text) == CommitMetadata(8, Commitment(8))
+    text = CheckpointText(8, Checkpoint(7, attempts=((7, 2),), acked=((9, 10),))).encode(100).text
+    assert decode_metadata(8, text) == CheckpointText(8, Checkpoint(8))
 
 
 def test_a_batch_that_failed_as_a_whole_takes_little_room() -> None:
-    failed = Commitment(100, attempts=tuple((offset, 1) for offset in range(100, 10_100)))
-    encoded = CommitMetadata(8, failed).encode(60)
+    failed = Checkpoint(100, attempts=tuple((offset, 1) for offset in range(100, 10_100)))
+    encoded = CheckpointText(8, failed).encode(60)
     assert encoded.is_whole
-    assert read(100, encoded.text).commitment == failed
+    assert read(100, encoded.text).checkpoint == failed
 
 
 def test_words_of_versions_to_come_are_skipped() -> None:
-    text = CommitMetadata(8, Commitment(7, acked=((9, 10),))).encode(100).text
-    assert read(7, f"{text} spark=abc").commitment.acked == ((9, 10),)
+    text = CheckpointText(8, Checkpoint(7, acked=((9, 10),))).encode(100).text
+    assert read(7, f"{text} spark=abc").checkpoint.acked == ((9, 10),)
 
 
 @pytest.mark.parametrize("text", [None, "", "{}", "headrace/2 n=4", "something else", "headrace/1 n=\u0663"])

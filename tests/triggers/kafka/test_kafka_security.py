@@ -35,7 +35,7 @@ def guarded() -> Iterator[EmbeddedKafka]:
 def test_a_function_signs_in(guarded: EmbeddedKafka, tmp_path: Path, mechanism: str) -> None:
     sasl = {"enable": True, "user": "ada", "password": "s3cret-word", "mechanism": mechanism}
     folder = write_function(
-        *(tmp_path / "f", WRITES, guarded.sasl_bootstrap, ["records"]), sasl=sasl, consumerGroup=mechanism
+        tmp_path / "f", WRITES, guarded.sasl_bootstrap, ["records"], sasl=sasl, consumerGroup=mechanism
     )
     produce(Broker(guarded.bootstrap, "embedded"), "records", 8)
     with replica(folder) as running:
@@ -54,7 +54,7 @@ def test_a_wrong_password_is_one_line_without_it(guarded: EmbeddedKafka, tmp_pat
 def test_a_function_trusts_the_authority_that_it_is_given(guarded: EmbeddedKafka, tmp_path: Path) -> None:
     flattened = guarded.ca_pem.replace("\n", "@")
     folder = write_function(
-        *(tmp_path / "f", WRITES, guarded.tls_bootstrap, ["records"]), caCert=flattened, consumerGroup="tls"
+        tmp_path / "f", WRITES, guarded.tls_bootstrap, ["records"], caCert=flattened, consumerGroup="tls"
     )
     produce(Broker(guarded.bootstrap, "embedded"), "records", 8)
     with replica(folder) as running:
@@ -75,7 +75,7 @@ def test_spark_reads_ranges_by_the_same_way(
     address = guarded.tls_bootstrap if way == "TLS" else guarded.sasl_bootstrap
     asyncio.run(guarded.create_topics({way: 8}))
     folder = write_spark_function(
-        *(tmp_path / "f", handler, Broker(address, "embedded"), way, spark), delivery="ranges", **security
+        tmp_path / "f", handler, Broker(address, "embedded"), way, spark, delivery="ranges", **security
     )
     set_trigger(folder, batch={"mode": "enable", "batchSize": 100, "timeout": "100ms"})
     produce(Broker(guarded.bootstrap, "embedded"), way, 80)

@@ -5,10 +5,10 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from headrace.runtime.partitions.commitment import Commitment, Plan
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.triggers.kafka import start as kafka_start
 from headrace.triggers.kafka.client.internals import Commit, fetch_commits
-from headrace.triggers.kafka.metadata import CommitMetadata
+from headrace.triggers.kafka.metadata import CheckpointText
 
 TOPIC = "t"
 
@@ -30,10 +30,10 @@ class Broker:
         return dict.fromkeys(tps, 100)
 
 
-def commit(commitment: Commitment, first_partition_count: int = 4) -> Commit:
+def commit(checkpoint: Checkpoint, first_partition_count: int = 4) -> Commit:
     """As this program writes it."""
-    metadata = CommitMetadata(first_partition_count, commitment)
-    return Commit(commitment.offset, metadata.encode(4096).text)
+    metadata = CheckpointText(first_partition_count, checkpoint)
+    return Commit(checkpoint.offset, metadata.encode(4096).text)
 
 
 async def read(
@@ -52,7 +52,7 @@ async def starts(
 ) -> tuple[dict[int, int], int]:
     """First offsets by partition number, and the partition count that commits carry on."""
     found = await read(monkeypatch, broker, assigned, initial_offset)
-    offsets = {tp.partition: commitment.offset for tp, commitment in found.commitments.items()}
+    offsets = {tp.partition: checkpoint.offset for tp, checkpoint in found.checkpoints.items()}
     return offsets, found.first_partition_counts[TOPIC]
 
 
@@ -62,14 +62,14 @@ async def test_a_group_without_commits_starts_at_its_initial_offset(monkeypatch:
 
 
 async def test_replicas_that_start_together_agree_on_latest(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = dict.fromkeys([0, 1], commit(Commitment(100)))
+    others = dict.fromkeys([0, 1], commit(Checkpoint(100)))
     assert await starts(monkeypatch, Broker(4, others), [2, 3]) == ({2: 100, 3: 100}, 4)
 
 
 async def test_a_partition_that_appears_later_is_read_from_its_beginning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    others = dict.fromkeys(range(4), commit(Commitment(50)))
+    others = dict.fromkeys(range(4), commit(Checkpoint(50)))
     assert await starts(monkeypatch, Broker(6, others), [3, 4, 5]) == ({3: 50, 4: 0, 5: 0}, 4)
 
 
@@ -79,18 +79,18 @@ async def test_after_commits_of_another_tool_nothing_is_skipped(monkeypatch: pyt
 
 
 async def test_acks_attempts_and_plan_come_back_with_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Commitment(50, attempts=((50, 2),), plan=Plan(50, 53), acked=((55, 60),))
+    told = Checkpoint(50, attempts=((50, 2),), plan=Plan(50, 53), acked=((55, 60),))
     found = await read(monkeypatch, Broker(4, {0: commit(told)}), [0, 1], "earliest")
     zero, one = (TopicPartition(TOPIC, number) for number in (0, 1))
-    assert found.commitments == {zero: told, one: Commitment(0)}
+    assert found.checkpoints == {zero: told, one: Checkpoint(0)}
     assert found.committed == {zero: told}
 
 
 async def test_an_offset_that_a_tool_has_reset_clears_what_was_acked(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = commit(Commitment(50, acked=((55, 60),)))
+    told = commit(Checkpoint(50, acked=((55, 60),)))
     broker = Broker(4, {0: Commit(10, ""), 1: Commit(10, told.metadata)})
     found = await read(monkeypatch, broker, [0, 1], "earliest")
-    assert set(found.committed.values()) == {Commitment(10)}
+    assert set(found.committed.values()) == {Checkpoint(10)}
 
 
 class Answer:

@@ -135,7 +135,11 @@ def test_a_range_is_acked_through_its_last_offset_and_no_other(
             await context.platform.explicit_ack(nuclio_sdk.QualifiedOffset.from_event(event))
     """
     folder = function(
-        *(tmp_path / "f", handler, broker, topic, 100),
+        tmp_path / "f",
+        handler,
+        broker,
+        topic,
+        100,
         partitions=[0],
         workerAllocationMode="static",
         workers=1,
@@ -157,7 +161,7 @@ def test_with_read_committed_a_range_ends_before_an_open_transaction(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     folder = function(
-        *(tmp_path / "f", WRITES, broker, topic, 100), partitions=[0], isolationLevel="read_committed"
+        tmp_path / "f", WRITES, broker, topic, 100, partitions=[0], isolationLevel="read_committed"
     )
 
     async def produce_in_transactions() -> None:

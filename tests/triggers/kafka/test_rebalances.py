@@ -88,7 +88,10 @@ def test_a_handler_that_outsleeps_its_wait_is_killed_on_time_and_its_record_goes
                 wait_for("never")
     """
     folder = write_function(
-        *(tmp_path / "f", handler, broker.bootstrap, [topic]),
+        tmp_path / "f",
+        handler,
+        broker.bootstrap,
+        [topic],
         workerAllocationMode="static",
         maxWaitHandlerDuringRebalance="1s",
     )
@@ -171,7 +174,10 @@ def test_a_drain_callback_runs_beside_a_computation_and_what_it_acks_is_committe
             context.platform.set_drain_callback(on_drain)
     """
     folder = write_function(
-        *(tmp_path / "f", handler, broker.bootstrap, [topic]),
+        tmp_path / "f",
+        handler,
+        broker.bootstrap,
+        [topic],
         workerAllocationMode="static",
         maxWaitHandlerDuringRebalance="1s",
     )
@@ -293,7 +299,10 @@ def test_a_replica_that_lost_its_membership_kills_its_handlers_and_commits_nothi
             write(f"{event.shard_id} {os.getppid()}", "ended")
     """
     folder = write_function(
-        *(tmp_path / "f", handler, broker.bootstrap, [topic]),
+        tmp_path / "f",
+        handler,
+        broker.bootstrap,
+        [topic],
         sessionTimeout="2s",
         partitions=[0, 1],
         maxWaitHandlerDuringRebalance="30s",
@@ -337,7 +346,10 @@ def test_a_frozen_replica_starts_nothing_after_its_session_and_counts_no_attempt
             time.sleep(0.002)
     """
     folder = write_function(
-        *(tmp_path / "f", handler, broker.bootstrap, [topic]),
+        tmp_path / "f",
+        handler,
+        broker.bootstrap,
+        [topic],
         sessionTimeout="2s",
         workerAllocationMode="static",
     )
@@ -386,7 +398,10 @@ def test_replicas_that_start_together_get_their_first_records_soon(
 def test_a_group_that_is_full_is_said_waited_for_and_joined(narrow_broker: Broker, tmp_path: Path) -> None:
     topic = narrow_broker.create_topic(8)
     folder = write_function(
-        *(tmp_path / "f", WRITES, narrow_broker.bootstrap, [topic]),
+        tmp_path / "f",
+        WRITES,
+        narrow_broker.bootstrap,
+        [topic],
         rebalanceRetryMax=2,
         rebalanceRetryBackoff="200ms",
     )

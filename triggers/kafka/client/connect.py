@@ -44,7 +44,9 @@ async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaCons
                 raise explain(heard.last, settings) from None
             logger.warning(
                 "no broker answers at %s (%s); trying again in %g s",
-                *(", ".join(brokers), heard.last or error, _RECONNECT_SECONDS),
+                ", ".join(brokers),
+                heard.last or error,
+                _RECONNECT_SECONDS,
             )
             await asyncio.sleep(_RECONNECT_SECONDS)
         else:

@@ -18,8 +18,11 @@ from headrace.triggers.kafka.settings.model import KafkaSettings
 
 # Waiting does not mend these.
 REFUSALS = (
-    *(AuthenticationFailedError, SaslAuthenticationFailed, UnsupportedSaslMechanismError),
-    *(IllegalSaslStateError, ssl.SSLCertVerificationError),
+    AuthenticationFailedError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+    IllegalSaslStateError,
+    ssl.SSLCertVerificationError,
 )
 
 

@@ -41,8 +41,10 @@ from aiokafka.structs import ConsumerRecord
 
 # Trying again doesn't mend these: the next fetch raises them, with or without `watch_joins`.
 _REFUSED_JOINS = (
-    *(GroupAuthorizationFailedError, InconsistentGroupProtocolError),
-    *(InvalidGroupIdError, InvalidSessionTimeoutError),
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
 )
 # The group has gone on without this member, and waits for it: try again at once.
 _OVERTAKEN = (RebalanceInProgressError, IllegalGenerationError, UnknownMemberIdError)

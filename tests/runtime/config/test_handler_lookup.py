@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.config.handler_source import handler_fault
+from headrace.runtime.config.handler_lookup import handler_fault
 
 
 def fault(folder: Path, source: str, module: str = "main") -> str:

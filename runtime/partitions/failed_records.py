@@ -7,7 +7,7 @@ _LINE_CHARS = 300
 
 
 @dataclass(slots=True)
-class Trouble:
+class FailedRecord:
     """One record, or a range. Attempts that its worker was killed in by the runtime do not count."""
 
     failures: int = 0
@@ -34,7 +34,7 @@ class Trouble:
         return lines[-1 if lines[0].startswith("Traceback") else 0].rstrip(":")[:_LINE_CHARS]
 
 
-class Troubles(dict[int, Trouble]):
+class FailedRecords(dict[int, FailedRecord]):
     """By offset. Empty nearly always, and then it costs one test."""
 
     def attempt(self, offset: int) -> int:

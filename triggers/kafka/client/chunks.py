@@ -17,7 +17,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import ConsumerRecord
 
-from headrace.runtime.partitions.record_batch import BatchSlice, RecordBatch
+from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.wire.frames import WireRecord
 from headrace.triggers.kafka.decoder import CODEC_MASK, HEADER, decode
 
@@ -30,13 +30,19 @@ _PLAIN = CODEC_MASK | 0x08 | _TRANSACTIONAL  # attributes that need no more than
 _CODECS = 4
 _MAGIC = 2
 _ARGUMENTS = (
-    *("tp", "records", "aborted_transactions", "fetch_offset"),
-    *("key_deserializer", "value_deserializer", "check_crcs", "isolation_level"),
+    "tp",
+    "records",
+    "aborted_transactions",
+    "fetch_offset",
+    "key_deserializer",
+    "value_deserializer",
+    "check_crcs",
+    "isolation_level",
 )
 
 
 def forward(consumer: AIOKafkaConsumer) -> bool:
-    """Let `consumer` fetch BatchSlices among ConsumerRecords; whether it does. Not with read_committed.
+    """Let `consumer` fetch ChunkSlices among ConsumerRecords; whether it does. Not with read_committed.
 
     The method that takes in fetched data gets other names for two of the classes that it uses; other
     consumers of this process keep theirs. Where aiokafka looks different inside, nothing is changed.
@@ -61,8 +67,8 @@ def _is_as_expected(method: FunctionType) -> bool:
 
 
 def pieces(fetched: Sequence[Any]) -> Iterator[Sequence[WireRecord]]:
-    """What a fetch has brought of one partition: ConsumerRecords together, BatchSlices one by one."""
-    for is_slice, run in groupby(fetched, lambda item: isinstance(item, BatchSlice)):
+    """What a fetch has brought of one partition: ConsumerRecords together, ChunkSlices one by one."""
+    for is_slice, run in groupby(fetched, lambda item: isinstance(item, ChunkSlice)):
         if is_slice:
             yield from filter(len, run)  # one may lie below what was asked for
         else:
@@ -107,7 +113,7 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # aiokafka is 
     _records: _FetchedBytes
     next_fetch_offset: int
 
-    def _unpack_records(self) -> Iterator[ConsumerRecord | BatchSlice]:
+    def _unpack_records(self) -> Iterator[ConsumerRecord | ChunkSlice]:
         data = self._records.data
         piece: list[_Batch] = []
         for batch in _batches(data):
@@ -126,18 +132,24 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # aiokafka is 
         if piece:
             yield self._piece(data, piece)
 
-    def _piece(self, data: bytes, piece: Sequence[_Batch]) -> BatchSlice:
+    def _piece(self, data: bytes, piece: Sequence[_Batch]) -> ChunkSlice:
         first, end = piece[0].first, piece[-1].next_offset
-        batch = RecordBatch(first, end - first, memoryview(data)[piece[0].begin : piece[-1].end], decode)
+        batch = Chunk(first, end - first, memoryview(data)[piece[0].begin : piece[-1].end], decode)
         wanted = range(max(first, self.next_fetch_offset), end)
         self.next_fetch_offset = max(self.next_fetch_offset, end)
-        return BatchSlice(batch, wanted)
+        return ChunkSlice(batch, wanted)
 
     def _decoded(self, data: bytes) -> Iterator[ConsumerRecord]:
         """One batch, by aiokafka; it knows control batches and the older formats."""
         records = PartitionRecords(
-            *(self._tp, MemoryRecords(data), None, self.next_fetch_offset, None, None),
-            *(self._check_crcs, self._isolation_level),
+            self._tp,
+            MemoryRecords(data),
+            None,
+            self.next_fetch_offset,
+            None,
+            None,
+            self._check_crcs,
+            self._isolation_level,
         )
         try:
             for record in records:

@@ -11,7 +11,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 from hypothesis import strategies as st
 
-from headrace.runtime.partitions.record_batch import BatchSlice, RecordBatch
+from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.wire.frames import Headers
 from headrace.triggers.kafka.decoder import decode
 
@@ -96,10 +96,10 @@ def end_of(base: int, records: Sequence[Written]) -> int:
     return base + sum(record.gap + 1 for record in records)
 
 
-def undecoded(first: int, count: int, headers: Headers = ()) -> BatchSlice:
+def undecoded(first: int, count: int, headers: Headers = ()) -> ChunkSlice:
     """What a trigger adds: a batch whose values are its offsets."""
     written = [Written(value=str(offset).encode(), headers=headers) for offset in range(first, first + count)]
-    return BatchSlice(RecordBatch(first, count, batch(first, written), decode))
+    return ChunkSlice(Chunk(first, count, batch(first, written), decode))
 
 
 some_bytes = st.none() | st.binary(max_size=30)

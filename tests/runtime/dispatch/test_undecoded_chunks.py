@@ -1,4 +1,4 @@
-"""Undecoded batches give the events that decoded records give, in the same order."""
+"""Undecoded chunks give the events that decoded records give, in the same order."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -13,39 +13,39 @@ from aiokafka.consumer import fetcher as aiokafka_fetcher
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.memory_records import MemoryRecords
+from chunks import Written, batch, compressed, logs, sealed, undecoded
 from hypothesis import example, given
 from hypothesis import strategies as st
-from record_batches import Written, batch, compressed, logs, sealed, undecoded
 from worker_bench import Record, bench, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.source import NoSource
-from headrace.runtime.partitions.assigned import AssignedPartition, Hold
-from headrace.runtime.partitions.commitment import Commitment
-from headrace.runtime.partitions.record_batch import BatchSlice, RecordBatch
+from headrace.runtime.dispatch.feed import NoFeed
+from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.undecoded import UndecodedPartition
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.batch_cache import KeptBatches
+from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableError
-from headrace.runtime.worker.batches import ReceivedBatch
-from headrace.runtime.worker.event import Source, StreamEvent
+from headrace.runtime.worker.chunks import ReceivedChunk
+from headrace.runtime.worker.event import PartitionView, StreamEvent
 from headrace.runtime.workers import handle as worker_handle
 from headrace.runtime.workers.process import WorkerProcess
-from headrace.triggers.kafka.client import batches as kafka_batches
+from headrace.triggers.kafka.client import chunks as kafka_chunks
 from headrace.triggers.kafka.decoder import decode
 from headrace.triggers.kafka.item_limit import ItemLimit
 
 TP = TopicPartition("t", 3)
-SOURCE = Source("t", 3, nuclio_sdk.TriggerInfo("kafka-cluster", "t"))
+SOURCE = PartitionView("t", 3, nuclio_sdk.TriggerInfo("kafka-cluster", "t"))
 READ_UNCOMMITTED = 0
 
 
 def fetched(data: bytes, at: int, *, is_undecoded: bool) -> Any:
     """An iterator as a fetch has it."""
-    kind = kafka_batches._PartitionBatches if is_undecoded else PartitionRecords
-    records = kafka_batches._FetchedBytes(data) if is_undecoded else MemoryRecords(data)
+    kind = kafka_chunks._PartitionBatches if is_undecoded else PartitionRecords
+    records = kafka_chunks._FetchedBytes(data) if is_undecoded else MemoryRecords(data)
     return kind(TP, records, None, at, None, None, True, READ_UNCOMMITTED)
 
 
@@ -53,7 +53,7 @@ def events(items: Iterable[Any], run_length: int = 5) -> list[tuple[Any, ...]]:
     """What handlers see, with runs of that length."""
     return [
         tuple(getattr(event, name) for name in FIELDS)
-        for records in kafka_batches.pieces(list(items))
+        for records in kafka_chunks.pieces(list(items))
         for begin in range(0, len(records), run_length)
         for event in in_worker(records[begin : begin + run_length])
     ]
@@ -63,9 +63,9 @@ FIELDS = ("offset", "body", "key", "header_list", "timestamp", "timestamp_type",
 
 
 def in_worker(run: Sequence[WireRecord]) -> list[StreamEvent]:
-    if isinstance(run, BatchSlice):
-        received = ReceivedBatch(bytes(run.batch.data), decode)
-        found = received.read(run.offsets.start - run.batch.first, len(run))
+    if isinstance(run, ChunkSlice):
+        received = ReceivedChunk(bytes(run.chunk.data), decode)
+        found = received.read(run.offsets.start - run.chunk.first, len(run))
     else:
         header = wire.RunHeader(1, 0, 0, 1, len(run))
         found = wire.decode_records(wire.encode_run(header, run)[5:])
@@ -75,7 +75,7 @@ def in_worker(run: Sequence[WireRecord]) -> list[StreamEvent]:
 @given(logs(), st.integers(1, 7), st.integers(0, 3000))
 def test_both_paths_yield_the_same_events(log: tuple[bytes, int], run_length: int, piece_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kafka_batches, "PIECE_BYTES", piece_bytes)
+        patch.setattr(kafka_chunks, "PIECE_BYTES", piece_bytes)
         one, other = (fetched(*log, is_undecoded=it) for it in (True, False))
         assert events(one, run_length) == events(other)
     assert one.next_fetch_offset == other.next_fetch_offset
@@ -86,14 +86,14 @@ def test_a_processor_that_looks_into_a_batch_sees_the_same_records(log: tuple[by
     def seen(records: Iterable[Any]) -> list[tuple[Any, ...]]:
         return [(r.offset, r.key, r.value, tuple(r.headers), r.timestamp, r.timestamp_type) for r in records]
 
-    looked_at = [r for piece in kafka_batches.pieces(list(fetched(*log, is_undecoded=True))) for r in piece]
+    looked_at = [r for piece in kafka_chunks.pieces(list(fetched(*log, is_undecoded=True))) for r in piece]
     assert seen(looked_at) == seen(fetched(*log, is_undecoded=False))
 
 
-def test_most_batches_go_undecoded_and_small_ones_together() -> None:
+def test_most_chunks_go_undecoded_and_small_ones_together() -> None:
     data = b"".join(batch(offset, [Written()]) for offset in range(10, 20))
     (piece,) = fetched(data, 10, is_undecoded=True)
-    assert isinstance(piece, BatchSlice)
+    assert isinstance(piece, ChunkSlice)
     assert piece.offsets == range(10, 20)
 
 
@@ -146,56 +146,56 @@ def test_a_length_that_no_batch_has_is_corrupt(magic: int, length: int) -> None:
 
 async def test_an_aiokafka_that_looks_different_inside_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     consumer: Any = SimpleNamespace(_fetcher=SimpleNamespace())
-    assert kafka_batches.forward(consumer)
+    assert kafka_chunks.forward(consumer)
     assert consumer._fetcher._proc_fetch_request.__self__ is consumer._fetcher
 
     class Another(aiokafka_fetcher.PartitionRecords):  # type: ignore[misc]
         def __init__(self, everything: object) -> None: ...
 
-    monkeypatch.setattr(kafka_batches, "PartitionRecords", Another)
+    monkeypatch.setattr(kafka_chunks, "PartitionRecords", Another)
     untouched: Any = SimpleNamespace(_fetcher=SimpleNamespace())
-    assert not kafka_batches.forward(untouched)
+    assert not kafka_chunks.forward(untouched)
     assert not vars(untouched._fetcher)
     assert AIOKafkaConsumer  # the public client needs nothing of this
 
 
-def kept_of(kept: KeptBatches[int]) -> set[int]:
+def kept_of(kept: ChunkCache[int]) -> set[int]:
     return set(kept._kept)
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 40), st.booleans()), max_size=60))
-def test_both_ends_keep_the_same_batches(uses: list[tuple[int, int, bool]]) -> None:
-    ours: KeptBatches[int] = KeptBatches(100)
-    theirs: KeptBatches[bytes] = KeptBatches(100)
+def test_both_ends_keep_the_same_chunks(uses: list[tuple[int, int, bool]]) -> None:
+    ours: ChunkCache[int] = ChunkCache(100)
+    theirs: ChunkCache[bytes] = ChunkCache(100)
     sizes: dict[int, int] = {}
-    for batch_id, drawn, is_end in uses:
-        size = sizes.setdefault(batch_id, drawn)
-        if ours.get(batch_id) is None:
-            drops = not ours.has_place_for(batch_id, size)
+    for chunk_id, drawn, is_end in uses:
+        size = sizes.setdefault(chunk_id, drawn)
+        if ours.get(chunk_id) is None:
+            drops = not ours.has_place_for(chunk_id, size)
             before = kept_of(ours)
-            ours.put(batch_id, batch_id, size)
-            theirs.put(batch_id, bytes(size), size)
+            ours.put(chunk_id, chunk_id, size)
+            theirs.put(chunk_id, bytes(size), size)
             assert drops == bool(before - kept_of(ours))
-        assert theirs.get(batch_id) == bytes(size)
+        assert theirs.get(chunk_id) == bytes(size)
         if is_end:
-            ours.drop(batch_id)
-            theirs.drop(batch_id)
-            assert ours.get(batch_id) is None
+            ours.drop(chunk_id)
+            theirs.drop(chunk_id)
+            assert ours.get(chunk_id) is None
 
 
-def with_a_damaged_batch() -> BatchSlice:
-    """Three batches in one piece, as a fetch joins them; records 12 and 13 are of the second one."""
+def with_a_damaged_batch() -> ChunkSlice:
+    """Three chunks in one piece, as a fetch joins them; records 12 and 13 are of the second one."""
     damaged = bytearray(compressed(batch(12, [Written(), Written()]), codec=2))
     damaged[61:] = b"\xff" * len(damaged[61:])
     sound = (batch(first, [Written(value=b"1"), Written(value=b"2")]) for first in (10, 14))
     (piece,) = fetched(next(sound) + sealed(damaged) + next(sound), 10, is_undecoded=True)
-    assert isinstance(piece, BatchSlice)
+    assert isinstance(piece, ChunkSlice)
     return piece
 
 
 def test_a_batch_that_can_not_be_decoded_leaves_the_others_of_its_piece_alone() -> None:
     piece = with_a_damaged_batch()
-    received = ReceivedBatch(bytes(piece.batch.data), decode)
+    received = ReceivedChunk(bytes(piece.chunk.data), decode)
     records = [*received.read(0, 3), *received.read(3, 3)]
     for found in (records, piece):
         assert [record.offset for record in found] == list(range(10, 16))
@@ -213,9 +213,9 @@ def test_a_batch_with_fewer_records_than_it_says_is_padded() -> None:
     assert found[3].value == b"next"
 
 
-def test_batches_that_are_skipped_are_not_looked_into() -> None:
+def test_chunks_that_are_skipped_are_not_looked_into() -> None:
     piece = with_a_damaged_batch()
-    assert [record.value for record in decode(piece.batch.data, 4)] == [b"1", b"2"]
+    assert [record.value for record in decode(piece.chunk.data, 4)] == [b"1", b"2"]
 
 
 WRITES = """
@@ -267,7 +267,7 @@ async def test_a_record_that_no_decoder_knows_fails_by_policy_and_says_so(
 ) -> None:
     data = bytearray(batch(0, [Written(value=b"0"), Written(value=b"1"), Written(value=b"2")]))
     data[data.rindex(b"1") + 1] = 5  # one header more than there is
-    garbled = BatchSlice(RecordBatch(0, 3, sealed(data), decode))
+    garbled = ChunkSlice(Chunk(0, 3, sealed(data), decode))
     async with bench(tmp_path, WRITES) as b:
         (partition,) = b.assign(("t", 0))
         b.feed(partition, garbled)
@@ -280,16 +280,16 @@ async def test_a_record_that_no_decoder_knows_fails_by_policy_and_says_so(
 
 
 async def test_a_dead_letter_of_a_record_that_can_not_be_decoded_ends_in_a_halt(tmp_path: Path) -> None:
-    class Copies(NoSource):
-        async def bury(self, _: AssignedPartition, record: WireRecord, *__: object) -> bool:
+    class Copies(NoFeed):
+        async def write_dead_letter(self, _: AssignedPartition, record: WireRecord, *__: object) -> bool:
             return record.value is not None
 
     policy = DeliveryPolicy(failure=FailurePolicy(1, 0.0, then="deadLetter", dead_letter_topic="d"))
     async with bench(tmp_path, WRITES, policy=policy) as b:
-        b.dispatcher.source = Copies()
+        b.dispatcher.feed = Copies()
         (partition,) = b.assign(("t", 0), start=10)
         b.feed(partition, with_a_damaged_batch())
-        await until(lambda: partition.hold is Hold.HALTED)
+        await until(lambda: partition.state is PartitionState.HALTED)
         assert partition.stuck_at == 12
         assert "can't be decoded" in partition.problem
         assert b.lines() == ["10 1 1 0", "11 2 1 0"]
@@ -312,7 +312,7 @@ async def test_a_batch_that_kills_its_worker_as_it_is_decoded_counts_as_an_attem
     async with bench(tmp_path, WRITES, policy=policy, decoder="deadly:decode") as b:
         (partition,) = b.assign(("t", 0))
         b.feed(partition, undecoded(0, 3))
-        await until(lambda: partition.hold is Hold.HALTED)
+        await until(lambda: partition.state is PartitionState.HALTED)
         assert partition.stuck_at == 0
         assert "after 2 attempts" in partition.problem
         assert not b.lines()
@@ -327,11 +327,11 @@ async def test_event_timeout_covers_decoding(tmp_path: Path, monkeypatch: pytest
     async with bench(tmp_path, WRITES, policy=policy, decoder="endless:decode") as b:
         (partition,) = b.assign(("t", 0))
         b.feed(partition, undecoded(0, 3))
-        await until(lambda: partition.hold is Hold.HALTED)
+        await until(lambda: partition.state is PartitionState.HALTED)
         assert "eventTimeout" in partition.problem
 
 
-async def test_more_batches_than_a_worker_keeps_are_not_sent_again_for_each_run(
+async def test_more_chunks_than_a_worker_keeps_are_not_sent_again_for_each_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
@@ -347,7 +347,7 @@ async def test_more_batches_than_a_worker_keeps_are_not_sent_again_for_each_run(
     async with bench(tmp_path, "def handler(context, event): pass") as b:
         partitions = b.assign(*(("t", number) for number in range(4)))
         for partition in partitions:
-            b.dispatcher.add(partition, BatchSlice(RecordBatch(0, 1000, data, decode)))
+            b.dispatcher.add(partition, ChunkSlice(Chunk(0, 1000, data, decode)))
         b.dispatcher.dispatch()
         for partition in partitions:
             await b.settled(partition, 1000)
@@ -356,32 +356,32 @@ async def test_more_batches_than_a_worker_keeps_are_not_sent_again_for_each_run(
 
 
 def test_what_waits_is_weighed_as_it_comes_and_goes() -> None:
-    partition = UndecodedPartition("t", 0, Commitment(0), 256, 0, 1 << 19)
-    batches, decoded = undecoded(0, 100), [Record(100 + i, bytes(1000 * i), b"k") for i in range(100)]
-    partition.fetched(batches)
-    partition.fetched(decoded)
-    weight = 100 * batches.batch.record_bytes + sum(1000 * i + 601 for i in range(100))
+    partition = UndecodedPartition("t", 0, Checkpoint(0), 256, 0, 1 << 19)
+    chunks, decoded = undecoded(0, 100), [Record(100 + i, bytes(1000 * i), b"k") for i in range(100)]
+    partition.on_fetched(chunks)
+    partition.on_fetched(decoded)
+    weight = 100 * chunks.chunk.record_bytes + sum(1000 * i + 601 for i in range(100))
     assert partition.waiting_room_bytes == (1 << 19) - weight
     assert partition.room == 0
     while partition.waiting:
-        partition.settled(partition.take(30, 1 << 20))
+        partition.on_settled(partition.take(30, 1 << 20))
     assert partition.waiting_room_bytes == 1 << 19
     assert partition.room == 256
 
 
 def test_decoded_records_that_wait_count_against_the_capacity() -> None:
-    partition = UndecodedPartition("t", 0, Commitment(0), 256, 0, 1 << 30)
-    partition.fetched([Record(offset) for offset in range(100)])
+    partition = UndecodedPartition("t", 0, Checkpoint(0), 256, 0, 1 << 30)
+    partition.on_fetched([Record(offset) for offset in range(100)])
     assert partition.room == 156
-    partition.fetched([Record(offset) for offset in range(100, 200)])
+    partition.on_fetched([Record(offset) for offset in range(100, 200)])
     assert partition.room == 0
 
 
 def test_a_fetch_is_asked_for_no_more_items_than_have_place() -> None:
     limit = ItemLimit()
-    partition = UndecodedPartition("t", 0, Commitment(0), 256, 0, 1 << 20)
-    other = UndecodedPartition("t", 1, Commitment(0), 256, 0, 1 << 22)
-    assert limit.items([partition, other]) == (1 << 20) // kafka_batches.PIECE_BYTES
+    partition = UndecodedPartition("t", 0, Checkpoint(0), 256, 0, 1 << 20)
+    other = UndecodedPartition("t", 1, Checkpoint(0), 256, 0, 1 << 22)
+    assert limit.items([partition, other]) == (1 << 20) // kafka_chunks.PIECE_BYTES
     limit.brought(10, 10 << 19)
     assert limit.items([partition, other]) == 2
     limit.brought(1, 1 << 23)

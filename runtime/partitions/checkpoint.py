@@ -21,11 +21,11 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Commitment:
+class Checkpoint:
     """The state of a partition that survives its owner.
 
     `offset`: the first one that isn't settled. `attempts`: (offset, failed deliveries) of records that are to
-    be delivered again, ascending. `acked`: settled runs `[first, end)` above `offset`, ascending.
+    be delivered again, ascending. `acked`: settled spans `[first, end)` above `offset`, ascending.
     """
 
     offset: int

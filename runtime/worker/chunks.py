@@ -1,4 +1,4 @@
-"""Undecoded batches in a worker process, read from their beginning to their end, some records at a time."""
+"""Undecoded chunks in a worker process, read from their beginning to their end, some records at a time."""
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ def no_decoder(_: bytes, __: int) -> Iterator[Any]:
     raise AssertionError("the trigger has named no decoder")
 
 
-class ReceivedBatch:
+class ReceivedChunk:
     """Decodes no further than it is read. Not for two threads at once: the inbox holds its lock."""
 
     def __init__(self, data: bytes, decode: Decode) -> None:

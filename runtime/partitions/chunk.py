@@ -12,9 +12,9 @@ class Decode(Protocol):
     """A trigger's decoder."""
 
     def __call__(self, data: Buffer, skip: int = 0, /) -> Iterator[WireRecord]:
-        """A batch's records, in order, without the first `skip`: UndecodableRecords where its bytes are none.
+        """A chunk's records, in order, without the first `skip`: UndecodableRecords where its bytes are none.
 
-        As many as the batch counts. Raises nothing.
+        As many as the chunk counts. Raises nothing.
         """
 
 
@@ -26,7 +26,7 @@ def _next_id() -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RecordBatch:
+class Chunk:
     """Records `[first, first + count)`, without a hole, as their source keeps them."""
 
     first: int
@@ -42,14 +42,14 @@ class RecordBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRecord:
+class ChunkRecord:
     """One of them, decoded when somebody asks for more than its offset."""
 
-    batch: RecordBatch
+    chunk: Chunk
     offset: int
 
     def _decoded(self) -> WireRecord:
-        return next(self.batch.decode(self.batch.data, self.offset - self.batch.first))
+        return next(self.chunk.decode(self.chunk.data, self.offset - self.chunk.first))
 
     @property
     def timestamp(self) -> int:
@@ -77,29 +77,29 @@ class BatchRecord:
         return self._decoded().headers
 
 
-class BatchSlice(Sequence[WireRecord]):
-    """Consecutive records of one batch; its slices are views of the same bytes."""
+class ChunkSlice(Sequence[WireRecord]):
+    """Consecutive records of one chunk; its slices are views of the same bytes."""
 
-    __slots__ = ("batch", "offsets")
+    __slots__ = ("chunk", "offsets")
 
-    def __init__(self, batch: RecordBatch, offsets: range | None = None) -> None:
+    def __init__(self, chunk: Chunk, offsets: range | None = None) -> None:
         """All of it, or those at `offsets`, which lie in it."""
-        self.batch = batch
-        self.offsets = range(batch.first, batch.first + batch.count) if offsets is None else offsets
+        self.chunk = chunk
+        self.offsets = range(chunk.first, chunk.first + chunk.count) if offsets is None else offsets
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     @overload
-    def __getitem__(self, index: int) -> BatchRecord: ...
+    def __getitem__(self, index: int) -> ChunkRecord: ...
     @overload
-    def __getitem__(self, index: slice) -> "BatchSlice": ...
-    def __getitem__(self, index: int | slice) -> "BatchRecord | BatchSlice":
+    def __getitem__(self, index: slice) -> "ChunkSlice": ...
+    def __getitem__(self, index: int | slice) -> "ChunkRecord | ChunkSlice":
         if isinstance(index, slice):
-            return BatchSlice(self.batch, self.offsets[index])
-        return BatchRecord(self.batch, self.offsets[index])
+            return ChunkSlice(self.chunk, self.offsets[index])
+        return ChunkRecord(self.chunk, self.offsets[index])
 
 
 def offsets_of(records: Sequence[WireRecord]) -> Sequence[int]:
     """Of each."""
-    return records.offsets if isinstance(records, BatchSlice) else [record.offset for record in records]
+    return records.offsets if isinstance(records, ChunkSlice) else [record.offset for record in records]

@@ -7,7 +7,7 @@ from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.wire.frames import WireRecord
 
 
-class RecordSource(Protocol):
+class Feed(Protocol):
     """Kept by a trigger; called on the processor's event loop."""
 
     def on_room(self, partition: AssignedPartition) -> None:
@@ -16,10 +16,10 @@ class RecordSource(Protocol):
     def end_of(self, partition: AssignedPartition) -> int:
         """The partition's end as far as it is known: no record at or above it was ever seen."""
 
-    async def persist(self, partitions: Collection[AssignedPartition]) -> bool:
+    async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
         """Commit their state now; whether what has to survive us is safe. Bounded in time, doesn't raise."""
 
-    async def bury(
+    async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
         """Write a dead letter; returns once it is safe, False where there is no record to write.
@@ -34,8 +34,8 @@ class RecordSource(Protocol):
         """Go on after that record."""
 
 
-class NoSource:
-    """Keeps RecordSource where there is nothing behind a dispatcher: nothing survives, all goes well."""
+class NoFeed:
+    """Keeps Feed where there is nothing behind a dispatcher: nothing survives, all goes well."""
 
     def on_room(self, partition: AssignedPartition) -> None:
         """Nobody fetches."""
@@ -44,11 +44,11 @@ class NoSource:
         """What was added."""
         return partition.ledger.position
 
-    async def persist(self, partitions: Collection[AssignedPartition]) -> bool:
+    async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
         """At once."""
         return True
 
-    async def bury(
+    async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
         """Nowhere."""

@@ -8,13 +8,13 @@ _FIRST_GUESS_NS = 1_000_000
 _WEIGHT = 0.3
 
 
-class Pace:
+class RunSizer:
     """The handler's time per record, measured, and what follows from it."""
 
     def __init__(self) -> None:
         self.ns_per_record: float = _FIRST_GUESS_NS
 
-    def measured(self, count: int, handler_ns: int) -> None:
+    def on_measured(self, count: int, handler_ns: int) -> None:
         """A worker ran `count` records in `handler_ns`."""
         if count:
             self.ns_per_record += _WEIGHT * (handler_ns / count - self.ns_per_record)
