@@ -1,16 +1,18 @@
 # `make help` says what there is. Every target sets up .venv first when it has to.
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PYTHON ?= $(shell command -v $(BIN)/python || command -v python3.11 || command -v python3)
+VERSION := $(lastword $(shell $(PYTHON) -V 2>/dev/null))
 UV_VERSION := 0.13.8
-READY := $(VENV)/.ready
+# Of its Python too, so that an environment of another one is never taken for it.
+READY := $(VENV)/.ready-$(VERSION)
 
-# Where this is set, each process that starts, workers too, compiles all that it imports.
+# Where this is set, each process that starts, workers too, compiles all that it imports: 5 MiB, twice the time.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format storm fuzz bench bench-full bench-ranges bench-reliability bench-spark wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate storm fuzz bench bench-full bench-versus bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -20,6 +22,10 @@ setup: $(READY) ## build .venv from the locked dependencies
 $(READY): requirements.lock requirements-java.lock setup.cfg
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "Headrace needs Python 3.11 or newer; make PYTHON=/path/to/python3.11 names one"; exit 2; }
+	@test ! -x $(BIN)/python || test "$$($(BIN)/python -V)" = "Python $(VERSION)" || \
+		{ echo "$(VENV) is of $$($(BIN)/python -V), not $(VERSION): make clean, or add VENV=.venv-$(VERSION)"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		{ echo "$(PYTHON) makes no virtual environments: apt-get install python$(basename $(VERSION))-venv"; exit 2; }
 	@echo "setting up $(VENV) (the first time downloads about 550 MB, mostly Spark; 1 to 2 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
@@ -36,6 +42,9 @@ demo: $(READY) ## a Spark pipeline on a real Kafka: 200,000 orders, a replica jo
 test: $(READY) ## the tests, on a real broker (under 10 minutes)
 	@$(BIN)/pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
 
+test-without-spark: $(READY) ## those that start no Spark; TESTS=tests/triggers narrows them
+	@$(BIN)/pytest -m "not slow and not spark" -n 3 --dist loadfile --no-loadscope-reorder $(TESTS)
+
 test-slow: $(READY) ## the tests that take minutes each
 	@$(BIN)/pytest -m slow
 
@@ -50,6 +59,17 @@ format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+generate: $(READY) ## write what is made from declarations: schema, configuration and metrics pages, full examples
+	@$(call write,specs/function.schema.json,schema)
+	@$(call write,docs/reference/configuration.md,schema --markdown)
+	@$(call write,docs/reference/command-line.md,schema --commands)
+	@$(call write,docs/operate/metrics.md,schema --metrics)
+	@$(call write,specs/kafka-full.yaml,schema --example kafka-cluster)
+	@$(call write,specs/spark-full.yaml,schema --example kafka-cluster --spark)
+
+# The old file stays where the new one can't be made.
+write = $(BIN)/headrace $(2) > $(1).new && mv $(1).new $(1) || { rm -f $(1).new; exit 1; }
+
 storm: $(READY) ## kills, freezes, rebalances, cuts, and what they cost (an hour and a half; goes on where it was stopped)
 	@PYTHONPATH=tests/support $(BIN)/python tests/storm/everything.py
 
@@ -62,6 +82,9 @@ fuzz: $(READY) ## 50,000 function files with mistakes: each is valid, or refused
 bench: $(READY) ## the speed beside bare clients and peers, in one run (under 10 minutes)
 	@$(BIN)/python benchmarks/bench.py
 	@$(BIN)/python benchmarks/plot.py
+
+bench-versus: $(READY) ## the speed beside another checkout, as in make bench-versus OTHER=../before
+	@$(BIN)/python benchmarks/versus.py $(OTHER)
 
 bench-full: $(READY) ## the same with more rounds, modes and partitions, the ledger by itself, and memory over 10 minutes
 	@$(BIN)/python benchmarks/ledger.py

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 import latency
 import peers
 import starts
+from folders import BENCHMARKS
 from rig import (
     ACKS,
     COUNTS_ASYNC,
     COUNTS_BATCHES,
-    HERE,
     PARTITIONS,
     SLEEPS,
     Load,
@@ -47,8 +47,8 @@ Table = dict[str, list[float]]
 def main_systems() -> dict[str, Start]:
     """100 B, a trivial handler, and room for 2,000 unsettled records per partition but for one of them."""
     return {
-        BARE: script(HERE / "bare.py"),
-        "aiokafka, async for, a call per record": script(HERE / "bare_each.py"),
+        BARE: script(BENCHMARKS / "bare.py"),
+        "aiokafka, async for, a call per record": script(BENCHMARKS / "bare_each.py"),
         "headrace, 2 workers, no maxInFlight": headrace(2),
         "headrace, 1 worker": headrace(1, **MORE),
         SYNC: headrace(2, **MORE),
@@ -87,13 +87,13 @@ async def rounds(systems: Mapping[str, Start], load: Load) -> Table:
 
 def by_default() -> dict[str, Start]:
     """As a function is that says nothing of its speed."""
-    return {BARE: script(HERE / "bare.py"), SYNC: headrace(2)}
+    return {BARE: script(BENCHMARKS / "bare.py"), SYNC: headrace(2)}
 
 
 def more_systems() -> dict[str, Start]:
     """Other modes."""
     return {
-        BARE: script(HERE / "bare.py"),
+        BARE: script(BENCHMARKS / "bare.py"),
         "headrace, 2 workers, static": headrace(2, workerAllocationMode="static", **MORE),
         "headrace, 2 workers, batches of 500": headrace(2, COUNTS_BATCHES, batch_size=500),
     }
@@ -114,7 +114,7 @@ async def topic_of(
 async def latency_rounds(kafka: EmbeddedKafka) -> Table:
     """p50 and p99, milliseconds, by system and rate."""
     await kafka.create_topics({"latency": PARTITIONS})
-    systems = {"bare aiokafka": script(HERE / "latency.py"), "headrace": headrace(2, latency.NOTES)}
+    systems = {"bare aiokafka": script(BENCHMARKS / "latency.py"), "headrace": headrace(2, latency.NOTES)}
     found: Table = {}
     for _ in range(ROUNDS):
         for rate in (200, 2000):
@@ -166,11 +166,12 @@ async def main() -> None:
 
 def save(tables: dict[str, Table], missing: dict[str, str]) -> None:
     """As JSON; plot.py draws it."""
-    folder = HERE / "results"
+    folder = BENCHMARKS / "results"
     folder.mkdir(exist_ok=True)
     path = folder / time.strftime("bench-%Y%m%d-%H%M%S.json", time.gmtime())
     path.write_text(json.dumps({"tables": tables, "missing": missing}, indent=1))
     print(path)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

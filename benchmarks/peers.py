@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
-_FOLDER = HERE.parent / ".bench"
+from folders import BENCHMARKS, ROOT
+
+_FOLDER = ROOT / ".bench"
 PEERS = {
     "FastStream, batches of 500": "faststream_batch",
     "Quix Streams": "quix_streams",
@@ -17,7 +18,7 @@ PEERS = {
 
 def program(name: str) -> Path:
     """What runs the peer: BOOTSTRAP TOPIC GROUP COUNTER_FOLDER."""
-    return HERE / "peers" / f"{name}.py"
+    return BENCHMARKS / "peers" / f"{name}.py"
 
 
 def install(name: str) -> str:
@@ -26,7 +27,7 @@ def install(name: str) -> str:
     python = folder / "bin" / "python"
     if not python.exists():
         uv = str(Path(sys.executable).with_name("uv"))
-        wanted = HERE / "peers" / f"{name}.txt"
+        wanted = BENCHMARKS / "peers" / f"{name}.txt"
         versions = wanted.read_text().splitlines()[0].removeprefix("# python")
         try:
             _run([uv, "venv", "--quiet", "--python", versions, str(folder)])

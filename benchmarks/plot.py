@@ -2,14 +2,14 @@
 
 import json
 import statistics
-from pathlib import Path
 
 import matplotlib as mpl
+from folders import BENCHMARKS
 
 mpl.use("agg")
 from matplotlib import pyplot as plt  # after the choice of a backend
 
-path = max((Path(__file__).parent / "results").glob("*.json"))
+path = max((BENCHMARKS / "results").glob("*.json"))
 table = json.loads(path.read_text())["tables"]["100 B"]
 names = list(reversed(table))
 middles = [statistics.median(table[name]) for name in names]

@@ -26,15 +26,16 @@ from pathlib import Path
 
 import peers
 from aiokafka import AIOKafkaProducer
+from folders import BENCHMARKS, ROOT
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent / "tests" / "storm")]
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "storm")]
 
 from broker import Broker  # noqa: E402  # the storms' own checkers
 from history import RecordId, out_of_order, overlaps, read_history, repeated  # noqa: E402
 from kafka_records import group_offsets  # noqa: E402
 from load import HANDLER  # noqa: E402
-from replica import children_of, write_function  # noqa: E402
+from processes import children_of  # noqa: E402
+from replica import write_function  # noqa: E402
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka  # noqa: E402
 
@@ -71,7 +72,7 @@ def peer(python: str, script: str, *more: str) -> Start:
 
     def start(bootstrap: str, topic: str, folder: Path) -> "subprocess.Popen[bytes]":
         arguments = [bootstrap, topic, f"group-{topic}", str(folder / "history"), *more]
-        return spawn([python, str(HERE / script), *arguments], folder)
+        return spawn([python, str(BENCHMARKS / script), *arguments], folder)
 
     return start
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import yaml
 from aiokafka import AIOKafkaProducer
 from counter import total
+from folders import BENCHMARKS
 
-HERE = Path(__file__).parent
 PARTITIONS = 8
 _WAIT_SECONDS = 30
 _WINDOW_SECONDS = 4.0
@@ -62,7 +62,7 @@ def script(path: Path, python: str = sys.executable) -> Start:
 
     def start(load: Load, folder: Path) -> Process:
         command = [python, str(path), load.bootstrap, load.topic, str(uuid.uuid4()), str(folder)]
-        env = {**os.environ, "PYTHONPATH": str(HERE)}
+        env = {**os.environ, "PYTHONPATH": str(BENCHMARKS)}
         return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=_log(folder))
 
     return start
@@ -97,16 +97,22 @@ def handler(context, event):
 _PRELUDE = f"""
 import os, sys
 from pathlib import Path
-sys.path.insert(0, {str(HERE)!r})
+sys.path.insert(0, {str(BENCHMARKS)!r})
 from counter import Counter
 add = Counter(Path(os.environ["BENCH_COUNTERS"])).add
 """
 
 
-def headrace(
-    workers: int, handler: str = COUNTS, *, acks: bool = False, batch_size: int = 0, **attributes: object
+def headrace(  # what a function is made of
+    workers: int,
+    handler: str = COUNTS,
+    *,
+    acks: bool = False,
+    batch_size: int = 0,
+    python: str = sys.executable,
+    **attributes: object,
 ) -> Start:
-    """A function with that handler."""
+    """A function with that handler, run by the Headrace of that Python."""
 
     def start(load: Load, folder: Path) -> Process:
         kafka = {"topics": [load.topic], "brokers": [load.bootstrap], "consumerGroup": str(uuid.uuid4())}
@@ -120,7 +126,7 @@ def headrace(
         spec = {"handler": "bench_handler:handler", "triggers": {"records": trigger}}
         (folder / "function.yaml").write_text(yaml.safe_dump({"metadata": {"name": "bench"}, "spec": spec}))
         (folder / "bench_handler.py").write_text(_PRELUDE + handler)
-        command = [sys.executable, "-P", "-m", "headrace", "run", str(folder), "--admin-port", "0"]
+        command = [python, "-P", "-m", "headrace", "run", str(folder), "--admin-port", "0"]
         env = {**os.environ, "BENCH_COUNTERS": str(folder)}
         return subprocess.Popen([*command, "--log-level", "warning"], env=env, stderr=_log(folder))
 

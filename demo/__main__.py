@@ -25,6 +25,7 @@ from headrace.runtime.embedded.java import find_java
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.errors import HeadraceError, UsageError
+from headrace.runtime.tasks import task_group
 
 RECORDS = int(os.environ.get("DEMO_RECORDS", "200000"))
 SECONDS = float(os.environ.get("DEMO_SECONDS", "30"))
@@ -49,7 +50,7 @@ class Demo:
     async def run(self, bootstrap: str) -> bool:
         """Whether everything that it shows is so."""
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with task_group(HeadraceError) as tasks:
                 await self._start(tasks, self._replicas[0])
                 self._history = History()
                 with self._screen.bars(self._orders.count, self._names):
@@ -59,8 +60,6 @@ class Demo:
                 self._screen.say("stopping both replicas")
                 for replica in self._replicas:
                     replica.stop()
-        except* HeadraceError as errors:
-            raise errors.exceptions[0] from None
         finally:
             for replica in self._replicas:
                 replica.kill()

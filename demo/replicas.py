@@ -30,18 +30,7 @@ class Replica:
         self.name = name
         self.handled = 0
         self.log = logs / f"{name}.log"
-        options = RunOptions(
-            paths=(FUNCTION,),
-            brokers=(bootstrap,),
-            set_texts=(),
-            embedded_kafka=False,
-            replicas=1,
-            admin=folder,
-            replica_name=name,
-            parent_fd=None,
-            log_level="info",
-            log_format="console",
-        )
+        options = RunOptions(paths=(FUNCTION,), brokers=(bootstrap,))
         self._process = SupervisedReplica(name, options, folder, spark)
         self._is_stopping = False
 

@@ -1,109 +1,172 @@
-"""Every metric that Headrace publishes, in one list; Nuclio's names where they exist."""
+"""Every metric that Headrace publishes, each declared once; Nuclio's names where they exist.
+
+What code increments, what a scrape shows and docs/operate/metrics.md are made of these declarations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import InitVar, dataclass, field, fields
+from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
-_TRIGGER = ("replica", "function", "trigger_kind", "trigger_id")
-_WORKER = (*_TRIGGER, "worker_index")
-_PARTITION = (*_TRIGGER, "topic", "partition")
-
+LABELS = {
+    "replica": "The replica's name; empty where there is only one.",
+    "function": "`metadata.name` of the function.",
+    "trigger_kind": "`kind` of the trigger.",
+    "trigger_id": "The trigger's name in `spec.triggers`.",
+    "worker_index": "The worker's number, from 0; a new process keeps it.",
+    "topic": "Of the partition.",
+    "partition": "Its number.",
+    "result": "What became of it.",
+}
+TRIGGER_LABELS = ("replica", "function", "trigger_kind", "trigger_id")
+_WORKER = (*TRIGGER_LABELS, "worker_index")
+_PARTITION = (*TRIGGER_LABELS, "topic", "partition")
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, of no use here
 
 
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `unit` is what it counts or measures, "" where it is a number without one."""
+
+    kind: Literal["counter", "gauge"]
+    name: str
+    about: str
+    unit: str
+    labels: tuple[str, ...]
+
+    @property
+    def shown_name(self) -> str:
+        """As a scrape says it."""
+        return f"{self.name}_total" if self.kind == "counter" else self.name
+
+    def register(self, registry: CollectorRegistry) -> Any:
+        """Its Counter or Gauge."""
+        made = {"counter": Counter, "gauge": Gauge}[self.kind]
+        return made(self.name, self.about, self.labels, registry=registry)
+
+
+def _bound(metric: Metric, *values: str) -> Any:
+    """A field: the metric's child for one trigger; `values` are of the labels after the trigger's."""
+    return field(init=False, metadata={"metric": metric, "values": values})
+
+
+def _counter(name: str, about: str, unit: str) -> Any:
+    return _bound(Metric("counter", name, about, unit, TRIGGER_LABELS))
+
+
+def _by_result(name: str, about: str, unit: str) -> Metric:
+    return Metric("counter", name, about, unit, (*TRIGGER_LABELS, "result"))
+
+
+def _gauge(name: str, about: str, unit: str, labels: tuple[str, ...]) -> Any:
+    return field(metadata={"metric": Metric("gauge", name, about, unit, labels), "values": ()})
+
+
+_HANDLED = _by_result("nuclio_processor_handled_events", "Records whose handler ended, by result", "records")
+_GIVEN_UP = _by_result(
+    "headrace_records_given_up",
+    "Records settled without success: moved to the dead letters, or skipped",
+    "records",
+)
+_COMMITS = _by_result("headrace_commits", "Offset commits, by result", "commits")
+
+
+@dataclass(slots=True, eq=False)
+class TriggerMetrics:
+    """What a trigger, its dispatcher and its committer count. Each counter is one trigger's, labels bound."""
+
+    metrics: InitVar["Metrics"]
+    replica: InitVar[str]
+    function: str
+    kind: InitVar[str]
+    trigger: InitVar[str]
+    labels: tuple[str, ...] = field(init=False)
+    """The values of TRIGGER_LABELS."""
+
+    handled_success: Counter = _bound(_HANDLED, "success")
+    handled_failure: Counter = _bound(_HANDLED, "failure")
+    handler_ms: Counter = _counter(
+        "nuclio_processor_worker_handled_events_duration_milliseconds_sum",
+        "Time spent in handlers",
+        "milliseconds",
+    )
+    workers_killed: Counter = _counter(
+        "headrace_workers_killed",
+        "Workers killed because a handler outlasted its wait at a rebalance or a stop",
+        "processes",
+    )
+    long_records: Counter = _counter(
+        "headrace_long_records", "Records that ran longer than maxProcessingTime", "records"
+    )
+    rebalances: Counter = _counter(
+        "headrace_rebalances", "Assignments that this replica was given", "assignments"
+    )
+    moved: Counter = _bound(_GIVEN_UP, "moved")
+    skipped: Counter = _bound(_GIVEN_UP, "skipped")
+    acks: Counter = _counter("headrace_explicit_acks", "Explicit acks that were accepted", "acks")
+    failed_joins: Counter = _counter(
+        "headrace_failed_joins",
+        "Joins of the group that failed with all their retries (rebalanceRetryMax)",
+        "joins",
+    )
+    commits_done: Counter = _bound(_COMMITS, "success")
+    commits_failed: Counter = _bound(_COMMITS, "failure")
+    offset_resets: Counter = _counter(
+        "headrace_offset_resets",
+        "Partitions whose position was out of range and went to the earliest record",
+        "partitions",
+    )
+
+    def __post_init__(self, metrics: "Metrics", replica: str, kind: str, trigger: str) -> None:
+        self.labels = (replica, self.function, kind, trigger)
+        for name, metric, values in declared_in(TriggerMetrics):
+            setattr(self, name, metrics.family(metric).labels(*self.labels, *values))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gauges:
+    """What is, filled in when somebody asks (`processor/gauges.py`). Labels aren't bound."""
+
+    worker_restarts: Gauge = _gauge(
+        "headrace_worker_restarts", "Processes that a worker has lost", "processes", _WORKER
+    )
+    in_flight: Gauge = _gauge("headrace_records_in_flight", "Records handed to a worker", "records", _WORKER)
+    committed: Gauge = _gauge("headrace_committed_offset", "What the last commit said", "offset", _PARTITION)
+    halted: Gauge = _gauge(
+        "headrace_partition_halted", "1 while a partition waits for somebody's hand", "", _PARTITION
+    )
+    unsettled: Gauge = _gauge(
+        "headrace_unsettled_records", "Records fetched and not settled", "records", _PARTITION
+    )
+
+    def clear(self) -> None:
+        """Forget all samples: partitions leave, and so do theirs."""
+        for name, _, _ in declared_in(Gauges):
+            getattr(self, name).clear()
+
+
+def declared_in(model: type[TriggerMetrics] | type[Gauges]) -> Iterator[tuple[str, Metric, tuple[str, ...]]]:
+    """Of each metric's field: its name, the metric, and the values of the labels that are its own."""
+    for found in fields(model):
+        if metric := found.metadata.get("metric"):
+            yield found.name, metric, found.metadata["values"]
+
+
+METRICS = tuple(
+    dict.fromkeys(metric for model in (TriggerMetrics, Gauges) for _, metric, _ in declared_in(model))
+)
+
+
 class Metrics:
-    """The metrics of one processor. A counter's name gets `_total` when it is shown."""
+    """The metrics of one processor: all of METRICS, in one registry."""
 
     def __init__(self) -> None:
-        registry = self.registry = CollectorRegistry()
-        # What happened
-        self.handled = Counter(
-            "nuclio_processor_handled_events",
-            "Records whose handler ended, by result",
-            (*_TRIGGER, "result"),
-            registry=registry,
-        )
-        self.handler_ms = Counter(
-            "nuclio_processor_worker_handled_events_duration_milliseconds_sum",
-            "Time spent in handlers",
-            _TRIGGER,
-            registry=registry,
-        )
-        self.workers_killed = Counter(
-            "headrace_workers_killed",
-            "Workers killed because a handler outlasted its wait at a rebalance or a stop",
-            _TRIGGER,
-            registry=registry,
-        )
-        self.long_records = Counter(
-            "headrace_long_records",
-            "Records that ran longer than maxProcessingTime",
-            _TRIGGER,
-            registry=registry,
-        )
-        self.rebalances = Counter(
-            "headrace_rebalances", "Assignments that this replica was given", _TRIGGER, registry=registry
-        )
-        self.given_up = Counter(
-            "headrace_records_given_up",
-            "Records settled without success: moved to the dead letters, or skipped",
-            (*_TRIGGER, "result"),
-            registry=registry,
-        )
-        self.acks = Counter(
-            "headrace_explicit_acks", "Explicit acks that were accepted", _TRIGGER, registry=registry
-        )
-        self.failed_joins = Counter(
-            "headrace_failed_joins",
-            "Joins of the group that failed with all their retries (rebalanceRetryMax)",
-            _TRIGGER,
-            registry=registry,
-        )
-        self.commits = Counter(
-            "headrace_commits", "Offset commits, by result", (*_TRIGGER, "result"), registry=registry
-        )
-        self.offset_resets = Counter(
-            "headrace_offset_resets",
-            "Partitions whose position was out of range and went to the earliest record",
-            _TRIGGER,
-            registry=registry,
-        )
-        # What is, read when asked for
-        self.worker_restarts = Gauge(
-            "headrace_worker_restarts", "Processes that a worker has lost", _WORKER, registry=registry
-        )
-        self.in_flight = Gauge(
-            "headrace_records_in_flight", "Records handed to a worker", _WORKER, registry=registry
-        )
-        self.committed = Gauge(
-            "headrace_committed_offset", "What the last commit said", _PARTITION, registry=registry
-        )
-        self.halted = Gauge(
-            "headrace_partition_halted",
-            "1 while a partition waits for somebody's hand",
-            _PARTITION,
-            registry=registry,
-        )
-        self.unsettled = Gauge(
-            "headrace_unsettled_records", "Records fetched and not settled", _PARTITION, registry=registry
-        )
+        self.registry = CollectorRegistry()
+        self._families = {metric: metric.register(self.registry) for metric in METRICS}
+        self.gauges = Gauges(**{name: self._families[metric] for name, metric, _ in declared_in(Gauges)})
 
-
-class TriggerMetrics:
-    """The counters of one trigger, labels bound."""
-
-    def __init__(self, metrics: Metrics, replica: str, function: str, kind: str, trigger: str) -> None:
-        self.labels = (replica, function, kind, trigger)
-        self.function = function
-        self.handled_success = metrics.handled.labels(*self.labels, "success")
-        self.handled_failure = metrics.handled.labels(*self.labels, "failure")
-        self.handler_ms = metrics.handler_ms.labels(*self.labels)
-        self.workers_killed = metrics.workers_killed.labels(*self.labels)
-        self.long_records = metrics.long_records.labels(*self.labels)
-        self.rebalances = metrics.rebalances.labels(*self.labels)
-        self.moved = metrics.given_up.labels(*self.labels, "moved")
-        self.skipped = metrics.given_up.labels(*self.labels, "skipped")
-        self.acks = metrics.acks.labels(*self.labels)
-        self.failed_joins = metrics.failed_joins.labels(*self.labels)
-        self.commits_done = metrics.commits.labels(*self.labels, "success")
-        self.commits_failed = metrics.commits.labels(*self.labels, "failure")
-        self.offset_resets = metrics.offset_resets.labels(*self.labels)
+    def family(self, metric: Metric) -> Any:
+        """Its Counter or Gauge, from which `labels(...)` makes children."""
+        return self._families[metric]

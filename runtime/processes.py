@@ -21,6 +21,7 @@ def die_with_parent(parent: int | None = None) -> None:
     if not sys.platform.startswith("linux"):
         return
     parent = parent or os.getppid()
+    # It takes this process alone: what a handler has started goes when the link thread sees the socket's end.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # it died before we asked

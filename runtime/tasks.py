@@ -1,8 +1,9 @@
-"""Tasks that nobody awaits until they are stopped."""
+"""Tasks that nobody awaits until they are stopped, and task groups that fail with one error."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -18,3 +19,23 @@ def start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]
 def _report(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.error("%s has ended, by an error of Headrace's own", task.get_name(), exc_info=error)
+
+
+@contextlib.asynccontextmanager
+async def task_group(*expected: type[Exception]) -> AsyncIterator[asyncio.TaskGroup]:
+    """A task group that fails with the first of its errors; with all, as a group, if one isn't `expected`."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+    # Not `except*`: before Python 3.11.4, an error that is raised there comes out inside another group.
+    except BaseExceptionGroup as group:
+        errors = list(_leaves(group))
+        raise errors[0] if all(isinstance(error, expected) for error in errors) else group from None
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

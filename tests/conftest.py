@@ -12,18 +12,33 @@ from spark import TestSpark, running_spark
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
+from headrace.runtime.workers import watchdog
 
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("headrace", deadline=None)
 settings.load_profile("headrace")
 
 
-# Their tests take a minute each: they begin first, or all others are done long before them.
-LONG = ("test_demo", "test_example", "test_several_functions", "test_spark")
+# These take a minute each: they begin first, or all others are done long before them.
+LONG = (
+    "test_demo",
+    "test_docs",
+    "test_example",
+    "test_long_records",
+    "test_lost_membership",
+    "test_rebalance",
+    "test_several_functions",
+    "test_spark",
+)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m looks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Also the order in which xdist hands out files."""
+    """Mark what uses the shared Spark. And the order, which is also that in which xdist hands out files."""
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if "spark" in getattr(item, "fixturenames", ()) and "spark" not in parameters:
+            item.add_marker("spark")
     items.sort(key=lambda item: not item.path.name.startswith(LONG))
 
 
@@ -59,6 +74,12 @@ def either_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     if request.param == "decoded":
         for name, value in replica.DECODED.items():
             monkeypatch.setitem(replica.DEFAULTS, name, value)
+
+
+@pytest.fixture
+def patient_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that was cancelled by time is never killed for ending late."""
+    monkeypatch.setattr(watchdog, "_CANCEL_SECONDS", 600.0)
 
 
 @pytest.fixture(scope="session")

@@ -1,51 +1,108 @@
-"""What a trigger is to the runtime: the contract that each kind keeps.
+"""What a trigger is to the runtime: the contract that each kind keeps. docs/triggers.md shows a whole one.
 
-A kind registers a class under the entry point group `headrace.triggers`; the runtime finds it there and never
-imports it by name, so third parties add kinds in the same way.
+A kind registers its class under the entry point group `headrace.triggers`; the runtime finds it there and
+never imports it by name, so third parties add kinds in the same way.
 """
 
-from typing import Any, ClassVar, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
 
-from headrace.runtime.config.function import TriggerSpec
-from headrace.runtime.dispatch.dispatcher import Dispatcher
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.trigger import TriggerSpec
+from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partitions.status import PartitionStatus
+from headrace.runtime.settings.declare import Settings
+
+__all__ = ["DeliveryPolicy", "Dispatch", "EmbeddedNeeds", "Trigger", "TriggerStatus"]
+
+Addresses = tuple[str, ...]
+
+
+def _nowhere_else(_: Addresses) -> Settings:
+    raise AssertionError("settings that need no service have no address")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedNeeds:
+    """Of which service that Headrace can start itself, or that `--brokers` names, a trigger's source is part.
+
+    `topics` are made where it is started. `at` gives the settings with its address put in.
+    """
+
+    service: Literal["", "kafka"] = ""
+    topics: tuple[str, ...] = ()
+    at: Callable[[Addresses], Settings] = _nowhere_else
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerStatus:
+    """What `/api/status` and the metrics say of a trigger. `about`: its kind's own facts, JSON types only."""
+
+    about: Mapping[str, Any] = field(default_factory=dict)
+    partitions: tuple[PartitionStatus, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """For /api/status."""
+        return {**self.about, "partitions": [row.json() for row in self.partitions]}
 
 
 class Trigger(Protocol):
-    """A source of records: fetches, enters each record into a ledger, commits what is settled.
+    """A source of events. Everything runs on the processor's event loop and must not block it.
 
-    Everything runs on the processor's event loop and must not block it.
+    Derive from it, and a type checker says what is missing.
     """
 
     kind: ClassVar[str]
     """The name in `spec.triggers.<name>.kind`."""
     aliases: ClassVar[tuple[str, ...]]
     """Other spellings of `kind`."""
-    Settings: ClassVar[type[Any]]
-    """The pydantic model of `attributes`. It has `worker_allocation_mode`: pool or static."""
+    Settings: ClassVar[type[Settings]]
+    """The declarations of `attributes`, with the rules between them (`Settings.rules`)."""
+    annotations: ClassVar[Mapping[str, str]]
+    """This kind's annotations for fields that all triggers have: key after `nuclio.io/` by field."""
+
+    @staticmethod
+    @abstractmethod
+    def delivery(settings: Any, fields: TriggerFields) -> DeliveryPolicy:
+        """How its records are handed out, acked and failed: `fields.delivery`, with its own settings put in.
+
+        The processor adds the function's limits.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def embedded(settings: Any) -> EmbeddedNeeds:
+        """What has to be there before it runs, where Headrace starts that too."""
 
     def __init__(
-        self, spec: TriggerSpec, dispatcher: Dispatcher, metrics: TriggerMetrics, client_id: str
+        self, spec: TriggerSpec, dispatch: Dispatch, metrics: TriggerMetrics, client_id: str
     ) -> None:
         """Remember; connect to nothing yet. `client_id` names this replica to the source."""
 
+    @abstractmethod
     async def run(self) -> None:
-        """Connect and feed the dispatcher until `stop`, which ends this without an error.
+        """Connect and feed `dispatch` until `stop`, which ends this without an error.
 
         The workers are ready. A source that is away is waited for, visibly. What can't work raises
         HeadraceError.
         """
 
+    @abstractmethod
     async def stop(self, wait_seconds: float) -> None:
         """Give everything back: stop fetching, recall, wait for handlers, commit, leave.
 
-        Handlers get at most `wait_seconds`.
-        Bounded and idempotent. The workers are still there and are stopped afterwards.
+        Handlers get at most `wait_seconds`. Bounded and idempotent, also before `run` has begun. The workers
+        are still there and are stopped afterwards.
         """
 
-    @property
+    @abstractmethod
     def problems(self) -> list[str]:
-        """Why this trigger isn't ready, one line each; empty when records flow."""
+        """Why it isn't ready, one line each; empty when records flow."""
 
-    def status(self) -> dict[str, Any]:
-        """For `/api/status`: JSON types only."""
+    @abstractmethod
+    def status(self) -> TriggerStatus:
+        """What it has and is doing. Reads only."""

@@ -1,7 +1,7 @@
 """From a batch to a Spark DataFrame, and from a DataFrame to a place where a batch replaces itself.
 
 Always write, then return: the return acks the batch. What is killed in between comes again with the same
-boundaries (DESIGN.md, "Batches"), and what it had written is replaced.
+boundaries (docs/design/delivery.md), and what it had written is replaced.
 """
 
 from headrace.functions.spark.dataframes import (

@@ -94,6 +94,7 @@ class _Entry:
             return False
         (part,) = parts
         self.file.parent.mkdir(parents=True, exist_ok=True)
+        # Files, not folders: a rename replaces a file at once, but no folder that has something in it.
         _sync(part)
         part.replace(self.file)
         _sync(self.file.parent)

@@ -45,7 +45,8 @@ class Pipeline:
         return json_events_to_dataframe(spark, events, self._settings.schema)
 
     def _rows(self, spark: SparkSession, records: DataFrame) -> DataFrame:
-        records.createOrReplaceTempView("records")  # the batch travels once, for both sinks
+        # Rows travel in the plan, anew with each action; a view keeps them on the server, for both sinks.
+        records.createOrReplaceTempView("records")
         rows = spark.sql(self._settings.query)
         rows.createOrReplaceTempView("rows")
         return rows

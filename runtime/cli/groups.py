@@ -13,14 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headrace.runtime.cli.broker_options import broker_options
-from headrace.runtime.cli.kafka import as_json_option
+from headrace.runtime.cli.broker_options import as_json_option, broker_options
 from headrace.runtime.kafka import groups as consumer_groups
 from headrace.runtime.kafka import seek as group_seek
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.groups import Group, PartitionLag
 from headrace.runtime.kafka.seek import Move, Place, Target
-from headrace.runtime.partitions.names import describe_partitions
+from headrace.runtime.partitions.key import describe_partitions
 
 _PLACE = re.compile(r"([A-Za-z0-9._-]{1,249})(?:/([0-9]{1,9}))?")
 _OFFSET = re.compile(r"[0-9]{1,18}")

@@ -13,7 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.runtime.cli.broker_options import broker_options
+from headrace.runtime.cli.broker_options import as_json_option, broker_options
+from headrace.runtime.cli.groups import groups, lag, seek
 from headrace.runtime.cli.record_formats import json_line, text_line
 from headrace.runtime.cli.records import made_up, paced, stdin_batches
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
@@ -39,13 +40,15 @@ class TopicPartitions(click.ParamType[tuple[str, int]]):
         return name, int(partitions)
 
 
-as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
-
-
 @click.group()
 def kafka() -> None:
     """A broker, and hands on it; no JVM tools needed."""
     client.quiet_client()
+
+
+kafka.add_command(groups)
+kafka.add_command(lag)
+kafka.add_command(seek)
 
 
 @kafka.command()

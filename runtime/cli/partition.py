@@ -13,7 +13,8 @@ from headrace.runtime.errors import HeadraceError, UsageError
 from headrace.runtime.processor.admin import Action, NotHaltedError
 
 _ANSWER_SECONDS = 30.0
-_PLACE = re.compile(r"([A-Za-z0-9._-]{1,249})/([0-9]{1,9})")
+_NAME = r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*"  # Kafka's have no slash, those of other kinds may
+_PLACE = re.compile(rf"({_NAME})/([0-9]{{1,9}})")
 
 
 class NoSuchPartitionError(HeadraceError):

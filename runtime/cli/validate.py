@@ -11,23 +11,17 @@ import click
 
 from headrace.runtime.config.function import FunctionSpec, load_function
 from headrace.runtime.errors import ConfigError, Problem
+from headrace.runtime.processor.declare import parameter
+from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.settings.overrides import Override, parse_overrides
 from headrace.runtime.settings.resolved import ResolvedSetting
 
 _WIDEST_VALUE = 30
 
-set_option = click.option(
-    "--set",
-    "set_texts",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Instead of what the file says, such as triggers.orders.numWorkers=4: a path below spec, and YAML.",
-)
-
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
-@set_option
+@parameter(RunOptions, "set_texts")
 @click.option("--resolved", is_flag=True, help="Print every setting in effect, and where it comes from.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def validate(paths: tuple[Path, ...], set_texts: tuple[str, ...], *, resolved: bool, as_json: bool) -> None:

@@ -1,9 +1,13 @@
 """How a trigger's records are handed out, acked and failed: what its dispatcher goes by."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
 from headrace.runtime.config.failure import FailurePolicy
+
+MAX_EVENTS = 100_000  # in one call of a handler; ranges of offsets may be more
 
 
 class AckMode(Enum):
@@ -32,18 +36,31 @@ class DeliveryPolicy:
     """The defaults are those of a function.yaml that says nothing."""
 
     ack_mode: AckMode = AckMode.DISABLE
-    is_cumulative: bool = False
-    """An explicit ack settles all offsets up to its own."""
+    explicit_ack_semantics: Literal["individual", "cumulative"] = "individual"
+    """cumulative: an explicit ack settles all offsets up to its own."""
     ack_window_size: int = 0
     late_ack_seconds: float = 0.0
     """At a rebalance: how long to wait for acks after the handlers have ended."""
+    worker_allocation_mode: Literal["pool", "static"] = "pool"
     failure: FailurePolicy = field(default_factory=FailurePolicy)
     batch: BatchPolicy | None = None
     decoder: str = ""
     """`module:function` for batches that come undecoded; empty where all records come decoded."""
+    event: str = ""
+    """`module:Class` of what handlers get; empty for a stream's records."""
+    wants_replies: bool = False
+    """Somebody waits for what the handler returns."""
     is_ranges: bool = False
     """What a batch holds is ranges of offsets, of records that nobody fetched."""
+    source_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """With those: what Spark needs to read them, passwords included."""
+    max_processing_time_seconds: float = 300.0
     event_timeout_seconds: float | None = None
     memory_limit_bytes: int | None = None
     fetch_max_bytes: int | None = None
     """`fetchMax`: larger records fail without being delivered."""
+
+    @property
+    def is_cumulative(self) -> bool:
+        """An explicit ack settles all offsets up to its own."""
+        return self.explicit_ack_semantics == "cumulative"

@@ -8,12 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.runtime.config.environment import read_environment
-from headrace.runtime.config.function_fields import BuildFields, DocumentFields, SpecFields, split_handler
+from headrace.runtime.config.function_fields import (
+    BuildFields,
+    DocumentFields,
+    MetadataFields,
+    SpecFields,
+    split_handler,
+)
 from headrace.runtime.config.handler_lookup import handler_fault
 from headrace.runtime.config.spark import SparkSpec, read_spark
 from headrace.runtime.config.trigger import TriggerReader, TriggerSpec
-from headrace.runtime.config.trigger_fields import TriggerFields
-from headrace.runtime.config.trigger_kinds import TriggerKind, installed_kinds
+from headrace.runtime.config.trigger_kinds import TriggerKind, installed_kinds, trigger_fields
 from headrace.runtime.errors import ConfigError, Problem
 from headrace.runtime.settings.checks import nearest
 from headrace.runtime.settings.declare import CHECKED_ANNOTATIONS, Settings, annotation_keys
@@ -34,27 +39,60 @@ INLINE_SUFFIX = ".py"
 class FunctionSpec:
     """One function. `path` is its function.yaml, `folder` where its handler's module is found.
 
-    `name` is metadata.name, or the folder's name where the file has no metadata. `disabled` is
-    what spec.disable says. `event_timeout_seconds` bounds one call of the handler, `memory_limit_bytes`
-    one worker; None sets no bound. `spark` is None where the file asks for none. `notices` are lines
-    to show, none of them a problem. `settings` are all that are in effect, without secrets.
+    `metadata` and `fields` are what the file says, validated; some of it in other words below. `spark` is
+    None where the file asks for none. `notices` are lines to show, none of them a problem. `settings` are all
+    that are in effect, without secrets.
     """
 
     path: pathlib.Path
     folder: pathlib.Path
-    name: str
-    namespace: str
-    handler: str
-    handler_module: str
-    handler_function: str
+    metadata: MetadataFields = field(repr=False)  # annotations may hold secrets
+    fields: SpecFields = field(repr=False)  # env, spark and triggers may
     env: Mapping[str, str] = field(repr=False)  # may hold secrets
     triggers: tuple[TriggerSpec, ...]
-    disabled: bool
-    event_timeout_seconds: float | None
-    memory_limit_bytes: int | None
     spark: SparkSpec | None
     notices: tuple[str, ...]
     settings: tuple[ResolvedSetting, ...]
+
+    @property
+    def name(self) -> str:
+        """metadata.name, or the folder's name where the file has no metadata."""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """metadata.namespace."""
+        return self.metadata.namespace
+
+    @property
+    def handler(self) -> str:
+        """As it is written: `module:function`."""
+        return self.fields.handler
+
+    @property
+    def handler_module(self) -> str:
+        """Its module's name."""
+        return split_handler(self.handler)[0]
+
+    @property
+    def handler_function(self) -> str:
+        """Its function's name."""
+        return split_handler(self.handler)[1]
+
+    @property
+    def disabled(self) -> bool:
+        """What spec.disable says."""
+        return self.fields.disable
+
+    @property
+    def event_timeout_seconds(self) -> float | None:
+        """Bounds one call of the handler; None: nothing does."""
+        return self.fields.event_timeout_seconds or None
+
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """Bounds one worker; None: nothing does."""
+        return self.fields.resources.limits.memory_bytes or None
 
 
 def load_function(
@@ -136,29 +174,13 @@ class _Load:
         triggers = TriggerReader(self.findings, self.folder, annotations, self.kinds).read_all(spec.triggers)
         if self.findings.problems:
             return None
-        return self._built(document.values, env, triggers, spark)
-
-    def _built(
-        self,
-        document: DocumentFields,
-        env: Mapping[str, str],
-        triggers: tuple[TriggerSpec, ...],
-        spark: SparkSpec | None,
-    ) -> FunctionSpec:
-        module, function = split_handler(document.spec.handler)
         return FunctionSpec(
             path=self.file,
             folder=self.folder,
-            name=document.metadata.name,
-            namespace=document.metadata.namespace,
-            handler=document.spec.handler,
-            handler_module=module,
-            handler_function=function,
+            metadata=document.values.metadata,
+            fields=spec,
             env=env,
             triggers=triggers,
-            disabled=document.spec.disable,
-            event_timeout_seconds=document.spec.event_timeout_seconds or None,
-            memory_limit_bytes=document.spec.resources.limits.memory_bytes or None,
             spark=spark,
             notices=tuple(dict.fromkeys(map(str, self.findings.notices))),
             settings=tuple(self.findings.settings),
@@ -199,7 +221,10 @@ class _Load:
         return {key: value for key, value in written.items() if isinstance(value, str)}
 
     def _unknown_annotations(self, written: Mapping[str, object]) -> None:
-        models: list[type[Settings]] = [TriggerFields, *(kind.Settings for kind in self.kinds.values())]
+        models: list[type[Settings]] = [
+            trigger_fields(self.kinds.values()),
+            *(kind.Settings for kind in self.kinds.values()),
+        ]
         known = sorted({key for model in models for key in annotation_keys(model)})
         for key in written:
             if key.startswith(CHECKED_ANNOTATIONS) and key not in known:

@@ -58,8 +58,10 @@ class MetadataFields(Settings):
         required="the function needs a name",
         effect="Names the function in logs and metrics.",
     )
-    namespace: Text = setting("namespace", "nuclio", effect="Goes into metric labels.")
-    annotations: Anything = setting("annotations", {}, effect="nuclio.io/ keys set triggers.")
+    namespace: Text = setting("namespace", "nuclio", effect="Nuclio deploys by it; nothing here does.")
+    annotations: Anything = setting(
+        "annotations", {}, in_examples=False, effect="nuclio.io/ keys set triggers."
+    )
 
     ignored: ClassVar[Mapping[str, str]] = {
         **_keys(_BY_OTHERS, "labels"),
@@ -91,7 +93,8 @@ class LimitFields(Settings):
         0,
         unit="bytes",
         absent="no limit",
-        effect="Too low kills workers that only need more; without it one can take the whole machine.",
+        effect="Too low kills workers that only need more; without it one can take the whole machine."
+        " Written as 512Mi or 1.5G.",
     )
     cpu: Quantity = setting("cpu", "", no_effect=_FOR_KUBERNETES, effect="None.")
 
@@ -122,13 +125,22 @@ class SpecFields(Settings):
     handler: Annotated[Text, AfterValidator(_module_and_function)] = setting(
         "handler",
         required="write handler: module:function, such as main:handler",
-        effect="The function that gets the events.",
+        example="main:handler",
+        effect="The module, main for main.py beside this file, and the function in it that gets the events.",
     )
     runtime: Annotated[Text, AfterValidator(_python)] = setting(
-        "runtime", "", effect="The language; the version that runs is Headrace's own."
+        "runtime",
+        "",
+        example="python:3.11",
+        effect="The language; the version that runs is Headrace's own.",
     )
     disable: Flag = setting("disable", False, effect="true says that the function shall not run.")
-    env: Anything = setting("env", [], effect="Environment variables of the workers.")
+    env: Anything = setting(
+        "env",
+        [],
+        example=[{"name": "GREETING", "value": "hello"}],
+        effect="Environment variables of the workers.",
+    )
     triggers: Anything = setting("triggers", {}, effect="Where events come from.")
     resources: ResourceFields = section("resources", ResourceFields, effect="What a worker may use.")
     event_timeout_seconds: Annotated[Seconds, Gt(0)] = setting(
@@ -136,10 +148,11 @@ class SpecFields(Settings):
         0.0,
         unit="seconds",
         absent="no limit",
-        effect="Too low kills handlers that are only slow; without it a hung one holds its worker.",
+        effect="Too low kills handlers that are only slow; without it a hung one holds its worker. A call"
+        " that takes longer has failed.",
     )
     spark: Anything = setting("spark", {}, effect="Gives the handler context.spark.")
-    build: Anything = setting("build", {}, effect="How Nuclio builds an image.")
+    build: Anything = setting("build", {}, in_examples=False, effect="How Nuclio builds an image.")
 
     ignored: ClassVar[Mapping[str, str]] = {
         **_keys(_IMAGE, "image runRegistry imagePullSecrets imagePullPolicy"),

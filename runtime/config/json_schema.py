@@ -6,8 +6,7 @@ from typing import Any
 from headrace.runtime.config.environment import ENV_SCHEMA
 from headrace.runtime.config.function_fields import BuildFields, DocumentFields
 from headrace.runtime.config.spark import SparkFields
-from headrace.runtime.config.trigger_fields import TriggerFields
-from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind
+from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind, trigger_fields
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import (
     CHECKED_ANNOTATIONS,
@@ -72,7 +71,7 @@ def _setting(declared: Declared, schema: Schema) -> Schema:
 
 def _trigger(kinds: Mapping[str, TriggerKind]) -> Schema:
     names = [name for kind in kinds.values() for name in (kind.kind, *kind.aliases)]
-    found = _object(TriggerFields)
+    found = _object(trigger_fields(kinds.values()))
     found["properties"]["kind"]["enum"] = sorted({*names, *NUCLIO_KINDS})
     found["allOf"] = [_attributes(kind) for kind in kinds.values()]
     return found
@@ -86,7 +85,10 @@ def _attributes(kind: TriggerKind) -> Schema:
 
 
 def _annotations(kinds: Mapping[str, TriggerKind]) -> Schema:
-    models: list[type[Settings]] = [TriggerFields, *(kind.Settings for kind in kinds.values())]
+    models: list[type[Settings]] = [
+        trigger_fields(kinds.values()),
+        *(kind.Settings for kind in kinds.values()),
+    ]
     known = {
         key: {"type": "string", "description": declared.setting.effect}
         for model in models

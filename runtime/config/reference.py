@@ -1,4 +1,4 @@
-"""The configuration reference, docs/configuration.md, from the declarations."""
+"""The configuration reference, docs/reference/configuration.md, from the declarations."""
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,8 +6,7 @@ from typing import Any, get_args
 
 from headrace.runtime.config.function_fields import BuildFields, DocumentFields
 from headrace.runtime.config.spark import SparkFields
-from headrace.runtime.config.trigger_fields import TriggerFields
-from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind
+from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind, trigger_fields
 from headrace.runtime.settings.checks import as_written, limits_of
 from headrace.runtime.settings.declare import Declared, KeysLike, Settings, fields_of, settings_of
 from headrace.runtime.settings.types import ANYTHING, CHOICE
@@ -38,7 +37,7 @@ def configuration_reference(kinds: Mapping[str, TriggerKind]) -> str:
         ("The file", DocumentFields),
         ("`spec.spark`", SparkFields),
         ("`spec.build`", BuildFields),
-        ("`spec.triggers.NAME`", TriggerFields),
+        ("`spec.triggers.NAME`", trigger_fields(kinds.values())),
     ]
     for name, kind in sorted(kinds.items()):
         names = " or ".join(f"`{name}`" for name in (name, *kind.aliases))

@@ -46,29 +46,38 @@ def _coordinates(packages: tuple[str, ...]) -> tuple[str, ...]:
 class SparkFields(Settings):
     """`spec.spark`. Present and empty is enough."""
 
+    master: Annotated[Text, AfterValidator(_a_master)] = setting(
+        "master",
+        "local[*]",
+        effect="Where executors run: local[*] takes every core of this machine; spark://host:7077, k8s://...,"
+        " yarn.",
+    )
+    conf: Annotated[Anything, WithJsonSchema(_CONF_SCHEMA)] = setting(
+        "conf",
+        {},
+        effect="Spark's own settings, as strings. They beat ours; spark.driver.memory is 1g where nothing is"
+        " said. With remote they set what a session may set.",
+    )
+    packages: Annotated[Texts, AfterValidator(_coordinates)] = setting(
+        "packages",
+        (),
+        effect="Maven coordinates, group:artifact:version. The first start downloads them. The Kafka source"
+        " is always there.",
+    )
     remote: Text = setting(
         "remote",
         "",
         secret=True,  # its parameters may hold one
-        effect="Spark runs on this Spark Connect server, sc://host:15002; without it one is started here.",
+        effect="Instead of master and packages: a Spark Connect server that runs already, as"
+        " sc://host:15002.",
     )
     token: Text = setting(
         "token",
         "",
         secret=True,
         environment="SPARK_CONNECT_AUTHENTICATE_TOKEN",
-        effect="What remote asks for.",
-    )
-    master: Annotated[Text, AfterValidator(_a_master)] = setting(
-        "master",
-        "local[*]",
-        effect="Where executors run; local[*] takes every core of the machine that Headrace runs on.",
-    )
-    conf: Annotated[Anything, WithJsonSchema(_CONF_SCHEMA)] = setting(
-        "conf", {}, effect="Spark's own settings, which beat ours; with remote, those of a session."
-    )
-    packages: Annotated[Texts, AfterValidator(_coordinates)] = setting(
-        "packages", (), effect="Maven coordinates; the first start downloads them. The Kafka source is there."
+        effect="What remote asks for; any host but localhost then needs TLS. SPARK_CONNECT_AUTHENTICATE_TOKEN"
+        " stands in for it.",
     )
 
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.config.trigger_fields import BatchFields, TriggerFields
-from headrace.runtime.config.trigger_kinds import TriggerKind, find_kind, why_not_found
+from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.config.trigger_kinds import TriggerKind, find_kind, trigger_fields, why_not_found
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule, Settings
 from headrace.runtime.settings.findings import Findings
@@ -23,41 +22,29 @@ class TriggerSpec:
 
     `origins` says, by dotted Python name, which settings are no defaults: "attribute", "annotation",
     "command line", or "fallback" (taken from the trigger's own fields, as brokers from url).
-    `batch` is None where a call of the handler gets one event.
-    `disabled` is False for every trigger of a FunctionSpec: disabled ones are left out.
+    `fields` is what stands beside the attributes, validated; some of it in other words below.
     """
 
     name: str
     kind: str
-    num_workers: int
-    worker_termination_timeout_seconds: float
-    explicit_ack_mode: str
-    wait_explicit_ack_during_rebalance_timeout_seconds: float
-    batch: BatchPolicy | None
-    disabled: bool
-    url: str
+    fields: TriggerFields = field(repr=False)  # attributes are as written and may hold secrets
     settings: Any  # the kind's own model, which only its trigger and the kind's users know
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
-    def delivery_policy(
-        self, event_timeout_seconds: float | None, memory_limit_bytes: int | None
-    ) -> DeliveryPolicy:
-        """What the trigger's dispatcher goes by. The arguments are the function's: FunctionSpec has them."""
-        ack_mode, own = AckMode(self.explicit_ack_mode), self.settings
-        late_acks = self.wait_explicit_ack_during_rebalance_timeout_seconds
-        return DeliveryPolicy(
-            ack_mode=ack_mode,
-            is_cumulative=own.explicit_ack_semantics == "cumulative",
-            ack_window_size=own.ack_window_size,
-            late_ack_seconds=late_acks if ack_mode.is_explicit else 0.0,
-            failure=own.on_failure.policy,
-            batch=self.batch,
-            decoder=own.decoder if self.batch is None else "",
-            is_ranges=own.delivery == "ranges",
-            event_timeout_seconds=event_timeout_seconds,
-            memory_limit_bytes=memory_limit_bytes,
-            fetch_max_bytes=own.fetch_max_bytes or None,
-        )
+    @property
+    def num_workers(self) -> int:
+        """Worker processes."""
+        return self.fields.worker_count
+
+    @property
+    def worker_termination_timeout_seconds(self) -> float:
+        """How long a stop waits for handlers."""
+        return self.fields.worker_termination_timeout_seconds
+
+    @property
+    def explicit_ack_mode(self) -> str:
+        """explicitAckMode."""
+        return self.fields.explicit_ack_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +72,9 @@ class TriggerReader:
     def _fields(self, name: str, entry: object) -> Reading[TriggerFields]:
         path = (*TRIGGERS, name)
         around = Surroundings(self.findings.source, self.annotations)
-        read = read_settings(TriggerFields, entry, path, around)
+        written = entry.get("kind") if isinstance(entry, dict) else None
+        kind = find_kind(written, self.kinds) if isinstance(written, str) else None
+        read = read_settings(trigger_fields([kind] if kind else []), entry, path, around)
         self.findings.keep(read)
         if read.values.disabled:
             self.findings.notice((*path, "disabled"), "the trigger is disabled and left out")
@@ -125,7 +114,7 @@ class TriggerReader:
         self.findings.resolve(replace(common, values=workers))
         self.findings.resolve(own)
         is_whole = not common.broken and not own.broken
-        return _spec(name, kind.kind, common.values, own) if is_whole else None
+        return TriggerSpec(name, kind.kind, common.values, own.values, own.origins) if is_whole else None
 
     def _kind(self, common: Reading[TriggerFields]) -> TriggerKind | None:
         kind = find_kind(common.values.kind, self.kinds)
@@ -143,25 +132,3 @@ class TriggerReader:
         if message := rule.check(own.values, common.values):
             report = self.findings.problem if rule.is_error else self.findings.notice
             report(own.paths[rule.about], message)
-
-
-def _batch_policy(fields: BatchFields) -> BatchPolicy | None:
-    return BatchPolicy(fields.batch_size, fields.timeout_seconds) if fields.mode == "enable" else None
-
-
-def _spec(name: str, kind: str, fields: TriggerFields, own: Reading[Settings]) -> TriggerSpec:
-    return TriggerSpec(
-        name=name,
-        kind=kind,
-        num_workers=fields.worker_count,
-        worker_termination_timeout_seconds=fields.worker_termination_timeout_seconds,
-        explicit_ack_mode=fields.explicit_ack_mode,
-        wait_explicit_ack_during_rebalance_timeout_seconds=(
-            fields.wait_explicit_ack_during_rebalance_timeout_seconds
-        ),
-        batch=_batch_policy(fields.batch),
-        disabled=fields.disabled,
-        url=fields.url,
-        settings=own.values,
-        origins=own.origins,
-    )

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
+from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.settings.declare import Rule, Settings, section, setting
 from headrace.runtime.settings.types import (
     CHOICE,
@@ -69,7 +70,9 @@ class TriggerFields(Settings):
     """One entry of `spec.triggers`. `attributes` is left to the kind's own Settings."""
 
     kind: Text = setting("kind", required="say what the events come from", effect="The source.")
-    name: Text = setting("name", "", effect="Must equal the trigger's key; Nuclio writes it out.")
+    name: Text = setting(
+        "name", "", in_examples=False, effect="Must equal the trigger's key; Nuclio writes it out."
+    )
     disabled: Flag = setting("disabled", False, effect="true leaves the trigger out.")
     attributes: Anything = setting("attributes", {}, effect="The settings of the kind.")
     num_workers: Annotated[Count, Ge(0), Le(MAX_WORKERS)] = setting(
@@ -81,10 +84,14 @@ class TriggerFields(Settings):
         "maxWorkers",
         0,
         absent="numWorkers counts",
+        in_examples=False,
         effect="The old spelling of numWorkers; counts where that is missing or 0.",
     )
     worker_allocator_name: Text = setting(
-        "workerAllocatorName", "", effect="Triggers that give the same name share their workers."
+        "workerAllocatorName",
+        "",
+        in_examples=False,
+        effect="Triggers that give the same name share their workers.",
     )
     worker_termination_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
         "workerTerminationTimeout",
@@ -95,8 +102,9 @@ class TriggerFields(Settings):
     explicit_ack_mode: ExplicitAckMode = setting(
         "explicitAckMode",
         "disable",
-        annotation="kafka-explicit-ack-mode",
-        effect="With explicitOnly a handler that never acks makes its partition repeat everything.",
+        effect="disable: a handler's return acknowledges its record; enable: explicit_ack and returning do,"
+        " and a response may say no-ack; explicitOnly: nothing else than explicit_ack does, and a handler"
+        " that never acks makes its partition repeat everything.",
     )
     wait_explicit_ack_during_rebalance_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
         "waitExplicitAckDuringRebalanceTimeout",
@@ -113,16 +121,35 @@ class TriggerFields(Settings):
         effect="Too low refuses requests that a worker was about to take.",
     )
     batch: BatchFields = section("batch", BatchFields, effect="Several events in one call.")
-    url: Text = setting("url", "", effect="Where the source is; attributes may say it better.")
-    username: Text = setting("username", "", effect="Who signs in, for kinds that ask here.")
-    password: Text = setting("password", "", secret=True, effect="The password of username.")
-    secret: Text = setting("secret", "", secret=True, effect="A token, for kinds that take one.")
+    url: Text = setting(
+        "url", "", in_examples=False, effect="Where the source is; attributes may say it better."
+    )
+    username: Text = setting(
+        "username", "", in_examples=False, effect="Who signs in, for kinds that ask here."
+    )
+    password: Text = setting(
+        "password", "", secret=True, in_examples=False, effect="The password of username."
+    )
+    secret: Text = setting(
+        "secret", "", secret=True, in_examples=False, effect="A token, for kinds that take one."
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (Rule("batch.mode", _BATCH_READS, _batch_is_off, is_error=False),)
     ignored: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("class", "paths", "annotations", "partitions", "total_tasks", "max_task_allocation"),
         _LEGACY,
     )
+
+    @property
+    def delivery(self) -> DeliveryPolicy:
+        """What they say of it, whatever the kind."""
+        ack_mode, batch = AckMode(self.explicit_ack_mode), self.batch
+        late_acks = self.wait_explicit_ack_during_rebalance_timeout_seconds
+        return DeliveryPolicy(
+            ack_mode=ack_mode,
+            late_ack_seconds=late_acks if ack_mode.is_explicit else 0.0,
+            batch=BatchPolicy(batch.batch_size, batch.timeout_seconds) if batch.mode == "enable" else None,
+        )
 
     @property
     def worker_count(self) -> int:

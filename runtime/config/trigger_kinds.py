@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Protocol
 
+from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.checks import NOT_BUILT, nearest
-from headrace.runtime.settings.declare import Settings
+from headrace.runtime.settings.declare import Settings, with_annotations
 
 GROUP = "headrace.triggers"
 NUCLIO_KINDS = (
@@ -31,13 +32,15 @@ class TriggerKind(Protocol):
     """What an entry point of the group names: a class with these attributes.
 
     `kind` is the canonical name, `aliases` other names that files may use for it, `Settings` the
-    model of `attributes`.
+    model of `attributes`, `annotations` the kind's own for fields that all triggers have.
     """
 
     @property
     def kind(self) -> str: ...
     @property
     def aliases(self) -> tuple[str, ...]: ...
+    @property
+    def annotations(self) -> Mapping[str, str]: ...
     @property
     def Settings(self) -> type[Settings]: ...  # noqa: N802 - a class
 
@@ -50,6 +53,11 @@ def installed_kinds() -> dict[str, TriggerKind]:
 def by_kind(kinds: Iterable[TriggerKind]) -> dict[str, TriggerKind]:
     """The kinds by canonical name."""
     return {kind.kind: kind for kind in kinds}
+
+
+def trigger_fields(kinds: Iterable[TriggerKind]) -> type[TriggerFields]:
+    """The fields that every trigger has, with these kinds' annotations for them."""
+    return with_annotations(TriggerFields, {k: key for kind in kinds for k, key in kind.annotations.items()})
 
 
 def find_kind(written: str, kinds: Mapping[str, TriggerKind]) -> TriggerKind | None:

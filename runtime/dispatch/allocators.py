@@ -1,130 +1,165 @@
-"""Which worker gets the next run of which partition. They choose; the dispatcher acts."""
+"""Which worker gets the next run of which lane. They choose; the dispatcher acts."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.lane import Lane
 
 
 class Allocator(Protocol):
-    """Called by the dispatcher on its event loop; never blocks."""
+    """Called by the dispatcher on its event loop; never blocks. Only its own queues are its state."""
 
-    def place(self, partitions: Sequence[AssignedPartition]) -> None:
-        """A new assignment: all partitions of the trigger that this replica now has."""
+    def place(self, keys: Collection[PartitionKey]) -> None:
+        """What this replica has changed: these are all the partitions of the trigger that are here now."""
 
-    def offer(self, partition: AssignedPartition) -> None:
-        """It has records to hand out and none in flight. Offering twice is harmless."""
+    def offer(self, lane: Lane) -> bool:
+        """It has records to hand out and none in flight; whether it wasn't offered already."""
 
-    def take(self, worker_index: int) -> AssignedPartition | None:
-        """The deliverable partition that has waited longest among those that this worker may get."""
+    def take(self, worker_index: int) -> Lane | None:
+        """The deliverable lane that has waited longest among those that this worker may get."""
 
-    def put_back(self, worker_index: int, partitions: Sequence[AssignedPartition]) -> None:
+    def put_back(self, worker_index: int, lanes: Sequence[Lane]) -> None:
         """What `take` has just given, in its order: before all others."""
 
-    def ready(self, worker_index: int) -> list[AssignedPartition]:
-        """All deliverable partitions that this worker may get, in the order of `take`; they stay."""
+    def waiting(self, worker_index: int) -> list[Lane]:
+        """All deliverable lanes that this worker may get, in the order of `take`; they stay."""
 
-    def worker_of(self, partition: AssignedPartition) -> int | None:
+    def prune(self, worker_index: int) -> None:
+        """Forget those among them that can't be handed out now: they come back by `offer`, at the end."""
+
+    def worker_of(self, key: PartitionKey) -> int | None:
         """The one worker that gets this partition's records, None where any may."""
 
 
-def take_deliverable(queue: deque[AssignedPartition]) -> AssignedPartition | None:
-    """The first partition of `queue` that may still be handed out; those before it leave the queue."""
-    while queue:
-        partition = queue.popleft()
-        partition.is_queued = False
-        if partition.is_deliverable and not partition.in_flight_count:
-            return partition
-    return None
+class LaneQueue:
+    """Lanes in the order in which they were offered, each once."""
+
+    def __init__(self) -> None:
+        self._lanes: deque[Lane] = deque()
+        self._ids: set[int] = set()
+
+    def offer(self, lane: Lane) -> bool:
+        """To the end, unless it is there."""
+        if lane.id in self._ids:
+            return False
+        self._ids.add(lane.id)
+        self._lanes.append(lane)
+        return True
+
+    def take(self) -> Lane | None:
+        """The first that may still be handed out; those before it leave the queue."""
+        while self._lanes:
+            lane = self._lanes.popleft()
+            self._ids.discard(lane.id)
+            if _is_waiting(lane):
+                return lane
+        return None
+
+    def put_back(self, lanes: Sequence[Lane]) -> None:
+        """To the beginning, in this order."""
+        self._lanes.extendleft(reversed(lanes))
+        self._ids.update(lane.id for lane in lanes)
+
+    def waiting(self) -> list[Lane]:
+        """What `take` would give one by one."""
+        return [lane for lane in self._lanes if _is_waiting(lane)]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._lanes.clear()
+        self._ids.clear()
+
+    def prune(self) -> None:
+        """Forget those that can't be handed out now."""
+        self._lanes = deque(self.waiting())
+        self._ids = {lane.id for lane in self._lanes}
 
 
-def put_back(queue: deque[AssignedPartition], partitions: Sequence[AssignedPartition]) -> None:
-    """The first ones again."""
-    queue.extendleft(reversed(partitions))
-    for partition in partitions:
-        partition.is_queued = True
-
-
-def all_deliverable(queue: deque[AssignedPartition]) -> list[AssignedPartition]:
-    """What `take_deliverable` would give one by one; the others leave the queue."""
-    taken = list(iter(lambda: take_deliverable(queue), None))
-    for partition in taken:
-        partition.is_queued = True
-        queue.append(partition)
-    return taken
+def _is_waiting(lane: Lane) -> bool:
+    return not lane.in_flight_count and lane.is_deliverable
 
 
 class PoolAllocator:
     """Any worker, first come, first served."""
 
     def __init__(self) -> None:
-        self._ready: deque[AssignedPartition] = deque()
+        self._queue = LaneQueue()
 
-    def place(self, partitions: Sequence[AssignedPartition]) -> None:
+    def place(self, keys: Collection[PartitionKey]) -> None:
         """Nothing is decided beforehand."""
-        self._ready.clear()
 
-    def offer(self, partition: AssignedPartition) -> None:
+    def offer(self, lane: Lane) -> bool:
         """To the end of the one queue."""
-        if not partition.is_queued:
-            partition.is_queued = True
-            self._ready.append(partition)
+        return self._queue.offer(lane)
 
-    def take(self, worker_index: int) -> AssignedPartition | None:
+    def take(self, worker_index: int) -> Lane | None:
         """The head of the one queue."""
-        return take_deliverable(self._ready)
+        return self._queue.take()
 
-    def put_back(self, worker_index: int, partitions: Sequence[AssignedPartition]) -> None:
+    def put_back(self, worker_index: int, lanes: Sequence[Lane]) -> None:
         """To the head of the one queue."""
-        put_back(self._ready, partitions)
+        self._queue.put_back(lanes)
 
-    def ready(self, worker_index: int) -> list[AssignedPartition]:
+    def waiting(self, worker_index: int) -> list[Lane]:
         """The one queue."""
-        return all_deliverable(self._ready)
+        return self._queue.waiting()
 
-    def worker_of(self, partition: AssignedPartition) -> int | None:
+    def prune(self, worker_index: int) -> None:
+        """The one queue."""
+        self._queue.prune()
+
+    def worker_of(self, key: PartitionKey) -> int | None:
         """Any."""
         return None
 
 
 class StaticAllocator:
-    """Contiguous ranges: 20 partitions on 5 workers are 0-3, 4-7, 8-11, 12-15, 16-19."""
+    """Contiguous ranges: 20 partitions on 5 workers are 0-3, 4-7, 8-11, 12-15, 16-19.
+
+    A lane without a partition of its own goes to the first worker.
+    """
 
     def __init__(self, worker_count: int) -> None:
-        self._ready: list[deque[AssignedPartition]] = [deque() for _ in range(worker_count)]
-        self._worker_of: dict[tuple[str, int], int] = {}
+        self._queues = [LaneQueue() for _ in range(worker_count)]
+        self._worker_of: dict[PartitionKey, int] = {}
 
-    def place(self, partitions: Sequence[AssignedPartition]) -> None:
-        """Ranges over all (topic, partition) in order; sizes differ by at most one."""
-        for queue in self._ready:
+    def place(self, keys: Collection[PartitionKey]) -> None:
+        """Ranges over all partitions in order; sizes differ by at most one. What waits moves along."""
+        self._worker_of = contiguous_ranges(keys, len(self._queues))
+        waiting = [lane for queue in self._queues for lane in queue.waiting()]
+        for queue in self._queues:
             queue.clear()
-        self._worker_of = contiguous_ranges((p.key for p in partitions), len(self._ready))
+        for lane in waiting:
+            self.offer(lane)
 
-    def offer(self, partition: AssignedPartition) -> None:
+    def offer(self, lane: Lane) -> bool:
         """To the end of its worker's queue."""
-        if not partition.is_queued:
-            partition.is_queued = True
-            self._ready[self._worker_of[partition.key]].append(partition)
+        return self._queues[self._worker_of.get(lane.key, 0)].offer(lane)
 
-    def take(self, worker_index: int) -> AssignedPartition | None:
+    def take(self, worker_index: int) -> Lane | None:
         """The head of this worker's queue."""
-        return take_deliverable(self._ready[worker_index])
+        return self._queues[worker_index].take()
 
-    def put_back(self, worker_index: int, partitions: Sequence[AssignedPartition]) -> None:
+    def put_back(self, worker_index: int, lanes: Sequence[Lane]) -> None:
         """To the head of this worker's queue."""
-        put_back(self._ready[worker_index], partitions)
+        self._queues[worker_index].put_back(lanes)
 
-    def ready(self, worker_index: int) -> list[AssignedPartition]:
+    def waiting(self, worker_index: int) -> list[Lane]:
         """This worker's queue."""
-        return all_deliverable(self._ready[worker_index])
+        return self._queues[worker_index].waiting()
 
-    def worker_of(self, partition: AssignedPartition) -> int | None:
-        """Decided by the assignment."""
-        return self._worker_of.get(partition.key)
+    def prune(self, worker_index: int) -> None:
+        """This worker's queue."""
+        self._queues[worker_index].prune()
+
+    def worker_of(self, key: PartitionKey) -> int | None:
+        """Decided by what this replica has."""
+        return self._worker_of.get(key)
 
 
-def contiguous_ranges(keys: Iterable[tuple[str, int]], worker_count: int) -> dict[tuple[str, int], int]:
+def contiguous_ranges(keys: Iterable[PartitionKey], worker_count: int) -> dict[PartitionKey, int]:
     """Worker index by key. The first workers get the larger ranges."""
     ordered = sorted(keys)
     size, larger = divmod(len(ordered), worker_count)

@@ -1,4 +1,4 @@
-"""Which records make the next batch for a worker. Chooses only; the dispatcher acts. DESIGN.md, "Batches"."""
+"""Which records make the next batch for a worker. Chooses only. docs/design/delivery.md."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Part:
     @property
     def plan(self) -> Plan:
         """The offsets that it spans."""
-        return self.partition.span_of_first(self.count)
+        return Plan(*self.partition.lane.buffer.span_of_first(self.count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Batcher:
         """From partitions with waiting records, those first that have waited longest for a worker.
 
         Fixed parts go before their time, and alone: those that have been a batch before and must be the same
-        one again, and records in trouble, which may go in small batches only.
+        one again, and records that failed, which may go in small batches only.
         """
         parts: list[Part] = []
         missing, wait = self._policy.size, self._policy.timeout_seconds
@@ -54,8 +54,8 @@ class Batcher:
             missing -= part.count
             if not missing:
                 return Choice(parts)
-            waited = now - partition.waiting_since
-            wait = min(wait, self._policy.timeout_seconds - waited if partition.has_room else 0)
+            waited = now - partition.lane.waiting_since
+            wait = min(wait, self._policy.timeout_seconds - waited if partition.may_grow else 0)
         if not parts:
             return Choice()
         return Choice(parts) if wait <= 0 else Choice(look_again_seconds=wait)
@@ -63,12 +63,13 @@ class Batcher:
 
 def next_part(partition: AssignedPartition, size: int) -> Part | None:
     """As much of a partition as may go together now; None where its plan isn't fetched as a whole."""
-    plan, first = partition.plan, partition.next_offset
+    plan, buffer = partition.plan.plan, partition.lane.buffer
+    first = buffer.next_offset
     assert first is not None, "something waits"
     if plan is not None and first in plan:
-        if partition.is_plan_incomplete:
+        if partition.plan.missing_from(partition.ledger.position):
             return None
-        return Part(partition, partition.waiting_below(plan.end), is_fixed=True)
+        return Part(partition, buffer.count_below(plan.end), is_fixed=True)
     if plan is not None and first < plan.first:
-        size = min(size, partition.waiting_below(plan.first))
-    return Part(partition, *partition.count_together(size))
+        size = min(size, buffer.count_below(plan.first))
+    return Part(partition, *buffer.count_together(size, partition.failed))

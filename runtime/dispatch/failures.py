@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Literal
 
-from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.feed import Feed
-from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
-from headrace.runtime.partitions.failed_records import FailedRecord
+from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.books.failed_records import FailedRecord
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.partitions.status import is_stuck_in_a_record, problem, stuck_at
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableError
@@ -22,52 +23,60 @@ _RETRY_SECONDS = 1.0
 class Failures:
     """One task per partition that waits for something; `resume` is called when it may be handed out again.
 
-    A task owns its partition's hold until that is changed from outside: then it ends without a trace.
+    A task owns its lane's state until that is changed from outside: then it ends without a trace.
     """
 
-    def __init__(
-        self,
-        policy: FailurePolicy,
-        feed: Callable[[], Feed],
-        metrics: TriggerMetrics,
-        resume: Callable[[AssignedPartition], None],
-    ) -> None:
-        self._policy = policy
-        self._feed = feed
-        self._metrics = metrics
+    def __init__(self, shared: Shared, resume: Callable[[Lane], None]) -> None:
+        self._shared = shared
+        self._policy = shared.policy.failure
+        self._metrics = shared.metrics
         self._resume = resume
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def begin(self, partition: AssignedPartition) -> None:
         """Its assignment does. What has had all its attempts goes alone: one more, and it ends."""
-        for offset, trouble in partition.failed_records.items():
-            if self._policy.is_spent(trouble.failures):
-                trouble.batch_limit = trouble.span_from(offset)
+        for offset, failed in partition.failed.items():
+            if self._policy.is_spent(failed.failures):
+                failed.batch_limit = failed.span_from(offset)
 
-    def decide(self, partition: AssignedPartition) -> None:
+    def after_failure(self, partition: AssignedPartition) -> None:
         """What failed is back, and nothing is in flight."""
-        failed = [(o, t) for o in partition.failed_now if (t := partition.failed_records.get(o)) is not None]
+        failed = [(o, it) for o in partition.lane.failed_now if (it := partition.failed.get(o)) is not None]
         last = None
-        for offset, trouble in failed:
-            if self._policy.is_spent(trouble.failures):
-                trouble.batch_limit = max(trouble.among // 2, 1)
-                partition.drop_plan()
-                if trouble.among == 1:
-                    last = (offset, trouble)
+        for offset, record in failed:
+            if self._policy.is_spent(record.failures):
+                record.batch_limit = max(record.among // 2, 1)
+                partition.plan.drop_started()
+                if record.among == 1:
+                    last = (offset, record)
         if last is not None:
             self._end(partition, *last)
         elif not failed:  # all of it was acked meanwhile
             self._go_on(partition)
         else:
-            partition.state = PartitionState.BACKOFF
-            self._start(partition, self._back_off(partition, [trouble for _, trouble in failed]))
+            partition.lane.become(PartitionState.BACKOFF)
+            self._start(partition, self._back_off(partition, [record for _, record in failed]))
+
+    def act(self, action: Literal["retry", "skip"], partition: AssignedPartition) -> str:
+        """By an operator's hand, on a partition that is stuck; what was done."""
+        offset, is_retry = stuck_at(partition), action == "retry"
+        if not is_stuck_in_a_record(partition):
+            feed = self._shared.feed
+            (feed.retry_unreadable if is_retry else feed.skip_unreadable)(partition)
+            return f"{partition}: offset {offset} is {'fetched once more' if is_retry else 'skipped'}"
+        if partition.lane.is_head_refused and is_retry:
+            reason = partition.failed[offset].reason
+            self.retry(partition)
+            return f"{partition}: offset {offset} is not delivered: {reason}"
+        (self.retry if is_retry else self.skip)(partition)
+        return f"{partition}: offset {offset} is {'delivered once more' if is_retry else 'skipped'}"
 
     def refuse(self, partition: AssignedPartition) -> None:
         """The next record to hand out must not be delivered."""
-        offset = partition.next_offset
+        offset = partition.lane.buffer.next_offset
         assert offset is not None
-        partition.failed_now = [offset]
-        self._end(partition, offset, partition.failed_records[offset])
+        partition.lane.failed_now = [offset]
+        self._end(partition, offset, partition.failed[offset])
 
     def retry(self, partition: AssignedPartition) -> None:
         """One more delivery, now."""
@@ -77,11 +86,11 @@ class Failures:
     def skip(self, partition: AssignedPartition) -> None:
         """Settle the record at which it is stuck."""
         self._stop(partition)
-        offset = partition.next_offset
+        offset = partition.lane.buffer.next_offset
         assert offset is not None, "the failed record is back"
         logger.warning("%s offset %d is skipped by hand", partition, offset)
         self._metrics.skipped.inc()
-        self._give_up(partition, offset)
+        self._settle_failed(partition, offset)
 
     def forget(self, partition: AssignedPartition) -> None:
         """It is revoked."""
@@ -107,63 +116,62 @@ class Failures:
         self._go_on(partition)
 
     async def _persist(self, partition: AssignedPartition) -> None:
-        while not await self._feed().commit([partition]):  # noqa: ASYNC110  # no event tells
+        while not await self._shared.feed.commit([partition]):  # noqa: ASYNC110  # no event tells
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _end(self, partition: AssignedPartition, offset: int, trouble: FailedRecord) -> None:
+    def _end(self, partition: AssignedPartition, offset: int, failed: FailedRecord) -> None:
         match self._policy.then:
             case "skip":
-                logger.error("%s offset %d is skipped: %s", partition, offset, trouble.reason)
+                logger.error("%s offset %d is skipped: %s", partition, offset, failed.reason)
                 self._metrics.skipped.inc()
-                self._give_up(partition, offset)
+                self._settle_failed(partition, offset)
             case "deadLetter":
-                partition.state = PartitionState.WRITING_DEAD_LETTER
-                self._start(partition, self._write_dead_letter(partition, offset, trouble))
+                partition.lane.become(PartitionState.WRITING_DEAD_LETTER)
+                self._start(partition, self._write_dead_letter(partition, offset, failed))
             case "halt":
-                self._halt(partition, trouble)
+                self._halt(partition, failed)
                 self._start(partition, self._persist(partition))
 
-    def _halt(self, partition: AssignedPartition, trouble: FailedRecord) -> None:
-        partition.state = PartitionState.HALTED
-        attempts = f" after {trouble.failures} attempts" if trouble.failures else ""
-        partition.why_stuck = f"{attempts}: {trouble.reason_in_one_line}"
+    def _halt(self, partition: AssignedPartition, failed: FailedRecord) -> None:
+        attempts = f" after {failed.failures} attempts" if failed.failures else ""
+        partition.lane.become(PartitionState.HALTED, f"{attempts}: {failed.reason_in_one_line}")
         logger.error(
             "%s; nothing of it is lost or committed past that record, the other partitions go on; "
             "`headrace partition retry|skip %s` moves it",
-            partition.problem,
+            problem(partition),
             partition,
         )
-        self._feed().on_room(partition)  # there is none
+        self._shared.feed.on_room(partition)  # there is none
 
     async def _write_dead_letter(
-        self, partition: AssignedPartition, offset: int, trouble: FailedRecord
+        self, partition: AssignedPartition, offset: int, failed: FailedRecord
     ) -> None:
-        record = partition.head
+        record = partition.lane.buffer.head
         assert record is not None, "the failed record is back"
         tries = 0
         try:
-            while not await self._is_dead_letter_written(partition, record, trouble):
+            while not await self._is_dead_letter_written(partition, record, failed):
                 tries += 1
                 await asyncio.sleep(self._policy.wait_seconds(tries) or _RETRY_SECONDS)
         except UndecodableError:  # nothing of it can be copied
-            self._halt(partition, trouble)
+            self._halt(partition, failed)
             await self._persist(partition)
             return
-        self._give_up(partition, offset)
+        self._settle_failed(partition, offset)
 
     async def _is_dead_letter_written(
-        self, partition: AssignedPartition, record: WireRecord, trouble: FailedRecord
+        self, partition: AssignedPartition, record: WireRecord, failed: FailedRecord
     ) -> bool:
         topic = self._policy.dead_letter_topic
         try:
-            is_written = await self._feed().write_dead_letter(
-                partition, record, trouble.reason, trouble.failures
+            is_written = await self._shared.feed.write_dead_letter(
+                partition, record, failed.reason, failed.failures
             )
         except UndecodableError:
             raise
         except Exception as error:  # whatever it is, the record stays where it is
             why = str(error) or type(error).__name__
-            partition.why_stuck = f": {why}"
+            partition.lane.become(PartitionState.WRITING_DEAD_LETTER, f": {why}")
             logger.error(  # noqa: TRY400  # the client's traceback helps nobody
                 "%s offset %d can't be written to dead-letter topic %s (%s); it stays uncommitted",
                 partition,
@@ -181,26 +189,25 @@ class Failures:
             )
         return True
 
-    def _give_up(self, partition: AssignedPartition, offset: int) -> None:
-        partition.give_up(offset)
+    def _settle_failed(self, partition: AssignedPartition, offset: int) -> None:
+        partition.on_acked(offset, offset + 1)
         self._go_on(partition)
 
     def _go_on(self, partition: AssignedPartition) -> None:
-        partition.why_stuck = ""
-        if partition.state is not PartitionState.REVOKED:
-            partition.state = PartitionState.ACTIVE
-            self._resume(partition)
+        if partition.lane.state is not PartitionState.REVOKED:
+            partition.lane.become(PartitionState.ACTIVE)
+            self._resume(partition.lane)
 
     def _start(self, partition: AssignedPartition, work: Coroutine[Any, Any, None]) -> None:
         self._stop(partition)
         task = start_task(work, f"what is to happen after a failure in {partition}")
-        self._tasks[partition.id] = task
+        self._tasks[partition.lane.id] = task
         task.add_done_callback(lambda task: self._ended(partition, task))
 
     def _ended(self, partition: AssignedPartition, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(partition.id) is task:
-            del self._tasks[partition.id]
+        if self._tasks.get(partition.lane.id) is task:
+            del self._tasks[partition.lane.id]
 
     def _stop(self, partition: AssignedPartition) -> None:
-        if (task := self._tasks.pop(partition.id, None)) is not None:
+        if (task := self._tasks.pop(partition.lane.id, None)) is not None:
             task.cancel()

@@ -1,4 +1,4 @@
-"""How a worker gets records: runs of one partition, or batches. The dispatcher says when."""
+"""How a worker gets records: runs of one lane, or batches. The dispatcher says when."""
 
 import asyncio
 import logging
@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 from headrace.runtime.config.delivery import BatchPolicy
-from headrace.runtime.dispatch.allocators import Allocator
 from headrace.runtime.dispatch.batcher import Batcher
-from headrace.runtime.dispatch.feed import Feed
 from headrace.runtime.dispatch.run_sizer import MAX_RUN_BYTES, RunSizer
-from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.tasks import start_task
-from headrace.runtime.wire.lease import Lease
 from headrace.runtime.workers.handle import WorkerHandle
 
 logger = logging.getLogger(__name__)
@@ -42,10 +42,10 @@ class HandOut(Protocol):
 
 
 class Runs:
-    """Consecutive records of a partition, as many as keep a worker busy for a few milliseconds."""
+    """Consecutive records of a lane, as many as keep a worker busy for a few milliseconds."""
 
-    def __init__(self, allocator: Allocator, run_sizer: RunSizer, refuse: Refuse) -> None:
-        self._allocator = allocator
+    def __init__(self, shared: Shared, run_sizer: RunSizer, refuse: Refuse) -> None:
+        self._shared = shared
         self._run_sizer = run_sizer
         self._refuse = refuse
 
@@ -53,34 +53,33 @@ class Runs:
         """One run."""
         if not self._run_sizer.has_room(len(worker.in_flight)):
             return False
-        partition = self._next_for(worker)
-        if partition is None:
+        lane = self._next_for(worker)
+        if lane is None:
             return False
-        if partition.is_head_refused:
-            self._refuse(partition)
+        if lane.is_head_refused:
+            self._refuse(self._shared.partitions[lane.id])
         else:
-            worker.send(partition, partition.take(self._run_sizer.run_length, MAX_RUN_BYTES))
+            worker.send(lane, lane.take(self._run_sizer.run_length, MAX_RUN_BYTES))
         return True
 
-    def _next_for(self, worker: WorkerHandle) -> AssignedPartition | None:
-        partition = self._take(worker)
-        if partition is not None:
-            return partition
+    def _next_for(self, worker: WorkerHandle) -> Lane | None:
+        if (lane := self._take(worker)) is not None:
+            return lane
         # Nobody else may have the rest of what this worker is in: keep its queue from running dry.
-        return next((run.partition for run in worker.in_flight.runs if run.partition.is_deliverable), None)
+        return next((run.lane for run in worker.in_flight.runs if run.lane.is_deliverable), None)
 
-    def _take(self, worker: WorkerHandle) -> AssignedPartition | None:
+    def _take(self, worker: WorkerHandle) -> Lane | None:
         """The one that has waited longest of those that suit it, or of all where it idles."""
-        passed: list[AssignedPartition] = []
-        while (partition := self._allocator.take(worker.index)) is not None and not worker.suits(partition):
-            passed.append(partition)
+        allocator, passed = self._shared.allocator, list[Lane]()
+        while (lane := allocator.take(worker.index)) is not None and not worker.suits(lane):
+            passed.append(lane)
             if len(passed) == _MAX_PASSED:
-                partition = None
+                lane = None
                 break
-        if partition is None and passed and not worker.in_flight.runs:
-            partition = passed.pop(0)
-        self._allocator.put_back(worker.index, passed)
-        return partition
+        if lane is None and passed and not worker.in_flight.runs:
+            lane = passed.pop(0)
+        allocator.put_back(worker.index, passed)
+        return lane
 
     async def stop(self) -> None:
         """It waits for nothing."""
@@ -89,20 +88,16 @@ class Runs:
 class Batches:
     """One batch at a time per worker, each committed as a plan before the worker gets it."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # what it asks others to do
+    def __init__(
         self,
+        shared: Shared,
         policy: BatchPolicy,
-        allocator: Allocator,
-        feed: Callable[[], Feed],
         refuse: Refuse,
         dispatch: Callable[[], None],
         end_session: EndSession,
-        lease: Lease,
     ) -> None:
-        self._lease = lease
+        self._shared = shared
         self._batcher = Batcher(policy)
-        self._allocator = allocator
-        self._feed = feed
         self._refuse = refuse
         self._dispatch = dispatch
         self._end_session = end_session
@@ -113,19 +108,22 @@ class Batches:
         """Plan a batch for it."""
         if worker.in_flight.runs or worker.index in self._planning:
             return False
-        ready = self._allocator.ready(worker.index)
-        if refused := [partition for partition in ready if partition.is_head_refused]:
+        allocator = self._shared.allocator
+        allocator.prune(worker.index)
+        waiting = [self._shared.partitions[lane.id] for lane in allocator.waiting(worker.index)]
+        if refused := [partition for partition in waiting if partition.lane.is_head_refused]:
             self._refuse(refused[0])
             return True
-        choice = self._batcher.choose(ready, time.monotonic())
+        choice = self._batcher.choose(waiting, time.monotonic())
         if choice.look_again_seconds is not None:
             self._look_again(choice.look_again_seconds)
         if not choice.parts:
             return False
-        for part in choice.parts:
-            part.partition.plan_part(part.plan)
-        self._allocator.ready(worker.index)  # what is planned leaves its queue, to come back at the end
-        work = self._commit_and_send(worker, [(part.partition, part.plan.end) for part in choice.parts])
+        parts = [(part.partition, part.plan) for part in choice.parts]
+        for partition, plan in parts:
+            partition.propose(plan)
+        allocator.prune(worker.index)  # what is planned comes back at the end
+        work = self._commit_and_send(worker, [(partition, plan.end) for partition, plan in parts])
         self._planning[worker.index] = start_task(work, f"the batch for worker {worker.index}")
         return True
 
@@ -146,28 +144,30 @@ class Batches:
         try:
             await self._end_old_sessions(parts, session)
             for partition, _ in parts:
-                partition.plan_in(session)
-            while (planned := _still_planned(parts)) and not await self._feed().commit(planned):  # noqa: ASYNC110  # no event tells
+                partition.plan.name_session(partition.lane.buffer.next_offset, session)
+            while (planned := _still_planned(parts)) and not await self._shared.feed.commit(planned):  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(_RETRY_SECONDS)
         finally:
             del self._planning[worker.index]
         batch = []
         for partition, end in parts:
-            if partition.state is not PartitionState.PLANNING:
+            lane = partition.lane
+            if lane.state is not PartitionState.PLANNING:
                 continue  # revoked meanwhile
-            partition.state = PartitionState.ACTIVE
-            is_there = worker.is_ready and worker.spark_session_id == session and not self._lease.is_over
-            if is_there and (records := partition.take_below(end)):
-                batch.append((partition, records))
+            lane.become(PartitionState.ACTIVE)
+            is_same = worker.is_ready and worker.spark_session_id == session
+            if is_same and not self._shared.lease.is_over and (records := lane.take_below(end)):
+                batch.append((lane, records))
             else:  # the worker has died, or the lease is over, or all of them were acked meanwhile
-                self._allocator.offer(partition)
+                self._shared.allocator.offer(lane)
         if batch:
             worker.send_batch(batch)
         self._dispatch()
 
     async def _end_old_sessions(self, parts: Sequence[tuple[AssignedPartition, int]], new: str) -> None:
         """Before a batch comes again: what its last delivery runs on Spark must not end after this one."""
-        plans = [partition.plan_to_repeat for partition in _still_planned(parts)]
+        planned = _still_planned(parts)
+        plans = [partition.plan.of(partition.lane.buffer.next_offset) for partition in planned]
         for session in {plan.session for plan in plans if plan is not None} - {"", new}:
             while not await self._end_session(session):  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -183,4 +183,4 @@ class Batches:
 
 
 def _still_planned(parts: Collection[tuple[AssignedPartition, int]]) -> list[AssignedPartition]:
-    return [partition for partition, _ in parts if partition.state is PartitionState.PLANNING]
+    return [partition for partition, _ in parts if partition.lane.state is PartitionState.PLANNING]

@@ -16,7 +16,7 @@ class OldSessions:
 
     def end(self, partitions: Iterable[AssignedPartition], own: Collection[str]) -> None:
         """Those that the partitions' plans name, but for our workers' `own`."""
-        named = {partition.plan.session for partition in partitions if partition.plan is not None}
+        named = {plan.session for partition in partitions if (plan := partition.plan.plan) is not None}
         for session in named - {"", *own}:
             task = start_task(self._end(session), f"the end of Spark session {session}")
             self._tasks.add(task)

@@ -5,8 +5,9 @@ import time
 from collections.abc import Sequence
 
 from headrace.runtime.dispatch.allocators import Allocator
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.workers.handle import WorkerHandle
+from headrace.runtime.workers.in_flight import RunningRecord
 
 # Well above what a worker is given at a time, well below what anybody would wait for.
 _PATIENCE_SECONDS = 0.01
@@ -37,24 +38,23 @@ class Stragglers:
         self._timer = None
         if self._somebody_idles():
             for worker in self._workers:
-                if not worker.is_straggling and _has_run_for_long(worker):
-                    worker.is_straggling = True
-                    for partition in self._movable(worker):
-                        worker.recall(partition)
+                if not worker.is_straggling and (running := worker.look()) and _takes_long(running):
+                    worker.in_flight.slow_seq = running.seq
+                    for lane in self._movable(worker, running.lane):
+                        worker.recall(lane)
         self.watch()
 
     def _somebody_idles(self) -> bool:
         return any(worker.is_ready and not worker.in_flight.runs for worker in self._workers)
 
-    def _movable(self, worker: WorkerHandle) -> set[AssignedPartition]:
-        """Partitions that wait behind the one that the worker is in, and that any worker may have."""
+    def _movable(self, worker: WorkerHandle, running: Lane | None = None) -> list[Lane]:
+        """Those that wait behind the one that the worker is in, and that any worker may have."""
         runs = worker.in_flight.runs
-        waiting = {run.partition for run in runs} - {runs[0].partition} if runs else set()
-        return {partition for partition in waiting if self._allocator.worker_of(partition) is None}
+        if running is None and runs:
+            running = runs[0].lane
+        waiting = {run.lane.id: run.lane for run in runs if run.lane is not running}
+        return [lane for lane in waiting.values() if self._allocator.worker_of(lane.key) is None]
 
 
-def _has_run_for_long(worker: WorkerHandle) -> bool:
-    progress = worker.sync_progress()
-    if progress is None or not progress.is_running:
-        return False
-    return time.monotonic_ns() - progress.since_ns > _PATIENCE_SECONDS * 1e9
+def _takes_long(running: RunningRecord) -> bool:
+    return time.monotonic_ns() - running.since_ns > _PATIENCE_SECONDS * 1e9

@@ -1,60 +1,107 @@
-"""Where brokers are and how to get in, for commands that talk to any broker."""
+"""Where brokers are and how to get in: one value, made from a command's options or a trigger's settings."""
 
-import os
 import ssl
-from collections.abc import Mapping
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from headrace.runtime.errors import UsageError
-
 SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+TlsVersion: TypeAlias = Literal["1.2", "1.3"]
 PASSWORD = "HEADRACE_PASSWORD"  # noqa: S105  # a variable's name
 
 
 @dataclass(frozen=True, slots=True)
+class AccessNames:
+    """What messages call the parts of an access: as whoever reads them has written those."""
+
+    sign_in: str
+    """What to check when it is refused."""
+    mechanism: str
+    """What the broker does not offer."""
+    authority: str
+    """What names the certificates to trust."""
+    broker: str
+    """What doesn't answer where nobody does."""
+    advice: str
+    """What to do then."""
+
+
+OPTION_NAMES = AccessNames(
+    sign_in=f"--user, {PASSWORD} and --sasl-mechanism",
+    mechanism="this --sasl-mechanism, or no sign-in at all",
+    authority="--tls-ca",
+    broker="Kafka broker",
+    advice="start one with `headrace kafka up`, say where it is with --brokers or HEADRACE_BROKERS, "
+    "or how to get in with --tls and --user",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Trusts the certificates of a file or a text, or those of the machine. All of it is PEM."""
+
+    ca_file: Path | None = None
+    ca_pem: str = ""
+    key_pem: str = field(default="", repr=False)
+    certificate_pem: str = ""
+    minimum_version: TlsVersion = "1.2"
+    insecure_skip_verify: bool = False
+
+    def context(self) -> ssl.SSLContext:
+        """Raises OSError where the file can't be read, ssl.SSLError where something is not PEM."""
+        context = ssl.create_default_context(cafile=self.ca_file, cadata=self.ca_pem or None)
+        versions = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+        context.minimum_version = versions[self.minimum_version]
+        if self.insecure_skip_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.key_pem and self.certificate_pem:
+            with tempfile.TemporaryDirectory() as folder:  # the ssl module reads client pairs from files only
+                pair = Path(folder) / "pair.pem"
+                pair.touch(mode=0o600)
+                pair.write_text(f"{self.key_pem}\n{self.certificate_pem}\n")
+                context.load_cert_chain(pair)
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """SASL."""
+
+    user: str
+    password: str = field(repr=False)
+    mechanism: str
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """`addresses` is host:port,... and what messages show; `security` are aiokafka's arguments."""
+    """`addresses` is host:port,... and what messages show. Without `tls` and `sign_in`: in plain text."""
 
     addresses: str
-    security: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tls: Tls | None = None
+    sign_in: SignIn | None = None
+    names: AccessNames = OPTION_NAMES
 
     def __str__(self) -> str:
         """The addresses."""
         return self.addresses
 
     @property
-    def options(self) -> dict[str, Any]:
-        """For any of aiokafka's clients."""
-        return {"bootstrap_servers": self.addresses.split(","), **self.security}
+    def security_protocol(self) -> str:
+        """In Kafka's words, which all its clients share."""
+        return ("SASL_" if self.sign_in else "") + ("SSL" if self.tls else "PLAINTEXT")
 
-
-def broker_access(
-    addresses: str, *, tls: bool, ca_file: Path | None, user: str, mechanism: SaslMechanism
-) -> BrokerAccess:
-    """TLS with the certificates of a file or the machine, SASL where there is a user. Raises UsageError."""
-    uses_tls = tls or ca_file is not None
-    protocol = ("SASL_" if user else "") + ("SSL" if uses_tls else "PLAINTEXT")
-    security: dict[str, Any] = {"security_protocol": protocol}
-    if uses_tls:
-        security["ssl_context"] = _tls_context(ca_file)
-    if user:
-        security |= {"sasl_mechanism": mechanism, "sasl_plain_username": user}
-        security["sasl_plain_password"] = _password(user)
-    return BrokerAccess(addresses, security)
-
-
-def _password(user: str) -> str:
-    if password := os.environ.get(PASSWORD):
-        return password
-    raise UsageError(f"--user {user} signs in with a password: put it into {PASSWORD}")
-
-
-def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except ssl.SSLError:
-        raise UsageError(f"--tls-ca {ca_file} holds no certificate; expected a file in PEM") from None
-    except OSError as error:
-        raise UsageError(f"--tls-ca {ca_file} can't be read: {error.strerror}") from None
+    def client_options(self) -> dict[str, Any]:
+        """For any of aiokafka's clients. Raises as `Tls.context` does."""
+        options: dict[str, Any] = {
+            "bootstrap_servers": [address.strip() for address in self.addresses.split(",")],
+            "security_protocol": self.security_protocol,
+        }
+        if self.tls is not None:
+            options["ssl_context"] = self.tls.context()
+        if self.sign_in is not None:
+            options["sasl_mechanism"] = self.sign_in.mechanism
+            options["sasl_plain_username"] = self.sign_in.user
+            options["sasl_plain_password"] = self.sign_in.password
+        return options

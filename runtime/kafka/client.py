@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.runtime.errors import BrokerError, UsageError
-from headrace.runtime.kafka.access import PASSWORD, BrokerAccess
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connect_errors import connect_errors
 from headrace.runtime.kafka.topics import create_topics, refuse_errors
 
@@ -31,7 +30,7 @@ async def list_topics(
         if delete:
             refuse_errors((await admin.delete_topics(delete)).topic_error_codes, set())
         if create:
-            await create_topics(brokers.addresses, create, security=brokers.security)
+            await create_topics(brokers, create)
         found = {
             topic["topic"]: sorted(part["partition"] for part in topic["partitions"])
             for topic in await admin.describe_topics()
@@ -130,33 +129,14 @@ def quiet_client() -> None:
     client_logger.addHandler(logging.NullHandler())
 
 
-def _why_not(error: BaseException | None, brokers: BrokerAccess) -> str:
-    from aiokafka.errors import (
-        AuthenticationFailedError,
-        IllegalSaslStateError,
-        SaslAuthenticationFailed,
-        UnsupportedSaslMechanismError,
-    )
-
-    match error:
-        case AuthenticationFailedError() | SaslAuthenticationFailed():
-            return f"{brokers} refuses the sign-in: check --user, {PASSWORD} and --sasl-mechanism"
-        case UnsupportedSaslMechanismError() | IllegalSaslStateError():
-            return f"{brokers} does not offer this --sasl-mechanism, or no sign-in at all"
-        case ssl.SSLCertVerificationError():
-            return f"the certificate of {brokers} is not trusted ({error.verify_message}): check --tls-ca"
-    return (
-        f"no Kafka broker answers at {brokers}: start one with `headrace kafka up`, say where it is with "
-        "--brokers or HEADRACE_BROKERS, or how to get in with --tls and --user"
-    )
-
-
 @asynccontextmanager
 async def connected(kind: Callable[..., Any], brokers: BrokerAccess, **options: Any) -> AsyncIterator[Any]:
     """One of aiokafka's clients, started, and closed at the end. Its errors become ours."""
     from aiokafka.errors import KafkaError
 
-    client = kind(**brokers.options, **options)
+    from headrace.runtime.kafka.refusals import no_answer, refusal
+
+    client = kind(**brokers.client_options(), **options)
     close = getattr(client, "stop", None) or client.close
     try:
         with connect_errors() as heard:
@@ -164,7 +144,7 @@ async def connected(kind: Callable[..., Any], brokers: BrokerAccess, **options: 
                 await client.start()
     except (KafkaError, TimeoutError, OSError, ValueError) as error:
         await close()
-        raise BrokerError(_why_not(heard.last, brokers)) from error
+        raise BrokerError(refusal(heard.last, brokers) or no_answer(brokers)) from error
     try:
         yield client
     except KafkaError as error:

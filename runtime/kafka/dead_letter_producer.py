@@ -1,10 +1,10 @@
 """Records written to another topic as they are: dead letters, and their way back."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_headers import Headers
 
 _REQUEST_TIMEOUT_SECONDS = 10.0
@@ -21,7 +21,7 @@ class Copy:
     timestamp: int | None
 
 
-async def start_producer(brokers: Sequence[str], client_id: str, security: Mapping[str, Any]) -> Any:
+async def start_producer(brokers: BrokerAccess, client_id: str) -> Any:
     """An aiokafka producer that takes a broker's word only when all replicas in sync have the record.
 
     Raises KafkaError. To be discarded once a write has failed: the broker misses the sequence number that the
@@ -30,12 +30,11 @@ async def start_producer(brokers: Sequence[str], client_id: str, security: Mappi
     from aiokafka import AIOKafkaProducer
 
     producer = AIOKafkaProducer(
-        bootstrap_servers=list(brokers),
+        **brokers.client_options(),
         client_id=client_id,
         acks="all",
         enable_idempotence=True,
         request_timeout_ms=round(_REQUEST_TIMEOUT_SECONDS * 1000),
-        **security,
     )
     try:
         await producer.start()
@@ -50,6 +49,7 @@ async def write_copy(producer: Any, topic: str, partition: int, copy: Copy) -> i
 
     A batch of our own: the client's `send` refuses records without key and value, and large ones.
     """
+    # `send` mixes records into one batch, too: the size of one would fail its neighbours.
     batch = producer.create_batch()
     batch.append(timestamp=copy.timestamp, key=copy.key, value=copy.value, headers=copy.headers)
     confirmed = await producer.send_batch(batch, topic, partition=partition)

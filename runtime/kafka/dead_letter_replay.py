@@ -34,6 +34,7 @@ class Replay:
             return False, f"{letter.place} skipped: there is no topic {topic}; --to names another one"
         partition = _partition(letter, partitions)
         timestamp = source.timestamp if source else letter.record.timestamp
+        # A header whose name is no UTF-8 stays spelled out: clients can't write the bytes back.
         copy = Copy(letter.record.key, letter.record.value, letter.headers, timestamp)
         offset = await self._confirmed(letter, topic, partition, copy)
         return True, f"{letter.place} -> {topic}/{partition} offset {offset}"
@@ -73,7 +74,7 @@ async def replaying(brokers: BrokerAccess, to: str | None) -> AsyncIterator[Repl
     if to is not None:
         await partitions_of(brokers, to)
     try:
-        producer = await start_producer(brokers.addresses.split(","), "headrace-replay", brokers.security)
+        producer = await start_producer(brokers, "headrace-replay")
     except KafkaError as error:
         raise BrokerError(f"the broker at {brokers} lets nobody write: {error}") from error
     try:

@@ -105,6 +105,7 @@ async def _describe(admin: Any, brokers: BrokerAccess, name: str) -> Group:
     from aiokafka.errors import for_code
 
     async def ask() -> Any:
+        # It reads the newest answer by an older layout, which is right for one group only.
         (answer,) = await admin.describe_consumer_groups([name])
         if code := answer.groups[0][0]:
             raise for_code(code)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.runtime.errors import BrokerError
+from headrace.runtime.kafka.access import BrokerAccess
 
 _LEADER_SECONDS = 20.0
 _POLL_SECONDS = 0.01
@@ -12,10 +13,7 @@ _TOPIC_ALREADY_EXISTS = 36
 
 
 async def create_topics(
-    bootstrap: str,
-    topics: Mapping[str, int],
-    config: Mapping[str, str] | None = None,
-    security: Mapping[str, Any] | None = None,
+    brokers: BrokerAccess, topics: Mapping[str, int], config: Mapping[str, str] | None = None
 ) -> None:
     """Create topics (name to partitions) with one replica, and wait until all their leaders serve.
 
@@ -26,8 +24,8 @@ async def create_topics(
     from aiokafka.errors import KafkaError
 
     wanted = [NewTopic(name, count, 1, topic_configs=dict(config or {})) for name, count in topics.items()]
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, **security or {})
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, **security or {})
+    options = brokers.client_options()
+    admin, consumer = AIOKafkaAdminClient(**options), AIOKafkaConsumer(**options)
     try:
         await admin.start()
         await consumer.start()
@@ -35,9 +33,9 @@ async def create_topics(
         async with asyncio.timeout(_LEADER_SECONDS):
             await _until_leaders_serve(admin, consumer, list(topics))
     except KafkaError as error:
-        raise BrokerError(f"cannot create topics at {bootstrap}: {error}") from error
+        raise BrokerError(f"cannot create topics at {brokers}: {error}") from error
     except TimeoutError as error:
-        raise BrokerError(f"topics {', '.join(topics)} have no leaders at {bootstrap}") from error
+        raise BrokerError(f"topics {', '.join(topics)} have no leaders at {brokers}") from error
     finally:
         await consumer.stop()
         await admin.close()

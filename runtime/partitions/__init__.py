@@ -1,1 +1,1 @@
-"""One partition in one assignment: its ledger, its buffer, its failed_records. No I/O, no event loop."""
+"""One partition in one assignment: its ledger, its lane, what failed of it. No I/O, no event loop."""

@@ -103,7 +103,7 @@ def _application(reported: Reported, *, is_local: bool) -> web.Application:
             web.get("/ready", ready),
             web.get("/metrics", metrics),
             web.get("/api/status", status),
-            web.post(r"/api/partitions/{topic}/{partition:[0-9]{1,9}}/{action:retry|skip}", act),
+            web.post(r"/api/partitions/{topic:.+}/{partition:[0-9]{1,9}}/{action:retry|skip}", act),
         ]
     )
     return application

@@ -1,22 +1,81 @@
-"""The command line of `headrace run`, checked."""
+"""The command line of `headrace run`: each option is declared here, and nowhere else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
+import click
+
+from headrace.runtime.errors import UsageError
+from headrace.runtime.kafka.addresses import checked_address
+from headrace.runtime.log import LogFormat
 from headrace.runtime.processor.admin import TcpAddress
+from headrace.runtime.processor.declare import Reach, argument, option
 
 
-@dataclass(frozen=True, slots=True)
+def _addresses(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return tuple(checked_address(text.strip()) for given in texts for text in given.split(","))
+    except ValueError as error:
+        raise UsageError(f"--brokers {error}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The command line of `headrace run`, checked."""
+    """What was said to `headrace run`."""
 
-    paths: tuple[Path, ...]
-    brokers: tuple[str, ...]
-    set_texts: tuple[str, ...]
-    embedded_kafka: bool
-    replicas: int
-    admin: TcpAddress | Path
-    replica_name: str
-    parent_fd: int | None
-    log_level: str
-    log_format: str
+    paths: tuple[Path, ...] = field(metadata=argument(metavar="PATH...", type=click.Path(path_type=Path)))
+    brokers: tuple[str, ...] = field(
+        default=(),
+        metadata=option("Instead of the function's own brokers.", metavar="HOST:PORT", callback=_addresses),
+    )
+    set_texts: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            "Instead of what the file says, such as triggers.orders.numWorkers=4: a path below spec, "
+            "and YAML.",
+            flag="--set",
+            metavar="KEY=VALUE",
+        ),
+    )
+    embedded_kafka: bool = field(
+        default=False,  # replicas are told where it is by `brokers`
+        metadata=option("Start a Kafka here, with the triggers' topics.", reach=Reach.PARENT),
+    )
+    replicas: int = field(
+        default=1,
+        metadata=option(
+            "How many processes share the partitions on this machine.",
+            reach=Reach.PARENT,
+            type=click.IntRange(1, 64),
+        ),
+    )
+    admin_host: str = field(
+        default="127.0.0.1", metadata=option("Of /live, /ready and the rest.", reach=Reach.PARENT)
+    )
+    admin_port: int = field(
+        default=8081, metadata=option("0: a free one.", reach=Reach.PARENT, type=click.IntRange(0, 65535))
+    )
+    admin_socket: Path | None = field(
+        default=None, metadata=option(reach=Reach.REPLICA, type=click.Path(path_type=Path))
+    )
+    replica_name: str = field(default="", metadata=option(reach=Reach.REPLICA))
+    parent_fd: int | None = field(default=None, metadata=option(reach=Reach.REPLICA, type=int))
+    log_level: str = field(
+        default="info",
+        metadata=option(
+            "debug includes the Kafka client's own lines.",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+        ),
+    )
+    log_format: LogFormat = field(
+        default="console",
+        metadata=option(
+            "json: one object a line, for log collectors.", type=click.Choice(get_args(LogFormat))
+        ),
+    )
+
+    @property
+    def admin(self) -> TcpAddress | Path:
+        """Where the admin server listens."""
+        return self.admin_socket or TcpAddress(self.admin_host, self.admin_port)

@@ -7,30 +7,33 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 from prometheus_client import generate_latest
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
-from headrace.runtime.config.trigger_kinds import installed_kinds
-from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
-from headrace.runtime.dispatch.reports import worker_statuses
+from headrace.runtime.dispatch.reports import Warnings, worker_statuses
 from headrace.runtime.errors import HandlerLoadError, HeadraceError
 from headrace.runtime.log import context_bound_to
 from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.partitions.status import is_stuck, state_name
 from headrace.runtime.processor.admin import Action, NotHaltedError
+from headrace.runtime.processor.gauges import fill_gauges
+from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.spark import sessions as spark_sessions
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.spark.sessions import SparkSessionError
+from headrace.runtime.tasks import start_task, task_group
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
 from headrace.runtime.workers.process import WorkerProcess
-from headrace.triggers.base import Trigger
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +56,14 @@ class RunningTrigger:
         self.context = context_bound_to(**told_apart_by)
         self._title = f"{function.name}/{spec.name}" if "function" in told_apart_by else spec.name
         self.metrics = TriggerMetrics(metrics, replica, function.name, spec.kind, spec.name)
-        mode = spec.settings.worker_allocation_mode
-        allocator: Allocator = StaticAllocator(spec.num_workers) if mode == "static" else PoolAllocator()
-        policy = spec.delivery_policy(function.event_timeout_seconds, function.memory_limit_bytes)
+        kind = trigger_class(spec.kind)
+        policy = replace(
+            kind.delivery(spec.settings, spec.fields),
+            event_timeout_seconds=function.event_timeout_seconds,
+            memory_limit_bytes=function.memory_limit_bytes,
+        )
+        is_static = policy.worker_allocation_mode == "static"
+        allocator: Allocator = StaticAllocator(spec.num_workers) if is_static else PoolAllocator()
         lease = Lease.create(spec.num_workers)
         spawn = _spawner(function, spec, policy, router, lease, spark)
         end_session = _session_ender(spark) if spark else no_session
@@ -63,7 +71,8 @@ class RunningTrigger:
             spec.num_workers, spawn, allocator, policy, self.metrics, lease, router, end_session
         )
         client_id = f"headrace-{function.name}-{spec.name}-{replica or os.getpid()}"
-        self.trigger = _trigger_class(spec.kind)(spec, self.dispatcher, self.metrics, client_id)
+        self.trigger = kind(spec, self.dispatcher, self.metrics, client_id)
+        self._warnings = Warnings(self.dispatcher, self.metrics)
 
     async def start_workers(self) -> None:
         """Ready to call the handler. Raises HandlerLoadError."""
@@ -78,8 +87,16 @@ class RunningTrigger:
             self.spec.num_workers,
             "s" if self.spec.num_workers > 1 else "",
             self.function.handler,
-            self.spec.settings.worker_allocation_mode,
+            self.dispatcher.policy.worker_allocation_mode,
         )
+
+    async def run(self) -> None:
+        """Until `stop`, or it can't go on. Raises HeadraceError."""
+        warnings = start_task(self._warnings.look_forever(), "warnings")
+        try:
+            await self.trigger.run()
+        finally:
+            warnings.cancel()
 
     async def stop(self) -> None:
         """Records first, then workers."""
@@ -93,7 +110,7 @@ class RunningTrigger:
         """Why it isn't ready."""
         starting = [w.index for w in self.dispatcher.workers if not w.is_ready]
         return [
-            *(f"{self._title}: {problem}" for problem in self.trigger.problems),
+            *(f"{self._title}: {problem}" for problem in self.trigger.problems()),
             *(f"{self._title}: worker {index} is not ready" for index in starting),
         ]
 
@@ -103,16 +120,11 @@ class RunningTrigger:
             "function": self.function.name,
             "name": self.spec.name,
             "kind": self.spec.kind,
-            "workerAllocationMode": self.spec.settings.worker_allocation_mode,
+            "workerAllocationMode": self.dispatcher.policy.worker_allocation_mode,
             "explicitAckMode": self.spec.explicit_ack_mode,
             "workers": worker_statuses(self.dispatcher),
-            **self.trigger.status(),
+            **self.trigger.status().json(),
         }
-
-
-def _trigger_class(kind: str) -> type[Trigger]:
-    # Entry points are typed by what validation needs of them; a processor needs the whole contract.
-    return cast("type[Trigger]", installed_kinds()[kind])
 
 
 def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
@@ -138,8 +150,9 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             takes_acks=router.takes_acks,
             is_batch=policy.batch is not None,
             decoder=policy.decoder,
-            is_ranges=policy.is_ranges,
-            source_options=spec.settings.spark_source_options if policy.is_ranges else {},
+            event=policy.event or STREAM_EVENT,
+            wants_replies=policy.wants_replies,
+            source_options=policy.source_options,
             spark_url=spark.session_url if spark else "",
             spark_session_id=str(uuid.uuid4()) if spark else "",
             spark_conf=spark.conf if spark else {},
@@ -205,12 +218,9 @@ class Processor:
         for running in self._triggers:
             await asyncio.create_task(running.start_workers(), context=running.context)
         gc.freeze()  # what is imported stays: no collection need look at it
-        try:
-            async with asyncio.TaskGroup() as runs:
-                for running in self._triggers:
-                    runs.create_task(running.trigger.run(), context=running.context)
-        except* HeadraceError as failures:
-            raise failures.exceptions[0] from None
+        async with task_group(HeadraceError) as runs:
+            for running in self._triggers:
+                runs.create_task(running.run(), context=running.context)
 
     async def problems(self) -> list[str]:
         """Why it isn't ready."""
@@ -235,25 +245,20 @@ class Processor:
             for assigned in running.dispatcher.partitions.values()
             if assigned.key == (topic, partition)
         ]
-        stuck = [(running, assigned) for running, assigned in found if assigned.is_stuck]
+        stuck = [(running, assigned) for running, assigned in found if is_stuck(assigned)]
         if found and not stuck:
-            raise NotHaltedError(f"{topic}/{partition} is not halted: it is {found[0][1].state_name}")
+            raise NotHaltedError(f"{topic}/{partition} is not halted: it is {state_name(found[0][1])}")
         return [running.context.run(running.dispatcher.act, action, assigned) for running, assigned in stuck]
 
     async def metrics(self) -> bytes:
         """Counters as they are, gauges read now."""
-        self._metrics.committed.clear()
-        self._metrics.unsettled.clear()
-        self._metrics.halted.clear()
+        gauges = self._metrics.gauges
+        gauges.clear()
         for running in self._triggers:
-            labels = running.metrics.labels
-            for worker in running.dispatcher.workers:
-                self._metrics.worker_restarts.labels(*labels, worker.index).set(worker.restarts)
-                self._metrics.in_flight.labels(*labels, worker.index).set(len(worker.in_flight))
-            for row in running.trigger.status().get("partitions", ()):
-                keys = (*labels, row["topic"], row["partition"])
-                self._metrics.unsettled.labels(*keys).set(row["unsettled"])
-                self._metrics.halted.labels(*keys).set(row["isStuck"])
-                if row["committed"] is not None:
-                    self._metrics.committed.labels(*keys).set(row["committed"])
+            fill_gauges(
+                gauges,
+                running.metrics.labels,
+                running.dispatcher.workers,
+                running.trigger.status().partitions,
+            )
         return generate_latest(self._metrics.registry)

@@ -9,17 +9,19 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.function import FunctionSpec, TriggerSpec
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.installed import check_spark_installed
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin import TcpAddress, admin_server
+from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.processor import Processor
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
+from headrace.triggers.base import EmbeddedNeeds
 
 logger = logging.getLogger(__name__)
 
@@ -84,9 +86,11 @@ async def _brokers(functions: Sequence[FunctionSpec], options: RunOptions) -> As
 def _topics(function: FunctionSpec) -> Iterator[str]:
     """All that the function reads and writes by itself."""
     for spec in function.triggers:
-        yield from spec.settings.topics
-        if spec.settings.on_failure.dead_letter_topic:
-            yield spec.settings.on_failure.dead_letter_topic
+        yield from _needs(spec).topics
+
+
+def _needs(spec: TriggerSpec) -> EmbeddedNeeds:
+    return trigger_class(spec.kind).embedded(spec.settings)
 
 
 @asynccontextmanager
@@ -115,11 +119,11 @@ def _spark_links(
 
 
 def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSpec:
-    """The function with every Kafka trigger at `brokers`, where any are given."""
+    """The function with every trigger that reads Kafka at `brokers`, where any are given."""
     if not brokers:
         return function
     triggers = tuple(
-        replace(spec, settings=spec.settings.model_copy(update={"brokers": brokers}))
+        replace(spec, settings=needs.at(brokers)) if (needs := _needs(spec)).service == "kafka" else spec
         for spec in function.triggers
     )
     return replace(function, triggers=triggers)

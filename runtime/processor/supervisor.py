@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +22,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.processor.admin import Action, NotHaltedError
+from headrace.runtime.processor.declare import command_line
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.spark.link import SparkLink
 
@@ -80,27 +82,10 @@ class Replica:
             self._process.kill()
 
     def _command(self, parent_fd: int) -> list[str]:
-        options = self._options
-        return [
-            sys.executable,
-            "-P",
-            "-m",
-            "headrace",
-            "run",
-            *map(str, options.paths),
-            *(argument for address in options.brokers for argument in ("--brokers", address)),
-            *(argument for text in options.set_texts for argument in ("--set", text)),
-            "--replica-name",
-            self.name,
-            "--parent-fd",
-            str(parent_fd),
-            "--admin-socket",
-            str(self.socket_path),
-            "--log-level",
-            options.log_level,
-            "--log-format",
-            options.log_format,
-        ]
+        options = replace(
+            self._options, replica_name=self.name, parent_fd=parent_fd, admin_socket=self.socket_path
+        )
+        return [sys.executable, "-P", "-m", "headrace", "run", *command_line(options)]
 
     async def get(self, path: str) -> bytes | None:
         """What its admin server says; None where it does not answer."""

@@ -6,10 +6,11 @@ A model derives from Settings, each field is `setting(...)` or `section(...)`, i
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
@@ -29,7 +30,8 @@ class Setting:
     `built` False refuses the setting, `built_values` all values but these. `required` says, in the
     words of the message, what must be given. `no_effect` says why a value changes nothing here.
     `environment` is a variable that stands in for a missing value. `absent` says what the default
-    means where it is no value that a file could give.
+    means where it is no value that a file could give. `example` is what a full example says instead of
+    the default; `in_examples` False leaves the setting out there.
     """
 
     key: str
@@ -44,6 +46,8 @@ class Setting:
     required: str = ""
     no_effect: str = ""
     absent: str = ""
+    example: object = None
+    in_examples: bool = True
 
     def annotation_keys(self) -> tuple[str, ...]:
         """The whole annotation keys that set this, the one that wins first."""
@@ -141,6 +145,9 @@ class Settings(BaseModel):
         return {}
 
 
+Model = TypeVar("Model", bound=Settings)
+
+
 @dataclass(frozen=True, slots=True)
 class Declared:
     """One setting of a model, found again: `name` in Python, dotted; `keys` in YAML."""
@@ -192,3 +199,14 @@ def settings_of(model: type[Settings], prefix: Declared | None = None) -> Iterat
 def annotation_keys(model: type[Settings]) -> set[str]:
     """Every whole annotation key that sets something in the model."""
     return {key for declared in settings_of(model) for key in declared.setting.annotation_keys()}
+
+
+def with_annotations(model: type[Model], annotations: Mapping[str, str]) -> type[Model]:
+    """The model with annotation keys of its user's own, after `nuclio.io/`, by field."""
+    changed: dict[str, Any] = {}
+    for name, annotation in annotations.items():
+        info = copy(model.model_fields[name])
+        declared = cast("Setting", info.json_schema_extra)
+        info.json_schema_extra = replace(declared, annotation=annotation)
+        changed[name] = (info.annotation, info)
+    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **changed)

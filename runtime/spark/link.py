@@ -7,7 +7,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 _URL, _TOKEN = "HEADRACE_SPARK_URL", "HEADRACE_SPARK_TOKEN"
 _DEFAULT_PORT = 15002
-# A session is found by user and id: whoever ends it must come as the one that opened it.
+# A session is found by user and id: whoever ends it must come as the one that opened it. The default, $USER,
+# may differ between the two.
 _USER = "headrace"
 
 

@@ -1,7 +1,7 @@
 """A handler run on records in this process, without a broker: for tests of handlers.
 
-The worker's own main loop calls the handler and judges what it returned; what it would tell its processor is
-kept here instead. `headrace.testing` is the public name of this.
+The worker's own main loop calls the handler and judges what it returned; the other half of the wire is a
+processor's own Outbox, InFlight and News. `headrace.testing` is the public name of this.
 """
 
 import asyncio
@@ -12,21 +12,28 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 from headrace.runtime.config.delivery import AckMode
-from headrace.runtime.partitions.ledger import Ledger
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.testing.book import Book
+from headrace.runtime.testing.lane import TrialLane, TrialRecord
 from headrace.runtime.testing.results import LogLine, Outcome, Partition, Record, TrialResult
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Ack, Headers, Kind, RunHeader
+from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.handler import Handler, is_async, provide_nuclio
 from headrace.runtime.worker.loop import WorkerLoop
+from headrace.runtime.worker.orders import obey
 from headrace.runtime.worker.output import WireLogHandler
+from headrace.runtime.workers.in_flight import InFlight
+from headrace.runtime.workers.news import News
+from headrace.runtime.workers.outbox import Outbox
 
 ExplicitAckMode: TypeAlias = Literal["disable", "enable", "explicitOnly"]
 
@@ -56,45 +63,21 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     return TrialResult(trial.outcomes(), trial.committed(), logs, trial.context)
 
 
-@dataclass(slots=True)
-class _WireRecord:
-    offset: int
-    timestamp: int
-    timestamp_type: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
+_Placed: TypeAlias = tuple[PartitionKey, TrialRecord]
 
 
-@dataclass(slots=True)
-class _Sent:
-    """A record, and what is known of it so far."""
-
-    record: Record
-    offset: int
-    result: Any = None
-    failure: str | None = None
-
-    @property
-    def partition(self) -> Partition:
-        return self.record.topic, self.record.partition
-
-    def on_the_wire(self) -> _WireRecord:
-        record = self.record
-        ms, kind = (-1, None) if record.timestamp_ms is None else (record.timestamp_ms, 0)
-        return _WireRecord(self.offset, ms, kind, record.key, record.body, record.headers)
-
-
-def _placed(records: Iterable[Record | bytes | None]) -> Iterator[_Sent]:
+def _placed(records: Iterable[Record | bytes | None]) -> Iterator[_Placed]:
     nexts: dict[Partition, int] = defaultdict(int)
     for given in records:
         record = given if isinstance(given, Record) else Record(given)
-        key = record.topic, record.partition
+        key = PartitionKey(record.topic, record.partition)
         offset = nexts[key] if record.offset is None else record.offset
         if offset < nexts[key]:
-            raise ValueError(f"offset {offset} of {record.topic}/{record.partition} comes after a higher one")
+            raise ValueError(f"offset {offset} of {key} comes after a higher one")
         nexts[key] = offset + 1
-        yield _Sent(record, offset)
+        ms, kind = (-1, None) if record.timestamp_ms is None else (record.timestamp_ms, 0)
+        about = (record.key, record.headers, ms, kind, record.attempt)
+        yield key, TrialRecord(offset, record.body, *about)
 
 
 @contextmanager
@@ -130,99 +113,96 @@ async def _end_background(seconds: float) -> None:
 
 
 class _Trial:
-    """Stands where a worker's processor is: gives it runs, and hears what became of their records."""
+    """Stands where a worker's process is to its processor, and where its socket is to the worker."""
 
     def __init__(
         self,
         handler: Callable[[Any, Any], Any],
-        sent: Sequence[_Sent],
+        placed: Sequence[_Placed],
         ack_mode: AckMode,
         is_cumulative: bool,
         is_batch: bool,
     ) -> None:
         self.context: Any = None
         self._handler = handler
-        self._sent = sent
-        self._ack_mode = ack_mode
-        self._is_cumulative = is_cumulative
+        self._placed = placed
         self._is_batch = is_batch
-        self._by_place = {(*one.partition, one.offset): one for one in sent}
-        self._ledgers: dict[Partition, Ledger] = {}
-        for one in sent:
-            self._ledgers.setdefault(one.partition, Ledger(one.offset)).add(one.offset, one.offset + 1)
+        self._by_place = {(*key, record.offset): record for key, record in placed}
+        self._lanes = _lanes_of(placed)
+        self._book = Book(self._lanes, ack_mode, is_cumulative=is_cumulative)
+        in_flight, known = InFlight(), dict[int, Lane]()
+        self._outbox = Outbox(0, _ToWorker(self), in_flight, known)
+        self._news = News(0, in_flight, known, self._book, on_ready=lambda: None)
         self._lock = threading.Lock()
-        self._by_seq: list[_Sent | None] = []  # None: returned, it has another seq now
-        self._decided = 0  # what lies before this seq has an outcome
-        self._returned: list[_Sent] = []
+        self._start = WorkerStart(
+            folder="",
+            module=handler.__module__,
+            function="",
+            worker_id=0,
+            trigger_kind="kafka-cluster",
+            trigger_name="test",
+            ack_mode=ack_mode.value,
+            is_cumulative=is_cumulative,
+            takes_acks=ack_mode.is_explicit,
+            is_batch=is_batch,
+        )
+        self.worker: WorkerLoop
 
     def outcomes(self) -> list[Outcome]:
         """Of all records, in order."""
         return [
             Outcome(
-                *one.partition,
-                one.offset,
-                one.result,
-                one.failure,
-                is_acked=not self._ledgers[one.partition].is_open(one.offset),
+                *key,
+                record.offset,
+                record.result,
+                record.failure,
+                is_acked=not self._lanes[key].ledger.is_open(record.offset),
             )
-            for one in self._sent
+            for key, record in self._placed
         ]
 
     def committed(self) -> dict[Partition, int]:
         """By partition."""
-        return {partition: ledger.committable for partition, ledger in self._ledgers.items()}
+        return {key: lane.ledger.committable for key, lane in self._lanes.items()}
 
     # ---- in the handler's thread
 
     def run(self, init_context: Any, background_seconds: float) -> None:
         """Like a worker process that is told to stop once it has nothing left to do."""
         slot = ProgressSlot(-1, Lease.create(1))
-        start = WorkerStart(
-            "",
-            self._handler.__module__,
-            "",
-            0,
-            "kafka-cluster",
-            "test",
-            self._ack_mode.value,
-            is_cumulative=self._is_cumulative,
-            takes_acks=self._ack_mode.is_explicit,
-            is_batch=self._is_batch,
-        )
-        worker = WorkerLoop(self, slot, asdict(start))
+        self.worker = WorkerLoop(self, slot, self._start)
         loop = asyncio.get_event_loop()  # the worker's
         try:
-            worker.use(Handler(self._call, is_async(self._handler)), init_context)
-            self._assign(worker)
-            worker.inbox.stop()
-            waiting = [*self._sent]
-            while waiting:
-                for run in self._runs(waiting):
-                    worker.receive(Kind.RUN, run)
-                worker.run_forever()
-                waiting, self._returned = self._returned, []
+            self.worker.use(Handler(self._call, is_async(self._handler)), init_context)
+            self._outbox.send_frame(wire.json_frame(Kind.OWNED, self._owned()), wire.frame(Kind.STOP))
+            self._hand_out([(self._lanes[key], 1) for key, _ in self._placed])
+            while returned := self._book.returned:
+                self._book.returned = []
+                self._hand_out(returned)
             loop.run_until_complete(_end_background(background_seconds))
         finally:
             loop.close()
             slot.close()
 
-    def _assign(self, worker: WorkerLoop) -> None:
-        owned: dict[str, list[int]] = {}
-        for number, (topic, partition) in enumerate(self._ledgers):
-            worker.add_partition(number, topic, partition)
-            owned.setdefault(topic, []).append(partition)
-        worker.acks.own(owned)
+    def _owned(self) -> dict[str, list[int]]:
+        owned: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in self._lanes:
+            owned[topic].append(partition)
+        return owned
 
-    def _runs(self, waiting: Sequence[_Sent]) -> Iterator[bytes]:
-        ids = {partition: number for number, partition in enumerate(self._ledgers)}
-        epoch = len(self._by_seq)  # higher each time: a failure closes those before
-        for (partition, attempt), group in groupby(waiting, lambda one: (one.partition, one.record.attempt)):
-            run = list(group)
-            has_more = self._is_batch and run[-1] is not waiting[-1]
-            header = RunHeader(ids[partition], epoch, len(self._by_seq), attempt, len(run), has_more=has_more)
-            self._by_seq += run
-            frame = wire.encode_run(header, [one.on_the_wire() for one in run])
-            yield from (body for _, body in wire.split_frames(bytearray(frame)))
+    def _hand_out(self, turns: Iterable[tuple[TrialLane, int]]) -> None:
+        """As many records of these lanes, in this order; then have them handled."""
+        parts = [
+            (lane, lane.take(sum(count for _, count in group)))
+            for lane, group in groupby(turns, key=itemgetter(0))
+        ]
+        if self._is_batch:
+            self._outbox.send_batch(parts)
+        else:
+            for lane, records in parts:
+                for _, run in groupby(records, key=lane.attempt):
+                    self._outbox.send(lane, list(run))
+        self.worker.run_forever()
 
     def _call(self, context: Any, given: Any) -> Any:
         """The user's handler, with an eye on what it returns."""
@@ -246,38 +226,27 @@ class _Trial:
         """What a worker says goes to its processor: here."""
         with self._lock:
             for kind, body in wire.split_frames(bytearray(data)):
-                self._hear(kind, body)
+                self._news.on_frame(kind, body)
+            self._news.on_read()
 
-    def _hear(self, kind: Kind, body: bytes) -> None:
-        match kind:
-            case Kind.PROGRESS:
-                self._handled_before(wire.decode_progress(body)[0])
-            case Kind.UNACKED:
-                seq = wire.decode_seq(body)
-                self._handled_before(seq)
-                self._decided = seq + 1
-            case Kind.FAILED:
-                first, end, reason = wire.decode_failed(body)
-                self._handled_before(first)
-                for one in filter(None, self._by_seq[first:end]):
-                    one.failure = reason
-                self._decided = end
-            case Kind.RETURNED:
-                for first, end in wire.decode_returned(body):
-                    self._returned += filter(None, self._by_seq[first:end])
-                    self._by_seq[first:end] = [None] * (end - first)
-            case Kind.ACK:
-                self._acked(wire.decode_ack(body))
-            case Kind.ACKED:
-                number, first, end = wire.decode_acked(body)
-                [*self._ledgers.values()][number].settle(first, end)
 
-    def _handled_before(self, seq: int) -> None:
-        for one in filter(None, self._by_seq[self._decided : seq]):
-            if self._ack_mode is not AckMode.EXPLICIT_ONLY:
-                self._ledgers[one.partition].settle(one.offset, one.offset + 1)
-        self._decided = max(self._decided, seq)
+class _ToWorker:
+    """The outbox's sink."""
 
-    def _acked(self, ack: Ack) -> None:
-        first = 0 if ack.is_through or self._is_cumulative else ack.offset
-        self._ledgers[ack.topic, ack.partition].settle(first, ack.offset + 1)
+    def __init__(self, trial: _Trial) -> None:
+        self._trial = trial
+
+    def send(self, *data: wire.Buffer) -> None:
+        """As Sink says."""
+        for kind, body in wire.split_frames(bytearray().join(data)):
+            obey(self._trial.worker, kind, body)
+
+    def flush(self) -> None:
+        """As Sink says."""
+
+
+def _lanes_of(placed: Iterable[_Placed]) -> dict[Partition, TrialLane]:
+    records: dict[PartitionKey, list[TrialRecord]] = defaultdict(list)
+    for key, record in placed:
+        records[key].append(record)
+    return {key: TrialLane(key, of_one) for key, of_one in records.items()}

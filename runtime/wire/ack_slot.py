@@ -13,9 +13,9 @@ _ID_MASK = 2**_ID_BITS - 1
 
 
 class AckedSpan(NamedTuple):
-    """The offsets `[first, end)` of one partition, by its id in this assignment, were acked."""
+    """The offsets `[first, end)` of one lane were acked."""
 
-    partition_id: int
+    lane_id: int
     first: int
     end: int
 
@@ -26,15 +26,15 @@ class AckSlot:
     def __init__(self, words: memoryview) -> None:
         self._words = words
 
-    def add(self, partition_id: int, offset: int) -> bool:
+    def add(self, lane_id: int, offset: int) -> bool:
         """Whether there was place for it: it follows what is there, or nothing is."""
         words = self._words
         key, end = words[_KEY], words[_END]
         if not end:
             # Who reads the same key before and after has read what belongs to it: see `read`.
             words[_FIRST] = offset
-            words[_KEY] = ((key >> _ID_BITS) + 1 << _ID_BITS | partition_id) % 2**64
-        elif offset != end or partition_id != key & _ID_MASK:
+            words[_KEY] = ((key >> _ID_BITS) + 1 << _ID_BITS | lane_id) % 2**64
+        elif offset != end or lane_id != key & _ID_MASK:
             return False
         words[_END] = offset + 1
         return True

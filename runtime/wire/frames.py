@@ -1,4 +1,4 @@
-"""The bytes between a processor and one of its workers, over a socketpair. DESIGN.md, "Wire".
+"""The bytes between a processor and one of its workers, over a socketpair. docs/design/wire.md.
 
 A frame is its length (of all that follows), a kind and a body. Numbers are little-endian. Every record that
 is sent to a worker has a sequence number `seq`, counted per worker from 0; spans of them are half-open.
@@ -20,15 +20,15 @@ class Kind(IntEnum):
     """What a frame says. Below 16: to the worker; from 16 on: from it."""
 
     START = 1  # JSON: WorkerStart; the first frame
-    PARTITION = 2  # JSON: id, topic, partition; before its first run
+    LANE = 2  # JSON: id, topic, partition; before its first run
     RUN = 3  # records to handle, in order
-    RECALL = 4  # give back what hasn't started of one partition
+    RECALL = 4  # give back what hasn't started of one lane
     STOP = 5  # exit once idle
-    FORGET = 6  # a partition is revoked, and nothing of it is here
+    FORGET = 6  # a lane is over, and nothing of it is here
     DRAIN = 7  # partitions are being taken away: call the drain callback
     TERMINATE = 8  # the replica stops: call the termination callback
     OWNED = 9  # JSON: the partitions of all triggers that may be acked here; replaces what was said before
-    TIME_OUT = 10  # record seq has run for eventTimeout: cancel it
+    CANCEL = 10  # seq, then UTF-8: why that record is to be cancelled, if it still runs
     CHUNK = 12  # undecoded records, which the SLICE behind it names, and others may
     SLICE = 13  # records of a CHUNK to handle, in order
     READY = 16  # the handler is loaded; one byte: 1 if it is async
@@ -40,7 +40,8 @@ class Kind(IntEnum):
     ACK = 22  # an explicit ack
     UNACKED = 23  # one record returned, and asks not to be acked: seq
     SPARK_SESSION = 24  # the id of the Spark session that it uses from now on
-    ACKED = 25  # explicit acks of one partition's offsets, [first, end)
+    ACKED = 25  # explicit acks of one lane's offsets, [first, end)
+    REPLY = 26  # the response to one record, before its outcome: see wire/reply.py
 
 
 class WireRecord(Protocol):
@@ -83,7 +84,7 @@ class RunHeader:
     `has_more`: the next run belongs to the same batch.
     """
 
-    partition_id: int
+    lane_id: int
     epoch: int
     first_seq: int
     attempt: int
@@ -122,7 +123,7 @@ _SEQ = struct.Struct("<Q")
 _OFFSET = struct.Struct("<q")
 _PROGRESS = struct.Struct("<QQI")
 _SPAN = struct.Struct("<QQ")
-_PARTITION = struct.Struct("<I")
+_LANE = struct.Struct("<I")
 _ACKED = struct.Struct("<Iqq")
 _ACK = struct.Struct("<i?")
 _LENGTH = struct.Struct("<i")
@@ -185,7 +186,7 @@ def encode_run(header: RunHeader, records: Sequence[WireRecord]) -> bytes:
 
 def _pack_header(header: RunHeader) -> bytes:
     h = header
-    return _RUN.pack(h.partition_id, h.epoch, h.first_seq, h.attempt, h.count, h.has_more)
+    return _RUN.pack(h.lane_id, h.epoch, h.first_seq, h.attempt, h.count, h.has_more)
 
 
 def encode_chunk(size: int) -> bytes:
@@ -275,19 +276,19 @@ def decode_headers(blob: bytes) -> list[tuple[str, bytes | None]]:
     return pairs
 
 
-def encode_recall(partition_id: int) -> bytes:
-    """RECALL: what hasn't started of this partition."""
-    return frame(Kind.RECALL, _PARTITION.pack(partition_id))
+def encode_recall(lane_id: int) -> bytes:
+    """RECALL: what hasn't started of this lane."""
+    return frame(Kind.RECALL, _LANE.pack(lane_id))
 
 
-def encode_forget(partition_id: int) -> bytes:
-    """FORGET: this partition."""
-    return frame(Kind.FORGET, _PARTITION.pack(partition_id))
+def encode_forget(lane_id: int) -> bytes:
+    """FORGET: this lane."""
+    return frame(Kind.FORGET, _LANE.pack(lane_id))
 
 
-def decode_partition_id(body: bytes) -> int:
+def decode_lane_id(body: bytes) -> int:
     """Of a RECALL or FORGET."""
-    return int(_PARTITION.unpack(body)[0])
+    return int(_LANE.unpack(body)[0])
 
 
 def encode_progress(seq: int, handler_ns: int, count: int) -> bytes:
@@ -302,7 +303,7 @@ def decode_progress(body: bytes) -> tuple[int, int, int]:
 
 
 def encode_about(kind: Kind, seq: int, text: str) -> bytes:
-    """LOG: a text about one record."""
+    """LOG or CANCEL: a text about one record."""
     return frame(kind, _SEQ.pack(seq), text.encode(errors="backslashreplace"))
 
 
@@ -323,12 +324,12 @@ def decode_failed(body: bytes) -> tuple[int, int, str]:
 
 
 def encode_seq(kind: Kind, seq: int) -> bytes:
-    """UNACKED or TIME_OUT."""
+    """UNACKED."""
     return frame(kind, _SEQ.pack(seq))
 
 
 def decode_seq(body: bytes) -> int:
-    """Of an UNACKED or TIME_OUT."""
+    """Of an UNACKED."""
     return int(_SEQ.unpack(body)[0])
 
 
@@ -357,15 +358,15 @@ def decode_ack_offset(body: bytes) -> int:
     return int.from_bytes(body[-_OFFSET.size :], "little", signed=True)
 
 
-def encode_acked(partition_id: int, first: int, end: int) -> bytes:
+def encode_acked(lane_id: int, first: int, end: int) -> bytes:
     """ACKED."""
-    return frame(Kind.ACKED, _ACKED.pack(partition_id, first, end))
+    return frame(Kind.ACKED, _ACKED.pack(lane_id, first, end))
 
 
 def decode_acked(body: bytes) -> tuple[int, int, int]:
-    """`partition_id, first, end`."""
-    partition_id, first, end = _ACKED.unpack(body)
-    return partition_id, first, end
+    """`lane_id, first, end`."""
+    lane_id, first, end = _ACKED.unpack(body)
+    return lane_id, first, end
 
 
 def encode_returned(spans: Sequence[tuple[int, int]]) -> bytes:

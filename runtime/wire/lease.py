@@ -1,7 +1,7 @@
 """How long the workers of a trigger may run what they hold: until somebody else may have been given it.
 
 Memory that a processor shares with its workers and their fence: the processor says when the lease ends, and a
-process that is frozen can't take that back. DESIGN.md, "Fencing".
+process that is frozen can't take that back. docs/design/fencing-and-rebalance.md.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Memory that a processor shares with a worker: which record the worker is in, and what it has acked.
 
-DESIGN.md, "Progress slot", says what the word promises when a worker dies.
+docs/design/wire.md, "Progress slot", says what the word promises when a worker dies.
 """
 
 import mmap

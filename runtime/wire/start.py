@@ -1,7 +1,11 @@
 """What the START frame says."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+
+from headrace.runtime.wire.frames import Kind, decode_json, json_frame
+
+STREAM_EVENT = "headrace.runtime.worker.given.event:StreamEvent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +23,25 @@ class WorkerStart:
     takes_acks: bool = False
     """Some trigger of the function does."""
     is_batch: bool = False
+    wants_replies: bool = False
+    """Whether what the handler returns is sent back, for each record that didn't raise."""
     decoder: str = ""
     """`module:function`, of chunks that come undecoded; empty where all records come decoded."""
-    is_ranges: bool = False
-    """What a batch holds is ranges of offsets, not records."""
+    event: str = STREAM_EVENT
+    """`module:Class` of what the handler gets, which keeps worker.event.Event."""
     source_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What Spark needs to read those; passwords included."""
+    """What Spark needs to read ranges of offsets; passwords included."""
     spark_url: str = field(default="", repr=False)
     """Of the function's Spark Connect server, token included; empty where the function has none."""
     spark_session_id: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def encode_start(start: WorkerStart) -> bytes:
+    """START."""
+    return json_frame(Kind.START, asdict(start))
+
+
+def decode_start(body: bytes) -> WorkerStart:
+    """What `encode_start` was given."""
+    return WorkerStart(**decode_json(body))

@@ -1,7 +1,7 @@
 """A worker process: `python -m headrace.runtime.worker SOCKET_FD SLOT_FD LEASE_FD`, started by a processor.
 
 Two threads. The link thread reads the socket: runs, recalls, the end. The main thread runs the user's code
-and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Threads and processes".
+and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Processes and threads".
 """
 
 import faulthandler
@@ -19,9 +19,11 @@ from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.start import decode_start
 from headrace.runtime.worker.handler import HandlerNotLoadedError
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop
+from headrace.runtime.worker.orders import obey
 from headrace.runtime.worker.output import redirect_output, restore_output
 
 # The link thread must get a turn soon while a handler computes: recalls and runs wait for it.
@@ -34,33 +36,11 @@ def _follow(link: Link, worker: WorkerLoop, frames: list[tuple[Kind, bytes]]) ->
     try:
         while True:
             for kind, body in frames:
-                _obey(worker, kind, body)
+                obey(worker, kind, body)
             frames = link.receive()
     except BaseException:
         traceback.print_exc()
         die()  # a worker that can't hear is of no use
-
-
-def _obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:
-    match kind:
-        case Kind.RUN | Kind.CHUNK | Kind.SLICE:
-            worker.receive(kind, body)
-        case Kind.RECALL:
-            worker.inbox.recall(wire.decode_partition_id(body))
-        case Kind.PARTITION:
-            worker.add_partition(**wire.decode_json(body))
-        case Kind.FORGET:
-            worker.forget_partition(wire.decode_partition_id(body))
-        case Kind.OWNED:
-            worker.acks.own(wire.decode_json(body))
-        case Kind.TIME_OUT:
-            worker.time_out(wire.decode_seq(body))
-        case Kind.DRAIN:
-            worker.drain()
-        case Kind.TERMINATE:
-            worker.terminate()
-        case Kind.STOP:
-            worker.inbox.stop()
 
 
 def main() -> None:
@@ -74,15 +54,18 @@ def main() -> None:
     slot = ProgressSlot(int(sys.argv[2]), Lease(int(sys.argv[3])))
     link = Link(socket.socket(fileno=int(sys.argv[1])), slot)
     (_, body), *others = link.receive()
-    start = wire.decode_json(body)
+    start = decode_start(body)
     redirect_output(link.send_log)
     os.register_at_fork(after_in_child=link.abandon)
     os.register_at_fork(after_in_child=restore_output)
-    worker = WorkerLoop(link, slot, start)
-    os.register_at_fork(after_in_child=worker.abandon)
-    threading.Thread(target=_follow, args=(link, worker, others), name="headrace-link", daemon=True).start()
     try:
-        worker.load(Path(start["folder"]), start["module"], start["function"])
+        worker = WorkerLoop(link, slot, start)
+        os.register_at_fork(after_in_child=worker.abandon)
+        follow = threading.Thread(
+            target=_follow, args=(link, worker, others), name="headrace-link", daemon=True
+        )
+        follow.start()
+        worker.load(Path(start.folder), start.module, start.function)
     except HandlerNotLoadedError as error:
         link.send(wire.frame(Kind.INIT_FAILED, str(error).encode(errors="backslashreplace")))
         os._exit(1)

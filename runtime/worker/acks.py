@@ -3,12 +3,11 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-import nuclio_sdk
-
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack
 from headrace.runtime.wire.progress_slot import ProgressSlot
-from headrace.runtime.worker.event import PartitionView
+from headrace.runtime.worker.given.event import PartitionView
+from headrace.runtime.worker.given.sdk import QualifiedOffset
 
 
 class WorkerAcks:
@@ -41,11 +40,11 @@ class WorkerAcks:
         """The partitions that this replica has now (link thread)."""
         self._owned = {topic: frozenset(partitions) for topic, partitions in by_topic.items()}
 
-    def add_partition(self, view: PartitionView) -> None:
+    def add_lane(self, view: PartitionView) -> None:
         """Records of it may come to this worker (link thread)."""
         self._partitions[view.topic, view.partition] = view
 
-    def ack(self, qualified_offset: nuclio_sdk.QualifiedOffset, *, is_through: bool) -> bool:
+    def ack(self, qualified_offset: QualifiedOffset, *, is_through: bool) -> bool:
         """Whether it is on its way: False where this replica is known not to own the partition.
 
         Raises RuntimeError where the record's trigger acks by returning only, ValueError for an offset inside
@@ -71,7 +70,7 @@ class WorkerAcks:
             )
         is_one = not (is_through or self._is_cumulative)
         if is_one and view is not None and self._is_in(view, offset):
-            self._note(view.id, offset)
+            self._note(view.lane_id, offset)
         else:
             self._send(wire.encode_ack(Ack(topic, partition, offset, is_through)))
         # Only now: a kill between the two must not leave a record that is skipped here and open there.
@@ -91,7 +90,7 @@ class WorkerAcks:
         """Whether the handler is in that record, and this is its thread."""
         return view is self.running and offset == view.entered and threading.get_ident() == self._main_thread
 
-    def _note(self, partition_id: int, offset: int) -> None:
-        if not self._slot.acks.add(partition_id, offset):
+    def _note(self, lane_id: int, offset: int) -> None:
+        if not self._slot.acks.add(lane_id, offset):
             self.flush()
-            self._slot.acks.add(partition_id, offset)
+            self._slot.acks.add(lane_id, offset)

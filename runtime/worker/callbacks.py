@@ -35,6 +35,7 @@ class Callbacks:
             return
         done = threading.Event()
         self._running.add(done)
+        # Not in the link thread, which calls this: a slow callback would keep recalls from being read.
         threading.Thread(target=self._run, args=(name, callback, done), name=name, daemon=True).start()
 
     def wait(self) -> None:

@@ -1,18 +1,10 @@
 """Undecoded chunks in a worker process, read from their beginning to their end, some records at a time."""
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
 Decode: TypeAlias = Callable[[bytes, int], Iterator[Any]]
-
-
-def load_decoder(path: str) -> Decode:
-    """The function at `module:function`."""
-    module, _, function = path.partition(":")
-    decode: Decode = getattr(importlib.import_module(module), function)
-    return decode
 
 
 def no_decoder(_: bytes, __: int) -> Iterator[Any]:

@@ -2,24 +2,26 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import nuclio_sdk
+from typing import TYPE_CHECKING, Any
 
 from headrace.runtime.worker.acks import WorkerAcks
+from headrace.runtime.worker.given import sdk
 from headrace.runtime.worker.spark import WorkerSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HANDLER_LOGGER = "headrace.handler"
 
 
-class Platform(nuclio_sdk.Platform):  # type: ignore[misc]  # the SDK is untyped
+class Platform(sdk.Platform):
     """`context.platform`, with the callbacks that Nuclio's documentation names."""
 
     def __init__(self, acks: WorkerAcks) -> None:
         super().__init__("local")
         self._acks = acks
 
-    async def explicit_ack(self, qualified_offset: nuclio_sdk.QualifiedOffset) -> bool:
+    async def explicit_ack(self, qualified_offset: sdk.QualifiedOffset) -> bool:
         """Ack one record: it is not delivered again. From any thread, on any event loop; never waits for it.
 
         True once the ack is on its way, ahead of all that this worker sends later; the next commit (within a
@@ -29,7 +31,7 @@ class Platform(nuclio_sdk.Platform):  # type: ignore[misc]  # the SDK is untyped
         """
         return self._acks.ack(qualified_offset, is_through=False)
 
-    async def explicit_ack_through(self, qualified_offset: nuclio_sdk.QualifiedOffset) -> bool:
+    async def explicit_ack_through(self, qualified_offset: sdk.QualifiedOffset) -> bool:
         """Ack this record and all before it in its partition; else like `explicit_ack`."""
         return self._acks.ack(qualified_offset, is_through=True)
 
@@ -44,21 +46,27 @@ class Platform(nuclio_sdk.Platform):  # type: ignore[misc]  # the SDK is untyped
     @property
     def drain_callback(self) -> Callable[[], Any] | None:
         """What `set_drain_callback` was given last."""
-        callback: Callable[[], Any] | None = self._drain_callback
-        return callback
+        return self._drain_callback
 
     @property
     def termination_callback(self) -> Callable[[], Any] | None:
         """What `set_termination_callback` was given last."""
-        callback: Callable[[], Any] | None = self._termination_callback
-        return callback
+        return self._termination_callback
 
 
-class Context(nuclio_sdk.Context):  # type: ignore[misc]  # the SDK is untyped
-    """Nuclio's context, and a Spark session.
+class Context(sdk.Context):
+    """Nuclio's context, and a Spark session."""
 
-    `source_options`, with `delivery: ranges`: the options with which Spark's Kafka source reads the topics.
-    """
+    logger: sdk.Logger
+    platform: Platform
+    user_data: Any
+    """Yours: what init_context leaves there as attributes, handlers find."""
+    worker_id: str
+    trigger: sdk.TriggerInfo
+    trigger_name: str
+    Response: type[sdk.Response]
+    source_options: Mapping[str, str]
+    """With `delivery: ranges`: the options with which Spark's Kafka source reads the topics."""
 
     def __init__(self, spark: WorkerSpark, source_options: Mapping[str, str], **parts: Any) -> None:
         super().__init__(**parts)
@@ -66,17 +74,18 @@ class Context(nuclio_sdk.Context):  # type: ignore[misc]  # the SDK is untyped
         self.source_options = source_options
 
     @property
-    def spark(self) -> Any:
+    def spark(self) -> "SparkSession":
         """The worker's SparkSession, over Spark Connect. Ask for it in each call: it replaces a lost one.
 
         The first access takes about a second. AttributeError where function.yaml has no spec.spark.
         """
-        return self._spark.session
+        session: SparkSession = self._spark.session
+        return session
 
 
 def create_context(
     worker_id: int,
-    trigger: nuclio_sdk.TriggerInfo,
+    trigger: sdk.TriggerInfo,
     acks: WorkerAcks,
     spark: WorkerSpark,
     source_options: Mapping[str, str],
@@ -85,7 +94,7 @@ def create_context(
     return Context(
         spark,
         source_options,
-        logger=nuclio_sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
+        logger=sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
         platform=Platform(acks),
         worker_id=str(worker_id),
         trigger=trigger,

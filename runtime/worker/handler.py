@@ -1,4 +1,4 @@
-"""Finding the user's handler, in a worker process."""
+"""Finding the user's handler, and what a trigger brings, in a worker process."""
 
 import asyncio
 import importlib
@@ -44,6 +44,16 @@ def load_handler(folder: Path, module_name: str, function_name: str) -> tuple[Ha
     except BaseException as error:  # a module may even call sys.exit()
         raise HandlerNotLoadedError(_users_traceback(module_name, error)) from None
     return _handler_in(module, module_name, function_name), getattr(module, "init_context", None)
+
+
+def load_named(what: str, path: str) -> Any:
+    """What a trigger names as `module:name`. Raises HandlerNotLoadedError, in one line."""
+    module_name, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), name)
+    except Exception as error:
+        text = f"the trigger's {what}, {path!r}, can't be loaded ({type(error).__name__}: {error})"
+        raise HandlerNotLoadedError(text) from None
 
 
 def provide_nuclio() -> None:

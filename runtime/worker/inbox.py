@@ -9,7 +9,7 @@ from headrace.runtime.wire.frames import RunHeader, encode_failed, encode_return
 
 
 class PendingRun:
-    """Records of one partition, in order. The main thread takes them from the left, recall from the right.
+    """Records of one lane, in order. The main thread takes them from the left, recall from the right.
 
     Both ends of a deque are atomic, so each record goes to exactly one of the two, without a lock per record.
     """
@@ -45,7 +45,7 @@ class Inbox:
     """Runs in order of arrival. `send` writes to the socket at once and may be called by both threads.
 
     The lock makes two promises: what is given back is on its way to the processor before the main thread can
-    enter a later run; and after a failure no later record of that partition's epoch is entered.
+    enter a later run; and after a failure no later record of that lane's epoch is entered.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Inbox:
     def put(self, run: PendingRun) -> None:
         """A run has arrived (link thread)."""
         with self._lock:
-            if self._closed_epochs.get(run.header.partition_id, -1) >= run.header.epoch:
+            if self._closed_epochs.get(run.header.lane_id, -1) >= run.header.epoch:
                 self._give_back([run])
             else:
                 self._incomplete.append(run)
@@ -74,15 +74,15 @@ class Inbox:
                     self._incomplete.clear()
         self._wake()
 
-    def recall(self, partition_id: int) -> None:
-        """Give back what hasn't started of a partition (link thread)."""
+    def recall(self, lane_id: int) -> None:
+        """Give back what hasn't started of a lane (link thread)."""
         with self._lock:
-            self._give_back_partition(partition_id)
+            self._give_back_lane(lane_id)
 
-    def forget(self, partition_id: int) -> None:
+    def forget(self, lane_id: int) -> None:
         """No run of it will come any more (link thread)."""
         with self._lock:
-            self._closed_epochs.pop(partition_id, None)
+            self._closed_epochs.pop(lane_id, None)
 
     def stop(self) -> None:
         """No more runs: `next` says None once it is empty (link thread)."""
@@ -120,15 +120,15 @@ class Inbox:
         return self._is_stopping and not self._waiting
 
     def fail(self, run: PendingRun, seq: int, reason: str) -> None:
-        """Record `seq` of `run` failed; whatever follows it in its partition goes back (main thread)."""
+        """Record `seq` of `run` failed; whatever follows it in its lane goes back (main thread)."""
         with self._lock:
             self._send(encode_failed(seq, seq + 1, reason))
-            self._closed_epochs[run.header.partition_id] = run.header.epoch
-            self._give_back_partition(run.header.partition_id)
+            self._closed_epochs[run.header.lane_id] = run.header.epoch
+            self._give_back_lane(run.header.lane_id)
 
-    def _give_back_partition(self, partition_id: int) -> None:
+    def _give_back_lane(self, lane_id: int) -> None:
         held = [*([self._current] if self._current else []), *self._waiting, *self._incomplete]
-        runs = [run for run in held if run.header.partition_id == partition_id]
+        runs = [run for run in held if run.header.lane_id == lane_id]
         self._waiting = deque(run for run in self._waiting if run not in runs)
         self._incomplete = [run for run in self._incomplete if run not in runs]
         self._give_back(runs)

@@ -60,6 +60,6 @@ class Link:
             except OSError:
                 die()
             if not data:
-                die()
+                die()  # with what the handler has started, which the kernel's signal leaves alone
             self._received += data
         return frames

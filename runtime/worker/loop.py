@@ -11,21 +11,28 @@ from pathlib import Path
 from types import CoroutineType
 from typing import Any
 
-import nuclio_sdk
-
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker import results as handler_results
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.callbacks import Callbacks
-from headrace.runtime.worker.chunks import ReceivedChunk, load_decoder, no_decoder
+from headrace.runtime.worker.chunks import Decode, ReceivedChunk, no_decoder
 from headrace.runtime.worker.context import create_context
-from headrace.runtime.worker.event import PartitionView, RangeEvent, StreamEvent
-from headrace.runtime.worker.handler import Handler, HandlerNotLoadedError, describe_failure, load_handler
+from headrace.runtime.worker.given.event import Event, PartitionView
+from headrace.runtime.worker.given.sdk import TriggerInfo
+from headrace.runtime.worker.handler import (
+    Handler,
+    HandlerNotLoadedError,
+    describe_failure,
+    load_handler,
+    load_named,
+)
 from headrace.runtime.worker.inbox import Inbox, PendingRun
 from headrace.runtime.worker.link import Sender
+from headrace.runtime.worker.replies import answer, answers
 from headrace.runtime.worker.results import HandlerReturnedError, Outcome
 from headrace.runtime.worker.spark import WorkerSpark
 
@@ -35,7 +42,8 @@ _LATE = "the handler returned after that"
 class WorkerLoop:
     """Methods that say so are called by the link thread; the others belong to the main thread."""
 
-    def __init__(self, link: Sender, slot: ProgressSlot, start: dict[str, Any]) -> None:
+    def __init__(self, link: Sender, slot: ProgressSlot, start: WorkerStart) -> None:
+        """Raises HandlerNotLoadedError where what the trigger brings can't be loaded."""
         self._link = link
         self._slot = slot
         self._loop = asyncio.new_event_loop()
@@ -44,32 +52,38 @@ class WorkerLoop:
         self._is_woken = False
         self._is_forked = False
         self.inbox = Inbox(link.send, self._wake, slot.enter)
-        mode, takes_acks = start["ack_mode"], start["takes_acks"]
-        is_cumulative = start["is_cumulative"]
-        self.acks = WorkerAcks(link.send, slot, mode, takes_acks=takes_acks, is_cumulative=is_cumulative)
-        self._may_ask_no_ack = mode == "enable"
-        self._must_ack = mode == "explicitOnly"
-        self._is_batch = start["is_batch"]
-        self._event_type = RangeEvent if start["is_ranges"] else StreamEvent
-        self._trigger = nuclio_sdk.TriggerInfo(start["trigger_kind"], start["trigger_name"])
+        self.acks = WorkerAcks(
+            link.send,
+            slot,
+            start.ack_mode,
+            takes_acks=start.takes_acks,
+            is_cumulative=start.is_cumulative,
+        )
+        self._may_ask_no_ack = start.ack_mode == "enable"
+        self._must_ack = start.ack_mode == "explicitOnly"
+        self._wants_replies = start.wants_replies
+        self._is_batch = start.is_batch
+        self._new_event: Callable[[Any, PartitionView, int], Event] = load_named("event", start.event)
+        self._trigger = TriggerInfo(start.trigger_kind, start.trigger_name)
         self._spark = WorkerSpark(
-            start["spark_url"],
-            start["spark_session_id"],
-            start["spark_conf"],
-            start["module"],
+            start.spark_url,
+            start.spark_session_id,
+            start.spark_conf,
+            start.module,
             on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
         )
         self._context = create_context(
-            start["worker_id"], self._trigger, self.acks, self._spark, start["source_options"]
+            start.worker_id, self._trigger, self.acks, self._spark, start.source_options
         )
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
-        self._partitions: dict[int, PartitionView] = {}
+        self._views: dict[int, PartitionView] = {}
         self._chunks: ChunkCache[ReceivedChunk] = ChunkCache()
         self._new_chunk = b""  # the next slice says its name
-        self._decode = load_decoder(start["decoder"]) if start["decoder"] else no_decoder
+        self._decode: Decode = load_named("decoder", start.decoder) if start.decoder else no_decoder
         self._handler: Handler
         self._task: asyncio.Task[Any] | None = None
-        self._timed_out: int | None = None  # the last seq that ran past its time
+        self._cancelled_seq: int | None = None  # the last that was to be cancelled
+        self._why_cancelled = ""
         self._is_cancelled = False
 
     def load(self, folder: Path, module_name: str, function_name: str) -> None:
@@ -96,15 +110,15 @@ class WorkerLoop:
 
     # ---- for the link thread
 
-    def add_partition(self, partition_id: int, topic: str, partition: int) -> None:
-        """Runs name partitions by id."""
-        view = self._partitions[partition_id] = PartitionView(topic, partition, self._trigger, partition_id)
-        self.acks.add_partition(view)
+    def add_lane(self, lane_id: int, topic: str, partition: int) -> None:
+        """Runs name lanes by id, which stand for a partition."""
+        view = self._views[lane_id] = PartitionView(topic, partition, self._trigger, lane_id)
+        self.acks.add_lane(view)
 
-    def forget_partition(self, partition_id: int) -> None:
+    def forget_lane(self, lane_id: int) -> None:
         """Its assignment is over."""
-        self._partitions.pop(partition_id, None)
-        self.inbox.forget(partition_id)
+        self._views.pop(lane_id, None)
+        self.inbox.forget(lane_id)
 
     def receive(self, kind: Kind, body: bytes) -> None:
         """Records to handle, or a chunk that slices will refer to."""
@@ -119,7 +133,7 @@ class WorkerLoop:
             chunk_id, skip, first, is_end = wire.decode_slice(body)
             chunk = self._chunk(chunk_id, is_end=is_end)
             span, decode = (first, first + header.count), partial(chunk.read, skip, header.count)
-        self._partitions[header.partition_id].received(*span)
+        self._views[header.lane_id].received(*span)
         self.inbox.put(PendingRun(header, decode))
 
     def _chunk(self, chunk_id: int, *, is_end: bool) -> ReceivedChunk:
@@ -141,10 +155,11 @@ class WorkerLoop:
         """The replica stops."""
         self._callbacks.call("termination", self._context.platform.termination_callback)
 
-    def time_out(self, seq: int) -> None:
+    def cancel(self, seq: int, why: str) -> None:
         """If the handler, which is async, is still in `seq`: that has failed, and is cancelled."""
         if self._is_in(seq):
-            self._timed_out = seq  # whatever it does now, and if it never lets its loop turn
+            self._why_cancelled = why
+            self._cancelled_seq = seq  # whatever it does now, and if it never lets its loop turn
             self._loop.call_soon_threadsafe(self._cancel, seq)
 
     def abandon(self) -> None:
@@ -207,35 +222,38 @@ class WorkerLoop:
         """All records of a run. Awaits nothing for a sync handler, which needs a loop that is not running."""
         call, is_async = self._handler.call, self._handler.is_async
         context, records = self._context, run.records
-        # None where the partition is revoked by now: then the run was recalled, and is empty.
-        partition: Any = self._partitions.get(run.header.partition_id)
+        # None where the lane is over by now: then the run was recalled, and is empty.
+        view: Any = self._views.get(run.header.lane_id)
         attempt = run.header.attempt
         seq = run.header.first_seq
-        enter = self._slot.enter
+        enter, new_event, wants_replies = self._slot.enter, self._new_event, self._wants_replies
         if is_async:
             self._task = asyncio.current_task()
         started_ns = time.perf_counter_ns()
-        self.acks.running = partition
+        self.acks.running = view
         while records:
             try:
                 record = records.popleft()
             except IndexError:  # recalled between the test and the step
                 break
             offset = record.offset
-            if partition.has_acked_ahead and partition.is_acked(offset):
+            if view.has_acked_ahead and view.is_acked(offset):
                 seq += 1
                 continue
-            partition.entered = offset
+            view.entered = offset
             enter(seq)
             try:
-                result = call(context, StreamEvent(record, partition, attempt))
+                result = call(context, new_event(record, view, attempt))
                 if type(result) is CoroutineType:  # what nearly all async handlers give
                     result = await result if is_async else self._loop.run_until_complete(result)
                 if result is not None and handler_results.is_pending(result):
-                    rest = handler_results.finish(result)
+                    rest = handler_results.finish(result, keeps_items=wants_replies)
                     result = await rest if is_async else self._loop.run_until_complete(rest)
-                if self._timed_out == seq:
+                if self._cancelled_seq == seq:
                     raise HandlerReturnedError(_LATE)  # noqa: TRY301  # one way out
+                if wants_replies:
+                    result = handler_results.joined(result)
+                    self.acks.flush(answer(seq, result))
                 if result is not None:
                     handler_results.check(result)
                     if self._may_ask_no_ack and handler_results.asks_no_ack(result):
@@ -255,20 +273,21 @@ class WorkerLoop:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""
         started_ns = time.perf_counter_ns()
         events = [
-            (run.header.first_seq + i, self._event_type(record, partition, run.header.attempt))
+            (run.header.first_seq + i, self._new_event(record, view, run.header.attempt))
             for run in batch
-            if (partition := self._partitions.get(run.header.partition_id)) is not None
+            if (view := self._views.get(run.header.lane_id)) is not None
             for i, record in enumerate(run.records)
-            if not (partition.has_acked_ahead and partition.is_acked(record.offset))
+            if not (view.has_acked_ahead and view.is_acked(record.offset))
         ]
         end = batch[-1].header.first_seq + batch[-1].header.count
         frames: list[bytes] = []
         if events:
             self._slot.enter(events[0][0])
             outcomes = await self._call_batch([event for _, event in events], events[0][0])
+            if self._wants_replies:
+                frames, outcomes = answers([seq for seq, _ in events], outcomes)
             for (_, event), outcome in zip(events, outcomes, strict=True):
-                is_over = outcome.failure is not None or not (self._must_ack or outcome.asks_no_ack)
-                if is_over and isinstance(event, RangeEvent):
+                if outcome.failure is not None or not (self._must_ack or outcome.asks_no_ack):
                     event.leave()
             for first, last, outcome in _spans([seq for seq, _ in events], outcomes):
                 if outcome.failure is not None:
@@ -279,7 +298,7 @@ class WorkerLoop:
         self._link.send(b"".join((*frames, wire.encode_progress(end, elapsed_ns, len(events)))))
         self._slot.leave(end)
 
-    async def _call_batch(self, events: list[StreamEvent], seq: int) -> list[Outcome]:
+    async def _call_batch(self, events: list[Event], seq: int) -> list[Outcome]:
         is_async = self._handler.is_async
         if is_async:
             self._task = asyncio.current_task()
@@ -288,11 +307,13 @@ class WorkerLoop:
         try:
             result = self._handler.call(self._context, events)
             if handler_results.is_pending(result):
-                rest = handler_results.finish(result)
+                rest = handler_results.finish(result, keeps_items=self._wants_replies)
                 result = await rest if is_async else self._loop.run_until_complete(rest)
-            if self._timed_out == seq:
+            if self._cancelled_seq == seq:
                 raise HandlerReturnedError(_LATE)  # noqa: TRY301  # one way out
             self._end_fork()
+            if self._wants_replies:
+                result = handler_results.joined(result)
             return handler_results.outcomes(result, events)
         except BaseException as error:  # user code may raise anything, SystemExit too
             self._end_fork(error)
@@ -303,6 +324,7 @@ class WorkerLoop:
         """A process that the handler has forked ends where the handler does, and touches nothing."""
         if not self._is_forked:
             return
+        # By os._exit: closing the event loop, whose inside it shares, would make its parent deaf.
         if isinstance(error, SystemExit):
             os._exit(error.code if isinstance(error.code, int) else error.code is not None)
         if error is not None:
@@ -311,14 +333,14 @@ class WorkerLoop:
 
     def _reason(self, error: BaseException, seq: int) -> str:
         """Of a failure. If it came of a cancellation, that ends here."""
-        if self._timed_out != seq:
+        if self._cancelled_seq != seq:
             return describe_failure(error)
         if not self._is_cancelled:
-            return f"it ran past eventTimeout:\n{describe_failure(error)}"
+            return f"{self._why_cancelled}:\n{describe_failure(error)}"
         assert self._task is not None
         self._is_cancelled = False
         self._task.uncancel()
-        return f"it ran past eventTimeout and was cancelled:\n{describe_failure(error)}"
+        return f"{self._why_cancelled} and was cancelled:\n{describe_failure(error)}"
 
 
 def _spans(seqs: Sequence[int], outcomes: Sequence[Outcome]) -> Iterator[tuple[int, int, Outcome]]:
@@ -337,6 +359,7 @@ async def _awaited(awaitable: Any) -> Any:
 def _step(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that awaits nothing, without an event loop."""
     try:
+        # One loop body for both kinds of handler. No loop is running: a sync one may call run_until_complete.
         coroutine.send(None)
     except StopIteration:
         return

@@ -2,11 +2,11 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
-import nuclio_sdk
+from headrace.runtime.worker.given.sdk import Response
 
 _NO_ACK_HEADER = "x-nuclio-stream-no-ack"
 
@@ -20,14 +20,37 @@ def is_pending(result: Any) -> bool:
     return inspect.isawaitable(result) or isinstance(_body(result), AsyncGeneratorType)
 
 
-async def finish(result: Any) -> Any:
-    """Do the rest of the work."""
+async def finish(result: Any, *, keeps_items: bool = False) -> Any:
+    """Do the rest of the work. With `keeps_items`, what a generator yields becomes one body."""
     if inspect.isawaitable(result):
         result = await result
     if isinstance(body := _body(result), AsyncGeneratorType):
-        async for _ in body:
-            pass
+        items = [item async for item in body if keeps_items]
+        return _with_items(result, items) if keeps_items else result
     return result
+
+
+def joined(result: Any) -> Any:
+    """The same with what generators yield as one body: of a response, or of each in a list of them."""
+    if isinstance(result, list):
+        return [joined(item) for item in result]
+    return _with_items(result, list(body)) if isinstance(body := _body(result), GeneratorType) else result
+
+
+def _with_items(result: Any, items: list[Any]) -> Response:
+    """A generator's own response, else its first item's, with the bodies of all items behind each other."""
+    if not isinstance(result, Response):
+        result = items[0] if items and isinstance(items[0], Response) else Response()
+    bodies = list(map(_body, items))
+    body = bodies[0] if len(bodies) == 1 else b"".join(map(plain, bodies))
+    return Response(result.headers, body, result.content_type, result.status_code, result.event_id)
+
+
+def plain(body: Any) -> bytes:
+    """A body that is no JSON, on its way out: text as UTF-8, None as nothing."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    return b"" if body is None else str(body).encode(errors="surrogateescape")
 
 
 def check(result: Any) -> None:
@@ -42,12 +65,17 @@ def check(result: Any) -> None:
         raise HandlerReturnedError(f"the handler's response has status {status}: {body!r:.200}")
 
 
+NO_RESPONSE = object()
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How one record of a batch went: why it failed, or None; and whether its response asks not to ack it."""
 
     failure: str | None
     asks_no_ack: bool = False
+    response: Any = field(default=NO_RESPONSE, compare=False)
+    """What it is answered with; it may have failed all the same."""
 
 
 def outcomes(result: Any, events: Sequence[Any]) -> list[Outcome]:
@@ -70,8 +98,8 @@ def _outcome(response: Any) -> Outcome:
     try:
         check(response)
     except HandlerReturnedError as error:
-        return Outcome(str(error))
-    return Outcome(None, asks_no_ack(response))
+        return Outcome(str(error), response=response)
+    return Outcome(None, asks_no_ack(response), response)
 
 
 def asks_no_ack(result: Any) -> bool:
@@ -85,4 +113,4 @@ def asks_no_ack(result: Any) -> bool:
 
 def _body(result: Any) -> Any:
     """The part of a response that may be a generator."""
-    return result.body if isinstance(result, nuclio_sdk.Response) else result
+    return result.body if isinstance(result, Response) else result

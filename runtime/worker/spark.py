@@ -99,6 +99,7 @@ class WorkerSpark:
         session.client.set_retry_policies([DefaultPolicy(_MAX_RETRIES, 2.0, max_backoff=_MAX_BACKOFF_MS)])
         for key, value in self._conf.items():
             session.conf.set(key, value)
+        # A closed session's id is refused for good, and plans of batches name sessions by id.
         session.stop = _stay_open  # type: ignore[method-assign]  # what ends here would end for the worker
         return session
 

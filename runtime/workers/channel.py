@@ -63,7 +63,7 @@ class Channel:
 
     def read_available(self) -> None:
         """Pass on all that the worker has sent by now; what it goes on sending meanwhile has to wait."""
-        waiting = self._waiting_bytes()
+        waiting = self._waiting_bytes()  # reading to the end has none while a handler prints
         while self._is_open and waiting > 0:
             waiting -= self._read_some()
 

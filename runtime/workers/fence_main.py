@@ -1,7 +1,7 @@
 """The fence of a trigger, started by a processor with the lease's descriptor and its own pid.
 
 A process of its own, because it has to act while the processor is frozen, and while a worker computes in a C
-call that holds the interpreter. DESIGN.md, "Fencing".
+call that holds the interpreter. docs/design/fencing-and-rebalance.md.
 """
 
 import signal

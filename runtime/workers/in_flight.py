@@ -6,15 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import RunHeader, WireRecord
+from headrace.runtime.wire.progress_slot import Progress
 
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive records of one partition at one worker; record i has seq `first_seq + i`."""
+    """Consecutive records of one lane at one worker; record i has seq `first_seq + i`."""
 
-    partition: AssignedPartition
+    lane: Lane
     first_seq: int
     records: Sequence[WireRecord]
 
@@ -24,61 +25,72 @@ class Run:
         return self.first_seq + len(self.records)
 
 
+@dataclass(frozen=True, slots=True)
+class RunningRecord:
+    """What a worker is in. `since_ns` is on CLOCK_MONOTONIC."""
+
+    seq: int
+    lane: Lane
+    record: WireRecord
+    since_ns: int
+
+
 class InFlight:
-    """Runs in the order in which the worker gets to them."""
+    """Runs at one worker process, in the order in which it gets to them."""
 
     def __init__(self) -> None:
         self.runs: deque[Run] = deque()
+        self.batch_size = 0
+        """How many records the last batch had; 0 where they are handled one by one."""
+        self.slow_seq: int | None = None
+        """The last record that was seen to take long."""
         self._next_seq = 0
         self._count = 0
+
+    @property
+    def is_straggling(self) -> bool:
+        """Its process is still in the record that took long."""
+        return self.slow_seq is not None and bool(self.runs) and self.runs[0].first_seq <= self.slow_seq
 
     def __len__(self) -> int:
         """How many records."""
         return self._count
 
-    def add(
-        self, partition: AssignedPartition, records: Sequence[WireRecord], has_more: bool = False
-    ) -> RunHeader:
+    def add(self, lane: Lane, records: Sequence[WireRecord], has_more: bool = False) -> RunHeader:
         """Records at the same attempt are about to be sent; the header to send them under."""
         first_seq = self._next_seq
         self._next_seq += len(records)
         self._count += len(records)
-        self.runs.append(Run(partition, first_seq, records))
-        attempt = (
-            partition.failed_records.attempt(partition.firsts_of(records[:1])[0])
-            if partition.failed_records
-            else 1
-        )
-        return RunHeader(partition.id, partition.epoch, first_seq, attempt, len(records), has_more)
+        self.runs.append(Run(lane, first_seq, records))
+        return RunHeader(lane.id, lane.epoch, first_seq, lane.attempt(records[0]), len(records), has_more)
 
-    def settle_before(self, seq: int) -> Iterator[tuple[AssignedPartition, Sequence[WireRecord]]]:
+    def settle_before(self, seq: int) -> Iterator[tuple[Lane, Sequence[WireRecord]]]:
         """Take out what lies before `seq`: all of that has had the same outcome."""
         while self.runs and self.runs[0].first_seq < seq:
             run = self.runs[0]
             done = run.records[: seq - run.first_seq]
             self._drop(run, len(done))
-            yield run.partition, done
+            yield run.lane, done
 
-    def take(self, seq: int) -> tuple[AssignedPartition, Sequence[WireRecord]] | None:
+    def take(self, seq: int) -> tuple[Lane, Sequence[WireRecord]] | None:
         """Take out record `seq`, which must be the first in flight; None where it isn't in flight."""
         if not self.runs or self.runs[0].first_seq != seq:
             return None
         run = self.runs[0]
         record = run.records[:1]
         self._drop(run, 1)
-        return run.partition, record
+        return run.lane, record
 
     def take_started(self, seq: int, *, is_batch: bool) -> list[Run]:
         """Take out what was being handled when `seq` ran: that record, or a batch, which is all there is."""
         if is_batch and self.find(seq) is None:
             return []  # it died between its last word on a batch and the slot's, and another was on its way
         if is_batch:
-            runs, self.runs, self._count = self.runs, deque(), 0
-            return [_joined(list(of_one)) for _, of_one in groupby(runs, key=lambda run: run.partition)]
+            return [_joined(list(of_one)) for _, of_one in groupby(self.take_all(), key=lambda run: run.lane)]
         taken = self.take(seq)
         return [Run(taken[0], seq, taken[1])] if taken else []
 
-    def take_back(self, first: int, end: int) -> tuple[AssignedPartition, Sequence[WireRecord]]:
+    def take_back(self, first: int, end: int) -> tuple[Lane, Sequence[WireRecord]]:
         """Take out the records of `[first, end)`: the tail of one run, or a whole one."""
         run = next(run for run in self.runs if run.first_seq <= first < run.end_seq)
         keep = first - run.first_seq
@@ -87,19 +99,29 @@ class InFlight:
         self._count -= len(returned)
         if not keep:
             self.runs.remove(run)
-        return run.partition, returned
+        return run.lane, returned
 
-    def find(self, seq: int) -> tuple[AssignedPartition, WireRecord] | None:
+    def take_all(self) -> Sequence[Run]:
+        """Take out what is left."""
+        runs, self.runs, self._count = self.runs, deque(), 0
+        return runs
+
+    def find(self, seq: int) -> tuple[Lane, WireRecord] | None:
         """Record `seq`, left where it is."""
         for run in self.runs:
             if run.first_seq <= seq < run.end_seq:
-                return run.partition, run.records[seq - run.first_seq]
+                return run.lane, run.records[seq - run.first_seq]
         return None
 
-    def holds(self, partition: AssignedPartition, first: int, end: int, from_seq: int) -> bool:
+    def running(self, progress: Progress) -> RunningRecord | None:
+        """What the slot says; None where that is idle, or in a record whose outcome has come."""
+        found = self.find(progress.seq) if progress.is_running else None
+        return None if found is None else RunningRecord(progress.seq, *found, progress.since_ns)
+
+    def holds(self, lane: Lane, first: int, end: int, from_seq: int) -> bool:
         """Whether a record of offsets `[first, end)` is among those from `from_seq` on."""
         for run in self.runs:
-            if run.partition is partition and run.end_seq > from_seq:
+            if run.lane is lane and run.end_seq > from_seq:
                 low = max(0, from_seq - run.first_seq)
                 at = bisect_left(run.records, first, low, key=lambda record: record.offset)
                 if at < len(run.records) and run.records[at].offset < end:
@@ -116,4 +138,4 @@ class InFlight:
 
 
 def _joined(runs: Sequence[Run]) -> Run:
-    return Run(runs[0].partition, runs[0].first_seq, [record for run in runs for record in run.records])
+    return Run(runs[0].lane, runs[0].first_seq, [record for run in runs for record in run.records])

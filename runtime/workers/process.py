@@ -8,13 +8,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
 
-from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Buffer, Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
-from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.wire.start import WorkerStart, encode_start
 from headrace.runtime.workers.channel import Channel, OnFrame
 
 _SEND_BUFFER_BYTES = 1 << 20
@@ -57,6 +55,7 @@ class WorkerProcess:
             with theirs:
                 self._popen = _spawn(theirs.fileno(), self.slot.fd, lease.fd, env)
             on_failure.callback(self._popen.kill)
+            # Its death is its exit, not the end of its socket: what a handler has forked may hold that open.
             self._pidfd = os.pidfd_open(self._popen.pid)
             on_failure.pop_all()
         lease.hold(self._index, self.pid)
@@ -66,7 +65,7 @@ class WorkerProcess:
         """Called after the frames of each read were passed to `on_frame`. Its owner sets it."""
         listen = self._listen if start.spark_url else on_frame
         self._channel = Channel(ours, listen, on_read=self._tell_read, on_end=self.kill)
-        self.send(wire.json_frame(Kind.START, asdict(start)))
+        self.send(encode_start(start))
 
     @property
     def pid(self) -> int:
@@ -96,6 +95,7 @@ class WorkerProcess:
 
         None where some of that could not be taken in: then the slot says nothing. Not from within `on_frame`.
         """
+        # The slot first: what was said before it moved is known once the socket is read after it.
         progress = self.slot.read()
         self._channel.read_available()
         return None if self._channel.is_broken else progress
@@ -137,6 +137,7 @@ class WorkerProcess:
 
 
 def _spawn(socket_fd: int, slot_fd: int, lease_fd: int, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    # From the main thread: a worker dies with the thread that started it (PR_SET_PDEATHSIG).
     # -P: what lies in the current folder must not shadow the standard library.
     module = "headrace.runtime.worker"
     return subprocess.Popen(

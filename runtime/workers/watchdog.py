@@ -10,11 +10,13 @@ from pathlib import Path
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.tasks import start_task
-from headrace.runtime.workers.handle import Verdict, WorkerHandle
+from headrace.runtime.workers.handle import WorkerHandle
+from headrace.runtime.workers.verdict import Verdict
 
 _MEMORY_INTERVAL_SECONDS = 0.1
 # How long a cancelled handler may take to end, before its worker is killed.
 _CANCEL_SECONDS = 1.0
+_LATE = "it ran past eventTimeout"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -50,15 +52,15 @@ class Watchdog:
 
     def _time_left(self, worker: WorkerHandle, limit_seconds: float, reason: str) -> float:
         """Until this worker has to be looked at again, seconds. Acts where its time is up."""
-        progress = worker.sync_progress()
-        if progress is None or not progress.is_running:
+        running = worker.look()
+        if running is None:
             return limit_seconds
-        left = limit_seconds - (time.monotonic_ns() - progress.since_ns) / 1e9
+        left = limit_seconds - (time.monotonic_ns() - running.since_ns) / 1e9
         if left > 0:
             return left
-        if worker.can_cancel and (waited := worker.cancel(progress.seq)) < _CANCEL_SECONDS:
+        if worker.can_cancel and (waited := worker.outbox.cancel(running.seq, _LATE)) < _CANCEL_SECONDS:
             return min(_CANCEL_SECONDS - waited, limit_seconds)
-        worker.kill(Verdict(progress.seq, reason, is_certain=True))
+        worker.kill(Verdict(running.seq, reason, is_certain=True))
         return limit_seconds
 
     async def _watch_memory(self) -> None:
@@ -76,9 +78,9 @@ class Watchdog:
         used = (
             f"used {used_bytes >> 20} MiB, more than resources.limits.memory ({limit_bytes >> 20} MiB) allows"
         )
-        progress = worker.sync_progress()
-        if progress is not None and progress.is_running:
-            worker.kill(Verdict(progress.seq, f"its worker {used}", is_certain=False))
+        running = worker.look()
+        if running is not None:
+            worker.kill(Verdict(running.seq, f"its worker {used}", is_certain=False))
         else:
             worker.replace(f"it {used}, while {'idle' if worker.is_ready else 'loading the handler'}")
 

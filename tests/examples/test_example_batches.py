@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from replica import Replica, wait_until
+from root import ROOT
 
-FOLDER = Path(__file__).parents[2] / "examples/batches"
+FOLDER = ROOT / "examples/batches"
 COUNT = 2000
 
 

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from command import run
 from replica import Replica, wait_until
-from test_run_command import run
+from root import ROOT
 
-FOLDER = Path(__file__).parents[2] / "examples/dead_letters"
+FOLDER = ROOT / "examples/dead_letters"
 GOOD, BAD = b'{"customer": "Ada", "amount": 3}', b"three for Ada, please"
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 from example_orders import COUNT, orders_through_a_kill, rows
 from replica import wait_until
+from root import ROOT
 
-FOLDER = Path(__file__).parents[2] / "examples/spark_orders"
+FOLDER = ROOT / "examples/spark_orders"
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 def test_every_order_is_one_row_even_if_a_worker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from example_orders import COUNT, orders_through_a_kill, rows
 from replica import wait_until
+from root import ROOT
 
-FOLDER = Path(__file__).parents[2] / "examples/spark_ranges"
+FOLDER = ROOT / "examples/spark_ranges"
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 def test_every_order_counts_once_even_if_a_worker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,25 +1,20 @@
 """headrace.functions.spark: from events to rows and to files, on a real Spark."""
 
-import os
 import signal
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC
 from pathlib import Path
 
 import pyarrow.dataset
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from spark import TestSpark
+from spark_events import NOON, Event, events
 
 from headrace.functions.spark import events_to_dataframe, json_events_to_dataframe, parquet, write_parquet
 from headrace.functions.spark.temporary_folder import sweep, temporary_folder
-from headrace.runtime.worker.spark import WorkerSpark
 
-NOON = datetime(2026, 1, 2, 12, 0, 0, 123000)  # noqa: DTZ001  # naive UTC, as events have it
 WRITER = """
 import sys, time
 from pathlib import Path
@@ -29,32 +24,6 @@ with temporary_folder(Path(sys.argv[1])) as folder:
     print("writing", flush=True)
     time.sleep(60)
 """
-
-
-@dataclass
-class Event:
-    offset: int
-    body: bytes | None = b"{}"
-    shard_id: int = 0
-    topic: str = "orders"
-    key: bytes | None = None
-    header_list: list[tuple[str, bytes | None]] = field(default_factory=list)
-    timestamp: datetime | None = NOON
-
-
-def events(first: int, end: int, partition: int = 0) -> list[Event]:
-    return [Event(offset, b'{"n": %d}' % offset, partition) for offset in range(first, end)]
-
-
-@pytest.fixture(scope="module")
-def session(spark: TestSpark) -> Iterator[SparkSession]:
-    """As a worker has it."""
-    environment = dict(os.environ)
-    worker = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, lambda _: None)
-    yield worker.session
-    worker.session.client.close()
-    os.environ.clear()
-    os.environ.update(environment)
 
 
 def rows_of(session: SparkSession, batch: Sequence[Event]) -> DataFrame:

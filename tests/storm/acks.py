@@ -18,12 +18,13 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
 from kafka_records import produce
-from replica import is_running, lines, replica, set_trigger, wait_until, write_function
+from processes import is_running
+from replica import lines, replica, set_trigger, wait_until, write_function
 from scenario import Report, main
 
 from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.checkpoint_text import decode_text
 from headrace.triggers.kafka.client.internals import fetch_commits
-from headrace.triggers.kafka.metadata import decode_metadata
 
 RECORDS = 1000
 PARTITIONS = 5
@@ -89,7 +90,7 @@ def commits(broker: Broker, group: str, topic: str, partitions: int) -> dict[int
             found = await fetch_commits(admin, group, every)
         finally:
             await admin.close()
-        told = {tp.partition: decode_metadata(it.offset, it.metadata) for tp, it in found.items()}
+        told = {tp.partition: decode_text(it.offset, it.metadata) for tp, it in found.items()}
         return {number: metadata.checkpoint for number, metadata in told.items() if metadata is not None}
 
     return asyncio.run(ask())

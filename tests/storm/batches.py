@@ -19,7 +19,8 @@ from pathlib import Path
 
 from broker import Broker
 from kafka_records import Feed, group_offsets
-from replica import Replica, is_running, lines, replica, set_trigger, wait_until, write_function
+from processes import is_running
+from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 from scenario import Report, main
 
 # Each batch is one line, written before the handler waits, if it has to.

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from root import ROOT
 from sabotage import FAILPOINTS
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+HERE = ROOT / "tests" / "storm"
 RESULTS = ROOT / ".storm"
 REPORT = ROOT / "docs" / "storm-report.md"
 

@@ -34,7 +34,8 @@ from load import (
     Load,
     pause,
 )
-from replica import Replica, children_of, is_running, wait_until
+from processes import children_of, is_running
+from replica import Replica, wait_until
 from scenario import Report, Scenario, main
 
 REPLICAS = 3

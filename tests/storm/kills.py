@@ -16,7 +16,8 @@ from pathlib import Path
 
 from broker import Broker
 from kafka_records import handled, produce
-from replica import is_running, lines, replica, wait_until, write_function
+from processes import is_running
+from replica import lines, replica, wait_until, write_function
 from scenario import Report, main
 
 BATCH = 800

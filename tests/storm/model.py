@@ -29,14 +29,16 @@ from hypothesis.stateful import (
 from worker_bench import Record
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.dispatch.acks import Acks
+from headrace.runtime.dispatch.acks.owned import Acks
 from headrace.runtime.metrics import Metrics, TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.checkpoint_text import decode_text
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.streams.committer import Committer
 from headrace.runtime.wire.frames import Ack
-from headrace.triggers.kafka.committer import Committer
-from headrace.triggers.kafka.metadata import decode_metadata
-from headrace.triggers.kafka.start import Starts
+from headrace.triggers.kafka.group_offsets import GroupOffsets
 
 PARTITIONS = 3
 REPLICAS = 3
@@ -64,7 +66,7 @@ class Group:
         if generation != self.generation or member not in self.members:
             raise CommitFailedError
         for tp, (offset, text) in offsets.items():
-            metadata = decode_metadata(offset, text)
+            metadata = decode_text(offset, text)
             assert metadata is not None, text
             assert offset >= self.commits.get(tp.partition, Checkpoint(0)).offset, "L6: a commit moved back"
             self.commits[tp.partition] = metadata.checkpoint
@@ -102,9 +104,10 @@ class Replica:
     def __init__(self, group: Group, member: int, policy: DeliveryPolicy) -> None:
         metrics = TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
         self.client = Client(group, member)
-        self.committer = Committer(self.client, metrics)
-        self.acks = Acks(policy, metrics)
-        self.acks.feed = SimpleNamespace(end_of=lambda p: group.ends[p.partition])
+        self.offsets = GroupOffsets(self.client)
+        self.offsets.first_partition_counts = {"t": PARTITIONS}
+        self.committer = Committer(self.offsets, metrics)
+        self.acks = Acks(policy, metrics, lambda p: group.ends[p.key.partition])
         self.early: list[Ack] = []
         self.starting: list[int] = []
         self.partitions: dict[int, AssignedPartition] = {}
@@ -128,7 +131,10 @@ class DeliveryModel(RuleBasedStateMachine):
 
     @initialize(mode=st.sampled_from([AckMode.DISABLE, AckMode.EXPLICIT_ONLY]), cumulative=st.booleans())
     def start(self, mode: AckMode, cumulative: bool) -> None:
-        self.policy = DeliveryPolicy(ack_mode=mode, is_cumulative=cumulative and mode.is_explicit)
+        self.policy = DeliveryPolicy(
+            ack_mode=mode,
+            explicit_ack_semantics="cumulative" if cumulative and mode.is_explicit else "individual",
+        )
         self.replicas = [Replica(self.group, number, self.policy) for number in range(REPLICAS)]
         self.rebalance(random.Random(0), {*range(REPLICAS)}, "ok", True)
 
@@ -153,15 +159,15 @@ class DeliveryModel(RuleBasedStateMachine):
         waiting = [offset for offset in self.group.offsets[number] if offset >= position]
         if found := waiting[: partition.room]:
             partition.on_fetched([Record(offset) for offset in found])
-        if not waiting and partition.is_idle:
+        if not waiting and partition.lane.is_idle:
             partition.ledger.advance(self.group.ends[number])
 
     @rule(number=numbers, count=st.integers(1, 6))
     def hand_out(self, number: int, count: int) -> None:
         self.fetch(number)
-        if (replica := self._owner(number)) is None or not replica.partitions[number].is_deliverable:
+        if (replica := self._owner(number)) is None or not replica.partitions[number].lane.is_deliverable:
             return
-        for record in replica.partitions[number].take(count, 1 << 20):
+        for record in replica.partitions[number].lane.take(count, 1 << 20):
             self._check_delivery(replica, number, record.offset)
             replica.in_flight[number].append(Record(record.offset))
 
@@ -175,7 +181,7 @@ class DeliveryModel(RuleBasedStateMachine):
                 before = (number, lower)
                 is_past = before in self.done | replica.handled or lower in flight
                 assert is_past, f"L3: {it} is delivered before {before}"
-        attempt = replica.partitions[number].failed_records.attempt(offset)
+        attempt = replica.partitions[number].failed.attempt(offset)
         assert attempt <= self.failures.get(it, 0) + 1, "an attempt too many"
         assert attempt > replica.failures.get(it, 0), "an attempt too few"
 
@@ -192,10 +198,10 @@ class DeliveryModel(RuleBasedStateMachine):
         partition = replica.partitions[number]
         ids = {(number, record.offset) for record in finished}
         if self.policy.ack_mode is AckMode.EXPLICIT_ONLY:
-            partition.on_handled_unacked(finished)
+            partition.lane.on_unacked(finished)
             replica.handled |= ids
         else:
-            partition.on_settled(finished)
+            partition.lane.on_settled(finished)
             self.done |= ids
 
     @rule(number=numbers, fate=fates)
@@ -207,24 +213,24 @@ class DeliveryModel(RuleBasedStateMachine):
             return
         partition, failed = replica.partitions[number], flight[0]
         it = (number, failed.offset)
-        partition.on_failed([failed], "it raised", 1)
-        partition.on_returned([failed])
+        partition.lane.on_failed([failed], "it raised", 1)
+        partition.lane.on_returned([failed])
         if rest := flight[1:]:
-            partition.on_returned(rest)
+            partition.lane.on_returned(rest)
         replica.in_flight[number] = []
-        trouble = partition.failed_records.get(failed.offset)
+        trouble = partition.failed.get(failed.offset)
         if trouble is None:  # it was acked while it ran
-            partition.state = PartitionState.ACTIVE
+            partition.lane.become(PartitionState.ACTIVE)
             return
         for counted in (self.failures, replica.failures):
             counted[it] = counted.get(it, 0) + 1
         assert trouble.failures <= self.failures[it]
         if trouble.failures >= MAX_ATTEMPTS:
-            partition.give_up(failed.offset)
+            partition.on_acked(failed.offset, failed.offset + 1)
             self.done.add(it)
         else:
             self._commit(replica, fate)
-        partition.state = PartitionState.ACTIVE
+        partition.lane.become(PartitionState.ACTIVE)
 
     @rule(number=numbers, kept=st.integers(0, 3))
     def recall(self, number: int, kept: int) -> None:
@@ -233,9 +239,9 @@ class DeliveryModel(RuleBasedStateMachine):
         if replica is None or not (back := replica.in_flight[number][kept:]):
             return
         partition = replica.partitions[number]
-        partition.is_recalled = True
+        partition.lane.is_recalled = True
         for part in filter(None, (back[1:], back[:1])):
-            partition.on_returned(part)
+            partition.lane.on_returned(part)
         replica.in_flight[number] = replica.in_flight[number][:kept]
 
     # ---- acks and commits
@@ -291,7 +297,7 @@ class DeliveryModel(RuleBasedStateMachine):
         for member, partitions in given.items():
             replica = self.replicas[member]
             replica.client.generation = self.group.generation
-            replica.acks.own(("t", number) for number in partitions)
+            replica.acks.on_assigned(PartitionKey("t", number) for number in partitions)
             replica.starting = partitions
 
     def _revoke(self, replica: Replica, fate: str, *, is_patient: bool) -> None:
@@ -300,9 +306,9 @@ class DeliveryModel(RuleBasedStateMachine):
             if is_patient:
                 self._finish(replica, number, 1)
             if left := replica.in_flight[number]:
-                partition.on_returned(left)
+                partition.lane.on_returned(left)
             replica.acks.end(partition)
-        replica.acks.disown()
+        replica.acks.on_revoked(None)
         is_safe = self._commit(replica, fate)
         self.is_clean |= dict.fromkeys(replica.partitions, is_safe)
         replica.committer.close()
@@ -317,19 +323,19 @@ class DeliveryModel(RuleBasedStateMachine):
 
     def _begin(self, replica: Replica) -> None:
         numbers, replica.starting = replica.starting, []
-        committed = {TopicPartition("t", n): c for n in numbers if (c := self.group.commits.get(n))}
-        starts = {tp: committed.get(tp, Checkpoint(0)) for tp in (TopicPartition("t", n) for n in numbers)}
-        for tp, start in starts.items():
-            replica.partitions[tp.partition] = AssignedPartition("t", tp.partition, start, CAPACITY)
-            replica.in_flight[tp.partition] = []
-            self._check_start(tp.partition, start)
-            self.is_clean[tp.partition] = False  # until it is given back
+        committed = {PartitionKey("t", n): c for n in numbers if (c := self.group.commits.get(n))}
+        starts = {key: committed.get(key, Checkpoint(0)) for key in (PartitionKey("t", n) for n in numbers)}
+        for key, start in starts.items():
+            replica.partitions[key.partition] = of_records(key, start, CAPACITY)
+            replica.in_flight[key.partition] = []
+            self._check_start(key.partition, start)
+            self.is_clean[key.partition] = False  # until it is given back
         replica.acks.begin(list(replica.partitions.values()))
         for ack in replica.early:
             if 0 <= ack.offset < self.group.ends[ack.partition]:
                 self._acked(ack)
         replica.early.clear()
-        replica.committer.open(Starts(starts, committed, {"t": PARTITIONS}), self.group.generation)
+        replica.committer.open(starts, committed, self.group.generation)
 
     def _check_start(self, number: int, start: Checkpoint) -> None:
         repeated = {it for it in self.done if it[0] == number and not _covers(start, it[1])}
@@ -363,7 +369,7 @@ class DeliveryModel(RuleBasedStateMachine):
         for number, partition in replica.partitions.items():
             flight = replica.in_flight[number]
             if done := flight[:count]:
-                partition.on_settled(done)
+                partition.lane.on_settled(done)
                 replica.in_flight[number] = flight[count:]
             if self.policy.ack_mode.is_explicit:
                 replica.acks.take(Ack("t", number, offset, True))
@@ -377,10 +383,10 @@ class DeliveryModel(RuleBasedStateMachine):
         for number, partition in replica.partitions.items():
             partition.revoke()
             if left := replica.in_flight[number]:
-                partition.on_returned(left)
-            assert not partition.in_flight_count
+                partition.lane.on_returned(left)
+            assert not partition.lane.in_flight_count
             replica.acks.end(partition)
-        replica.acks.disown()
+        replica.acks.on_revoked(None)
         replica.committer.close()
         self._forget(replica)
 

@@ -30,6 +30,7 @@ from kafka_records import handled, produce
 from replica import Replica, lines, replica, set_spec, wait_until, write_function
 from scenario import Report, main
 
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_headers import split_headers
 from headrace.runtime.kafka.topics import create_topics
 
@@ -207,7 +208,7 @@ def unwritable(broker: Broker, folder: Path, number: int, report: Report) -> Non
         moved = (partition(running, shard)["committed"] or 0) - offset
         report.add("commit beyond the record", moved, -EACH, 0, number)
         began = time.monotonic()
-        asyncio.run(create_topics(broker.bootstrap, {graves: 1}))
+        asyncio.run(create_topics(BrokerAccess(broker.bootstrap), {graves: 1}))
         running.wait_ready()
         report.add("topic to green, s", time.monotonic() - began, 0, 10, number)
         _check_done(running, report, number, function, (topic, shard, offset))

@@ -21,8 +21,8 @@ FAILPOINTS = {
     "after-handler": (WORKER, "headrace.runtime.wire.progress_slot:ProgressSlot.leave", "before"),
     "before-ack": (WORKER, "headrace.runtime.worker.acks:WorkerAcks.ack", "before"),
     "after-ack": (WORKER, "headrace.runtime.worker.acks:WorkerAcks.ack", "after"),
-    "before-commit": (PROCESSOR, "headrace.triggers.kafka.committer:Committer._send", "before"),
-    "after-commit": (PROCESSOR, "headrace.triggers.kafka.committer:Committer._send", "after"),
+    "before-commit": (PROCESSOR, "headrace.runtime.streams.committer:Committer._send", "before"),
+    "after-commit": (PROCESSOR, "headrace.runtime.streams.committer:Committer._send", "after"),
     "before-dead-letter": (PROCESSOR, "headrace.triggers.kafka.dead_letters:DeadLetters.write", "before"),
     "after-dead-letter": (PROCESSOR, "headrace.triggers.kafka.dead_letters:DeadLetters.write", "after"),
 }

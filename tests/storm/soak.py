@@ -18,7 +18,8 @@ from pathlib import Path
 from broker import Broker
 from kafka_records import Feed, group_offsets, produce
 from load import HANDLER_SECONDS, Load, steady
-from replica import Replica, children_of, lines, replica, wait_until, write_function
+from processes import children_of
+from replica import Replica, lines, replica, wait_until, write_function
 from scenario import Report, Scenario, main
 
 KILL_SECONDS = 5

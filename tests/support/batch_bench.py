@@ -12,9 +12,10 @@ from worker_bench import QUICK_RETRIES, Bench, bench, records
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.feed import NoFeed
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.dispatch.interface import NoFeed
+from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire.frames import WireRecord
 
 # What handlers here may use besides PRELUDE.
@@ -25,6 +26,11 @@ def see(events):
 SEES = """
     def handler(context, events):
         see(events)
+"""
+WAITS = """
+    def handler(context, events):
+        see(events)
+        wait_for("go")
 """
 Seen = tuple[int, int, int]  # partition, offset, attempt
 
@@ -39,14 +45,14 @@ class Commits(NoFeed):
     dead_letters: list[tuple[int, int, int]] = field(default_factory=list)
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
-        self.commits.append({partition.partition: partition.checkpoint for partition in partitions})
+        self.commits.append({partition.key.partition: partition.checkpoint for partition in partitions})
         await self.may_answer.wait()
         return self.answers.pop(0) if self.answers else True
 
     async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
-        self.dead_letters.append((partition.partition, record.offset, attempts))
+        self.dead_letters.append((partition.key.partition, record.offset, attempts))
         return True
 
     @property
@@ -67,9 +73,10 @@ class BatchBench:
     def assign(self, *starts: Checkpoint, capacity: int = 256, window: int = 0) -> list[AssignedPartition]:
         """A partition of topic `t` for each start."""
         partitions = [
-            AssignedPartition("t", number, start, capacity, window) for number, start in enumerate(starts)
+            of_records(PartitionKey("t", number), start, capacity, window)
+            for number, start in enumerate(starts)
         ]
-        self.bench.dispatcher.assign(partitions)
+        self.bench.dispatcher.begin(partitions)
         return partitions
 
     def feed(self, count: int, *partitions: AssignedPartition) -> None:
@@ -127,7 +134,7 @@ async def batch_bench(  # noqa: PLR0917  # what a trigger's settings are made of
     source.may_answer.set()
     handler = _SEE + textwrap.dedent(handler)
     async with bench(folder, handler, workers=workers, static=static, policy=policy) as b:
-        b.dispatcher.feed = source
+        b.dispatcher.connect(source)
         yield BatchBench(b, source)
 
 

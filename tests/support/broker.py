@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
 
 
@@ -24,10 +25,14 @@ class Broker:
     def create_topic(self, partitions: int = 8) -> str:
         """A new topic's name. May be called with or without a running loop: blocks about 50 ms."""
         name = f"test-{uuid.uuid4().hex[:12]}"
-        with ThreadPoolExecutor(1) as thread:
-            topics = create_topics(self.bootstrap, {name: partitions})
-            thread.submit(asyncio.run, topics).result()
+        self.create(name, partitions)
         return name
+
+    def create(self, name: str, partitions: int = 8) -> None:
+        """A topic of this name, where there is none. Blocks as above."""
+        with ThreadPoolExecutor(1) as thread:
+            topics = create_topics(BrokerAccess(self.bootstrap), {name: partitions})
+            thread.submit(asyncio.run, topics).result()
 
 
 @contextmanager

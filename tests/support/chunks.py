@@ -11,9 +11,9 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 from hypothesis import strategies as st
 
-from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
+from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
 from headrace.runtime.wire.frames import Headers
-from headrace.triggers.kafka.decoder import decode
+from headrace.triggers.kafka.format.decoder import decode
 
 CONTROL, APPEND_TIME = 0x20, 0x08
 

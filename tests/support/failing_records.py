@@ -8,8 +8,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import ConsumerRecord
 from broker import Broker
+from command import run
 from replica import Replica, lines
-from test_run_command import run
 
 HEADERS = [("trace", b"\x00\xff"), ("twice", b"1"), ("twice", b"2")]
 

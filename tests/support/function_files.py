@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from root import ROOT
 
 from headrace.runtime.config.function import FunctionSpec, load_function
 from headrace.runtime.config.trigger_kinds import TriggerKind
 from headrace.runtime.errors import ConfigError
-from headrace.triggers.kafka.settings.model import KafkaSettings
+from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
 
-SPECS = Path(__file__).parents[2] / "specs"
+SPECS = ROOT / "specs"
 FULL: dict[str, Any] = yaml.safe_load((SPECS / "kafka-full.yaml").read_text())
 VALID: dict[str, Any] = {
     "apiVersion": "nuclio.io/v1",
@@ -60,6 +61,7 @@ class KafkaKind:
 
     kind = "kafka-cluster"
     aliases = ("kafka",)
+    annotations = ANNOTATIONS
     Settings = KafkaSettings
 
 

@@ -48,7 +48,7 @@ def write_function(
         **DEFAULTS,
     }
     trigger = {"kind": "kafka-cluster", "numWorkers": workers, "attributes": kafka | attributes}
-    spec = {"handler": "function_code:handler", "runtime": "python:3.11", "triggers": {"records": trigger}}
+    spec = {"handler": "function_code:handler", "runtime": "python", "triggers": {"records": trigger}}
     function = {
         "apiVersion": "nuclio.io/v1",
         "kind": "NuclioFunction",
@@ -167,23 +167,10 @@ def wait_until(condition: Callable[[], object], seconds: float = 300, about: Rep
         time.sleep(0.02)
 
 
-def is_running(pid: int) -> bool:
-    """Whether the process is there and no zombie."""
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-
-
 def lines(folder: Path, name: str = "log") -> list[str]:
     """What handlers have written so far, whole lines only."""
     path = folder / name
     return path.read_text().splitlines() if path.exists() else []
-
-
-def children_of(pid: int) -> list[int]:
-    """Direct child processes."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def environment(**changes: str) -> dict[str, str]:

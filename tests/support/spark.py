@@ -25,8 +25,15 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _LISTENING = "0A"
 # Tests want a Java that is soon up; what they compute is nothing.
 QUICK = {"conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": "700m"}}
+# A handler that has Spark count, and writes which record it had.
+COUNTS = """
+    def handler(context, event):
+        count = context.spark.range(100).count()
+        write(f"{event.topic} {event.shard_id} {event.offset} {count}")
+"""
 
 
+# A handler that has Spark count, and writes which record it had.
 @dataclass(frozen=True, slots=True)
 class TestSpark:
     """A server on an event loop of its own, in a thread that lives as long as it does."""

@@ -2,24 +2,27 @@
 
 import asyncio
 import os
+import signal
 import textwrap
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.metrics import Metrics, TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire.frames import Headers, WireRecord
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
 from headrace.runtime.workers.process import WorkerProcess
 
 QUICK_RETRIES = FailurePolicy(max_attempts=3, backoff_seconds=0.01, max_backoff_seconds=0.02)
@@ -47,13 +50,24 @@ class Bench:
     metrics: Metrics
 
     def assign(self, *names: tuple[str, int], start: int = 0) -> list[AssignedPartition]:
-        partitions = [AssignedPartition(topic, number, Checkpoint(start), 256) for topic, number in names]
-        self.dispatcher.assign(partitions)
+        partitions = [
+            of_records(PartitionKey(topic, number), Checkpoint(start), 256) for topic, number in names
+        ]
+        self.dispatcher.begin(partitions)
         return partitions
 
     def feed(self, partition: AssignedPartition, batch: Sequence[WireRecord]) -> None:
         self.dispatcher.add(partition, batch)
         self.dispatcher.dispatch()
+
+    def expect_quick_handlers(self, ns_per_record: float = 1) -> None:
+        """As if they had been: the next records of a partition are one run, and every worker has room."""
+        self.dispatcher.run_sizer.ns_per_record = ns_per_record
+
+    def wait_deaf(self, condition: Callable[[], object]) -> None:
+        """Poll without turning the event loop: workers go on, and the processor hears nothing of it."""
+        while not condition():
+            time.sleep(0.005)
 
     async def settled(self, partition: AssignedPartition, offset: int) -> None:
         """Wait until the commit has reached `offset`."""
@@ -63,6 +77,13 @@ class Bench:
         """What the handler has written with `write(...)`."""
         path = self.folder / name
         return path.read_text().splitlines() if path.exists() else []
+
+
+def kill_worker(b: Bench, index: int = 0) -> None:
+    """As the kernel or a person does."""
+    pid = b.dispatcher.workers[index].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
 
 
 async def until(condition: object, seconds: float = 120) -> None:
@@ -100,7 +121,8 @@ async def bench(
     policy: DeliveryPolicy = QUICK,
     router: AckRouter | None = None,
     spark_session_id: str = "",
-    decoder: str = "headrace.triggers.kafka.decoder:decode",
+    decoder: str = "headrace.triggers.kafka.format.decoder:decode",
+    event: str = STREAM_EVENT,
     end_session: EndSession = no_session,
 ) -> AsyncIterator[Bench]:
     """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
@@ -122,6 +144,7 @@ async def bench(
             is_cumulative=policy.is_cumulative,
             takes_acks=router.takes_acks if router else policy.ack_mode.is_explicit,
             decoder=decoder,
+            event=event,
             is_batch=policy.batch is not None,
             spark_session_id=spark_session_id,
         )

@@ -24,8 +24,8 @@ from aiokafka.errors import (
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.dead_letter_headers import Provenance, with_writable_names
 from headrace.runtime.kafka.dead_letter_producer import Copy, discard, start_producer, write_copy
+from headrace.runtime.kafka.refusals import no_answer
 from headrace.triggers.kafka.client.errors import explain
-from headrace.triggers.kafka.settings.client_options import security_options
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 _WRITE_SECONDS = 30.0
@@ -89,7 +89,7 @@ class DeadLetters:
                     pass
         except TimeoutError:
             raise BrokerError(
-                f"{', '.join(self._settings.brokers)} did not confirm a record in dead-letter topic "
+                f"{self._settings.access} did not confirm a record in dead-letter topic "
                 f"{self._topic} " + ("before the stop" if self._is_closed else f"within {_WRITE_SECONDS:g} s")
             ) from None
         except KafkaError as error:
@@ -157,8 +157,7 @@ class DeadLetters:
 
     async def _start(self) -> _Shared:
         try:
-            security = security_options(self._settings)
-            producer = await start_producer(self._settings.brokers, self._client_id, security)
+            producer = await start_producer(self._settings.access, self._client_id)
             self._current = _Shared(producer)
         finally:
             self._starting = None
@@ -171,6 +170,7 @@ class DeadLetters:
         try:
             yield
         except (KafkaError, asyncio.CancelledError):
+            # aiokafka has counted the failed batch's sequence number: the broker refuses what would follow.
             self._retire(shared)
             raise
         finally:
@@ -191,7 +191,7 @@ class DeadLetters:
 
     def _explained(self, error: KafkaError, copy: Copy) -> BrokerError:
         """In one line, with what to change."""
-        topic, brokers = self._topic, ", ".join(self._settings.brokers)
+        topic, brokers = self._topic, self._settings.access
         match error:
             case UnknownTopicOrPartitionError():
                 line = (
@@ -207,7 +207,7 @@ class DeadLetters:
             case TopicAuthorizationFailedError():
                 line = f"{brokers} does not let this user write to dead-letter topic {topic}"
             case KafkaConnectionError():
-                line = f"no broker answers at {brokers}: nothing can be written to dead-letter topic {topic}"
+                line = f"{no_answer(brokers)}: nothing can be written to dead-letter topic {topic}"
             case _:
                 return explain(error, self._settings)
         return BrokerError(line)

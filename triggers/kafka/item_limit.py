@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from headrace.runtime.partitions.undecoded import UndecodedPartition
 from headrace.triggers.kafka.client.chunks import PIECE_BYTES
 
 
@@ -12,10 +11,9 @@ class ItemLimit:
     def __init__(self) -> None:
         self._item_bytes = PIECE_BYTES
 
-    def items(self, partitions: Iterable[UndecodedPartition]) -> int:
-        """What has place in each of them; one at least."""
-        left_bytes = min((partition.waiting_room_bytes for partition in partitions), default=0)
-        return max(1, left_bytes // self._item_bytes)
+    def items(self, left_bytes: Iterable[int]) -> int:
+        """What has place in each partition, of so many bytes; one at least."""
+        return max(1, min(left_bytes, default=0) // self._item_bytes)
 
     def brought(self, count: int, size_bytes: int) -> None:
         """A fetch has, of one partition. Large items count for some fetches more."""

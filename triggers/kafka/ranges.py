@@ -10,12 +10,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.structs import ConsumerRecord
 
-from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
-from headrace.runtime.partitions.ranges import RangePartition
-from headrace.triggers.kafka.client.errors import REFUSALS
+from headrace.runtime.dispatch.interface import Dispatch
+from headrace.runtime.kafka.refusals import REFUSALS
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.partitions.status import stuck_at
+from headrace.runtime.streams.assignment import Assignment
 from headrace.triggers.kafka.client.internals import high_watermark
-from headrace.triggers.kafka.settings.client_options import security_options
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
@@ -30,18 +31,18 @@ Ask = Callable[[list[TopicPartition]], Awaitable[Offsets]]
 
 
 class EndWatcher:
-    """`assigned` says what is delivered; `restart` begins partitions anew whose position is out of range."""
+    """`restart` begins partitions anew whose position is out of range."""
 
     def __init__(
         self,
         consumer: AIOKafkaConsumer,
-        dispatcher: Dispatcher,
-        assigned: Callable[[], Mapping[TopicPartition, AssignedPartition]],
+        dispatch: Dispatch,
+        assignment: Assignment,
         restart: Callable[[Offsets], Awaitable[None]],
     ) -> None:
         self._consumer = consumer
-        self._dispatcher = dispatcher
-        self._assigned = assigned
+        self._dispatch = dispatch
+        self._assigned = assignment.partitions
         self._restart = restart
         self._is_due = asyncio.Event()
         self._known: Offsets = {}  # where the logs begin
@@ -61,7 +62,7 @@ class EndWatcher:
             self._is_due.clear()
 
     async def _look(self) -> None:
-        before = {tp: p for tp, p in self._assigned().items() if isinstance(p, RangePartition)}
+        before = {TopicPartition(*key): partition for key, partition in self._assigned.items()}
         # With read_committed, the end is the last stable offset.
         ends = await self._ask(self._consumer.end_offsets, before.keys())
         beginnings = await self._beginnings(before.keys())
@@ -69,12 +70,12 @@ class EndWatcher:
         for tp in ends.keys() & beginnings.keys():
             partition = before[tp]
             if is_out_of_range(partition, beginnings[tp], ends[tp]) and await self._is_lost(tp, partition):
-                lost[tp] = partition.stuck_at
-            elif self._assigned().get(tp) is partition:
-                self._dispatcher.extend(partition, ends[tp])
+                lost[tp] = stuck_at(partition)
+            elif self._assigned.get(tp) is partition:
+                self._dispatch.extend(partition, ends[tp])
         if lost:
             await self._restart(lost)
-        self._dispatcher.dispatch()
+        self._dispatch.dispatch()
 
     async def _beginnings(self, partitions: Collection[TopicPartition]) -> Offsets:
         """They move seldom."""
@@ -101,14 +102,14 @@ class EndWatcher:
             logger.warning("%s/%d: where its log ends can't be read yet (%r)", tp.topic, tp.partition, error)
             return {}
 
-    async def _is_lost(self, tp: TopicPartition, partition: RangePartition) -> bool:
+    async def _is_lost(self, tp: TopicPartition, partition: AssignedPartition) -> bool:
         """Behind the last stable offset the log may go on: a plan of before isolationLevel was changed."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 end = await high_watermark(self._consumer, tp)
         except (KafkaError, TimeoutError):
             return False
-        is_there = self._assigned().get(tp) is partition
+        is_there = self._assigned.get(tp) is partition
         return is_there and is_out_of_range(partition, self._known.get(tp, 0), end)
 
 
@@ -120,10 +121,9 @@ async def read_record(
     Raises KafkaError, and TimeoutError where the broker doesn't answer.
     """
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=list(settings.brokers),
+        **settings.access.client_options(),
         client_id=client_id,
         isolation_level=settings.isolation_level,
-        **security_options(settings),
     )
     async with asyncio.timeout(_READ_SECONDS):
         try:
@@ -138,13 +138,14 @@ async def read_record(
             await consumer.stop()
 
 
-def is_out_of_range(partition: RangePartition, beginning: int, end: int) -> bool:
+def is_out_of_range(partition: AssignedPartition, beginning: int, end: int) -> bool:
     """Whether it can't go on: what it has to hand out next isn't in the log any more, or never will be.
 
     What is in flight is left alone: where its records are gone, its handler fails. So is what has halted.
     """
-    if partition.in_flight_count or partition.state is PartitionState.HALTED:
+    lane = partition.lane
+    if lane.in_flight_count or lane.state is PartitionState.HALTED:
         return False
-    next_offset = partition.ledger.position if partition.next_offset is None else partition.next_offset
-    planned = partition.plan.end if partition.plan is not None else 0
+    next_offset = partition.ledger.position if lane.buffer.next_offset is None else lane.buffer.next_offset
+    planned = partition.plan.plan.end if partition.plan.plan is not None else 0
     return not beginning <= next_offset or end < max(partition.ledger.position, planned)

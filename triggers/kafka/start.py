@@ -11,8 +11,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
 from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
 from headrace.triggers.kafka.client.internals import fetch_commits
-from headrace.triggers.kafka.metadata import CheckpointText, decode_metadata
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Starts:
+class GroupStarts:
     """By assigned partition: what to start from, and what the group has committed, if it has.
 
     By topic: the first partition count, which every commit is to carry on.
@@ -39,7 +39,7 @@ async def read_starts(
     group: str,
     assigned: Collection[TopicPartition],
     initial_offset: str,
-) -> Starts:
+) -> GroupStarts:
     """Ask until the broker answers: nothing may be delivered without."""
     return await _answer(lambda: _read_starts(consumer, admin, group, assigned, initial_offset))
 
@@ -70,11 +70,11 @@ async def _read_starts(
     group: str,
     assigned: Collection[TopicPartition],
     initial_offset: str,
-) -> Starts:
+) -> GroupStarts:
     numbers = {tp.topic: consumer.partitions_for_topic(tp.topic) or {tp.partition} for tp in assigned}
     every = [TopicPartition(topic, number) for topic in numbers for number in numbers[topic]]
     commits = await fetch_commits(admin, group, sorted({*every, *assigned}))
-    told = {tp: decode_metadata(commit.offset, commit.metadata) for tp, commit in commits.items()}
+    told = {tp: decode_text(commit.offset, commit.metadata) for tp, commit in commits.items()}
     counts = {topic: _first_partition_count(topic, told, len(numbers[topic])) for topic in numbers}
     committed = {
         tp: metadata.checkpoint if (metadata := told[tp]) is not None else Checkpoint(commits[tp].offset)
@@ -90,7 +90,7 @@ async def _read_starts(
     if at_beginning:
         offsets |= await consumer.beginning_offsets(at_beginning)
     fresh_starts = {tp: Checkpoint(offset) for tp, offset in offsets.items()}
-    return Starts(committed | fresh_starts, committed, counts)
+    return GroupStarts(committed | fresh_starts, committed, counts)
 
 
 def _first_partition_count(

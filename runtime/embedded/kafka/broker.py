@@ -14,6 +14,7 @@ from headrace.runtime.embedded.kafka.process import BrokerProcess, last_lines
 from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
 from headrace.runtime.embedded.ports import HOST, choose_ports
 from headrace.runtime.errors import UsageError
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
 
 
@@ -106,7 +107,7 @@ class EmbeddedKafka:
 
     async def create_topics(self, topics: Mapping[str, int], config: Mapping[str, str] | None = None) -> None:
         """See `kafka_topics.create_topics`."""
-        await create_topics(self.bootstrap, topics, config)
+        await create_topics(BrokerAccess(self.bootstrap), topics, config)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -82,8 +82,9 @@ class ServerFiles:
             "spark.connect.grpc.binding.address": HOST,
             "spark.connect.grpc.binding.port": str(port),
             "spark.connect.session.manager.defaultSessionTimeout": "-1",  # workers may idle for days
-            # What nobody reads ends, where its owner could not end it. A dead reader is noticed only when its
-            # stream is over; a live one comes back at once.
+            # What nobody reads ends, where its owner could not end it: after 3 minutes at most, 7 as Spark
+            # comes. Shorter would break handlers that read a result slowly. A dead reader is noticed only
+            # when its stream is over; a live one comes back at once.
             "spark.connect.execute.reattachable.senderMaxStreamDuration": "30s",
             "spark.connect.execute.manager.detachedTimeout": "120s",
             "spark.connect.execute.manager.checkInterval": "10s",
@@ -99,6 +100,8 @@ class ServerFiles:
                 "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),  # Spark's 200 are for a cluster
             }
         elif self.more_jars:
+            # Executors fetch these from the driver, at the machine's own address or spark.driver.host: only
+            # Spark Connect itself stays on loopback.
             given = self.spec.conf.get("spark.jars", "")
             jars = [*map(str, self.more_jars), *([given] if given else [])]
             return {**ours, **self.spec.conf, "spark.jars": ",".join(jars)}
@@ -140,6 +143,7 @@ class ServerFiles:
         """The workers' own, so that what Spark runs of Python finds the same modules and credentials."""
         inherited = {**os.environ, **self.shared.env}
         env = {name: value for name, value in inherited.items() if not _FOREIGN.fullmatch(name)}
+        # The token goes this way because everybody can read command lines.
         env |= {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token, "SPARK_HOME": str(self.spark_jars.parent)}
         if self.spec.is_local:
             path = filter(None, [*map(str, self.shared.folders), env.get("PYTHONPATH", "")])

@@ -30,6 +30,7 @@ class SparkServerProcess:
     def __init__(self, files: ServerFiles, token: str, lock_fd: int) -> None:
         self._folder = files.folder
         command, output = files.command(), files.folder / _OUTPUT
+        # In our working folder, not its own: relative paths in a handler's `write` mean what they say.
         self._process = start_server(command, output, lock_fd, env=files.environment(token))
 
     @property

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from test_cli_kafka import refused
+from refusal import refused
 
 from headrace.runtime.cli.main import headrace
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
@@ -60,6 +60,11 @@ def test_a_sign_in_that_is_refused_says_so(guarded: EmbeddedKafka) -> None:
         line = refused(told, BrokerError)
         assert line.startswith(f"{guarded.sasl_bootstrap} refuses the sign-in: check --user, ")
         assert "wrong" not in line
+
+
+def test_a_sign_in_where_there_is_none_says_so(guarded: EmbeddedKafka) -> None:
+    line = refused(run("kafka", "topics", "--brokers", guarded.bootstrap, "--user", "ada"), BrokerError)
+    assert line == f"{guarded.bootstrap} does not offer this --sasl-mechanism, or no sign-in at all"
 
 
 def test_a_broker_that_wants_more_than_it_is_given_is_told_with_the_options(guarded: EmbeddedKafka) -> None:

@@ -13,11 +13,12 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.structs import ConsumerRecord
 from broker import Broker
 from click.testing import CliRunner, Result
-from test_cli_partition import refused
-from test_kafka_dead_letters import Record, dead_letters, written
+from dead_letters import Record, dead_letters, written
+from refusal import refused
 
 from headrace.runtime.cli.dead_letters import deadletters
 from headrace.runtime.errors import BrokerError, UsageError
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
 
 TRACEBACK = (
@@ -214,7 +215,7 @@ def test_a_replay_into_the_same_topic_ends(broker: Broker, topic: str) -> None:
 
 def test_a_replay_that_the_broker_refuses_says_how_far_it_came(broker: Broker, topic: str) -> None:
     source = f"small-{uuid.uuid4().hex}"
-    asyncio.run(create_topics(broker.bootstrap, {source: 1}, {"max.message.bytes": "2000"}))
+    asyncio.run(create_topics(BrokerAccess(broker.bootstrap), {source: 1}, {"max.message.bytes": "2000"}))
     fail(broker, topic, source, [(0, Record()), (0, Record(value=b"." * 3000)), (0, Record())])
     result = run(broker, "replay", topic, "--all")
     line = refused(result, BrokerError, 3)

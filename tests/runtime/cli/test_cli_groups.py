@@ -13,8 +13,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
 from click.testing import CliRunner, Result
 from kafka_records import group_offsets, produce
+from refusal import refused
 from replica import lines, replica, wait_until, write_function
-from test_cli_kafka import refused
 
 from headrace.runtime.cli.main import headrace
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka

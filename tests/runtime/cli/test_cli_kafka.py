@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import pytest
 from broker import Broker
 from click.testing import CliRunner, Result
+from refusal import refused
 
 from headrace.runtime.cli.kafka import kafka
-from headrace.runtime.errors import BrokerError, HeadraceError, UsageError
+from headrace.runtime.errors import BrokerError, UsageError
 
 PROGRAM = (sys.executable, "-c", "from headrace.runtime.cli.kafka import kafka; kafka()")
 
@@ -28,13 +29,6 @@ def consumed(broker: Broker, topic: str, count: int) -> list[dict[str, object]]:
     result = run(broker, "consume", "--topic", topic, "--count", str(count), "--json")
     assert result.exit_code == 0, result.exception
     return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def refused(result: Result, kind: type[HeadraceError]) -> str:
-    """The one line of an error of ours; the exit code is the error's own."""
-    assert isinstance(result.exception, kind), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
 
 
 def test_lines_of_stdin_come_back_in_order(broker: Broker, topic: str) -> None:

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner, Result
-from test_admin import FakeProcessor
+from fake_processor import FakeProcessor
+from refusal import refused
 
 from headrace.runtime.cli.partition import NoSuchPartitionError, partition
 from headrace.runtime.errors import HeadraceError, UsageError
@@ -55,14 +56,6 @@ def run(*arguments: str, admin: str | None = None) -> Result:
     return CliRunner().invoke(partition, arguments, env={"HEADRACE_ADMIN": admin})
 
 
-def refused(result: Result, kind: type[HeadraceError], code: int) -> str:
-    """The one line of an error of ours, and its exit code."""
-    assert type(result.exception) is kind, result.output
-    assert kind.exit_code == code
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
-
-
 @pytest.mark.parametrize("action", ["retry", "skip"])
 def test_an_action_prints_what_was_done(processor: FakeProcessor, url: str, action: str) -> None:
     result = run(action, "orders/3", admin=url)
@@ -83,7 +76,7 @@ def test_each_refusal_is_a_line_with_an_exit_code(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["orders", "orders/", "/3", "orders/x", "orders/-1", "a/b/3", "a b/3", "å/1"]
+    "place", ["orders", "orders/", "/3", "orders/x", "orders/-1", "/a/3", "a//3", "a b/3", "å/1"]
 )
 def test_a_place_that_is_none_is_a_usage_error(place: str) -> None:
     result = run("skip", place)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from command import one_line, run
 from function_files import NUCLIOS_EXAMPLE
 from replica import environment
-from test_run_command import one_line, run
+from root import ROOT
 
 HANDLER = "def handler(context, event): ...\n"
 FUNCTION = """\
@@ -269,8 +270,7 @@ def test_inline_configuration_validates_and_runs(tmp_path: Path) -> None:
 
 
 def test_the_functions_that_come_with_headrace_are_valid() -> None:
-    root = Path(__file__).parents[3]
-    files = [*root.glob("examples/*/function.yaml"), *root.glob("functions/*/function.yaml")]
+    files = [*ROOT.glob("examples/*/function.yaml"), *ROOT.glob("functions/*/function.yaml")]
     result = run("validate", *map(str, files))
     assert (result.returncode, len(result.stdout.splitlines())) == (0, len(files)), result.stdout
 

@@ -5,26 +5,27 @@ from hypothesis import strategies as st
 from worker_bench import records
 
 from headrace.runtime.dispatch.allocators import PoolAllocator, StaticAllocator, contiguous_ranges
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.names import describe_partitions
+from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 
 
 def filled(topic: str, number: int) -> AssignedPartition:
-    partition = AssignedPartition(topic, number, Checkpoint(0), 256)
+    partition = of_records(PartitionKey(topic, number), Checkpoint(0), 256)
     partition.on_fetched(records(0, 3))
     return partition
 
 
 def test_twenty_partitions_on_five_workers_are_the_documented_ranges() -> None:
-    keys = [("t", number) for number in range(20)]
+    keys = [PartitionKey("t", number) for number in range(20)]
     assert contiguous_ranges(reversed(keys), 5) == {("t", number): number // 4 for number in range(20)}
 
 
 @given(st.sets(st.tuples(st.sampled_from("abc"), st.integers(0, 50))), st.integers(1, 12))
 def test_static_ranges_are_contiguous_over_all_topics_and_even(
-    keys: set[tuple[str, int]], workers: int
+    names: set[tuple[str, int]], workers: int
 ) -> None:
+    keys = {PartitionKey(*name) for name in names}
     ranges = contiguous_ranges(keys, workers)
     in_order = [ranges[key] for key in sorted(keys)]
     assert set(ranges) == keys
@@ -37,14 +38,14 @@ def test_pool_serves_partitions_in_the_order_in_which_they_became_ready() -> Non
     allocator = PoolAllocator()
     first, second = filled("t", 0), filled("t", 1)
     for partition in (second, first, second):
-        allocator.offer(partition)
-    assert [allocator.take(0), allocator.take(1), allocator.take(0)] == [second, first, None]
+        allocator.offer(partition.lane)
+    assert [allocator.take(0), allocator.take(1), allocator.take(0)] == [second.lane, first.lane, None]
 
 
 def test_what_is_revoked_while_it_waits_is_not_handed_out() -> None:
     allocator = PoolAllocator()
     partition = filled("t", 0)
-    allocator.offer(partition)
+    allocator.offer(partition.lane)
     partition.revoke()
     assert allocator.take(0) is None
 
@@ -52,11 +53,11 @@ def test_what_is_revoked_while_it_waits_is_not_handed_out() -> None:
 def test_static_gives_a_worker_only_its_own_partitions() -> None:
     allocator = StaticAllocator(2)
     partitions = [filled("t", number) for number in range(4)]
-    allocator.place(partitions)
+    allocator.place([partition.key for partition in partitions])
     for partition in partitions:
-        allocator.offer(partition)
-    assert [allocator.take(1) for _ in range(3)] == [partitions[2], partitions[3], None]
-    assert allocator.worker_of(partitions[0]) == 0
+        allocator.offer(partition.lane)
+    assert [allocator.take(1) for _ in range(3)] == [partitions[2].lane, partitions[3].lane, None]
+    assert allocator.worker_of(partitions[0].key) == 0
 
 
 def test_ranges_read_as_people_write_them() -> None:

@@ -8,8 +8,9 @@ from batch_bench import Commits
 from worker_bench import bench, records, until
 
 from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.assigned import of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.key import PartitionKey
 
 WRITES = """
     def handler(context, events):
@@ -34,9 +35,9 @@ async def test_the_session_of_a_dead_owner_is_ended_before_its_batch_comes_again
     sessions, source = Sessions(tmp_path), Commits()
     source.may_answer.set()
     async with bench(tmp_path, WRITES, policy=POLICY, spark_session_id="new", end_session=sessions.end) as b:
-        b.dispatcher.feed = source
-        partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 3, "old")), 256)
-        b.dispatcher.assign([partition])
+        b.dispatcher.connect(source)
+        partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(0, 3, "old")), 256)
+        b.dispatcher.begin([partition])
         b.feed(partition, records(0, 7))
         await b.settled(partition, 7)
         assert sessions.asked == [("old", False), ("old", False)]
@@ -52,10 +53,10 @@ async def test_the_session_of_a_dead_owner_does_not_run_on_while_other_batches_c
     source.may_answer.set()
     handler = WRITES + '        wait_for("go")\n'
     async with bench(tmp_path, handler, policy=POLICY, spark_session_id="new", end_session=sessions.end) as b:
-        b.dispatcher.feed = source
-        first = AssignedPartition("t", 0, Checkpoint(0), 256)
-        planned = AssignedPartition("t", 1, Checkpoint(0, plan=Plan(0, 3, "old")), 256)
-        b.dispatcher.assign([first, planned])
+        b.dispatcher.connect(source)
+        first = of_records(PartitionKey("t", 0), Checkpoint(0), 256)
+        planned = of_records(PartitionKey("t", 1), Checkpoint(0, plan=Plan(0, 3, "old")), 256)
+        b.dispatcher.begin([first, planned])
         b.feed(first, records(0, 4))
         await until(lambda: b.lines() == ["[0, 1, 2, 3]"])
         assert sessions.asked == [("old", False)]
@@ -68,7 +69,7 @@ async def test_the_session_of_a_dead_owner_does_not_run_on_while_other_batches_c
 async def test_a_session_of_its_own_is_not_ended_when_a_partition_comes_back(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path)
     async with bench(tmp_path, WRITES, policy=POLICY, spark_session_id="own", end_session=sessions.end) as b:
-        b.dispatcher.assign([AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 3, "own")), 256)])
+        b.dispatcher.begin([of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(0, 3, "own")), 256)])
         await asyncio.sleep(0)
         assert sessions.asked == []
 
@@ -76,28 +77,28 @@ async def test_a_session_of_its_own_is_not_ended_when_a_partition_comes_back(tmp
 async def test_a_plan_without_a_session_asks_nobody(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path)
     async with bench(tmp_path, WRITES, policy=POLICY, end_session=sessions.end) as b:
-        partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 3)), 256)
-        b.dispatcher.assign([partition])
+        partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(0, 3)), 256)
+        b.dispatcher.begin([partition])
         b.feed(partition, records(0, 3))
         await until(lambda: b.lines() == ["[0, 1, 2]"])
         assert sessions.asked == []
 
 
 def test_a_plan_that_never_began_names_no_session_of_a_worker_that_lives_on() -> None:
-    partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 3, "old")), 256)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(0, 3, "old")), 256)
     partition.on_fetched(records(0, 3))
-    partition.plan_part(Plan(0, 3))
+    partition.propose(Plan(0, 3))
     assert partition.checkpoint.plan == Plan(0, 3, "old")
-    partition.plan_in("ours")
+    partition.plan.name_session(partition.lane.buffer.next_offset, "ours")
     partition.revoke()
     assert partition.checkpoint.plan == Plan(0, 3)
 
 
 def test_a_plan_that_began_names_its_session_until_it_is_over() -> None:
-    partition = AssignedPartition("t", 0, Checkpoint(0), 256)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0), 256)
     partition.on_fetched(records(0, 3))
-    partition.plan_part(Plan(0, 3))
-    partition.plan_in("ours")
-    partition.take_below(3)
+    partition.propose(Plan(0, 3))
+    partition.plan.name_session(partition.lane.buffer.next_offset, "ours")
+    partition.lane.take_below(3)
     partition.revoke()
     assert partition.checkpoint.plan == Plan(0, 3, "ours")

@@ -12,9 +12,10 @@ from worker_bench import records
 
 from headrace.runtime.config.delivery import BatchPolicy
 from headrace.runtime.dispatch.batcher import Batcher, Choice, next_part
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.assigned import AssignedPartition, of_records
+from headrace.runtime.partitions.books.failed_records import FailedRecord
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.failed_records import FailedRecord
+from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.worker.results import HandlerReturnedError, Outcome, outcomes
 from headrace.runtime.workers.in_flight import InFlight
 
@@ -35,11 +36,11 @@ class Waits:
     def partition(self, number: int) -> AssignedPartition:
         plan = Plan(*self.plan) if self.plan else None
         acked = tuple((offset, offset + 1) for offset in sorted(self.acked))
-        partition = AssignedPartition("t", number, Checkpoint(0, plan=plan, acked=acked), 64)
+        partition = of_records(PartitionKey("t", number), Checkpoint(0, plan=plan, acked=acked), 64)
         partition.on_fetched(records(0, self.count))
-        partition.waiting_since = NOW - self.seconds
+        partition.lane.waiting_since = NOW - self.seconds
         for offset, limit in self.limits.items():
-            partition.failed_records[offset] = FailedRecord(failures=1, batch_limit=limit)
+            partition.failed[offset] = FailedRecord(failures=1, batch_limit=limit)
         return partition
 
 
@@ -57,11 +58,11 @@ waits = st.builds(
 
 def ready(described: Sequence[Waits]) -> list[AssignedPartition]:
     found = [each.partition(number) for number, each in enumerate(described)]
-    return [partition for partition in found if partition.waiting]
+    return [partition for partition in found if partition.lane.buffer.count]
 
 
 def chosen(choice: Choice) -> list[list[int]]:
-    return [part.partition.waiting_offsets(part.count) for part in choice.parts]
+    return [part.partition.lane.buffer.offsets(part.count) for part in choice.parts]
 
 
 @given(st.lists(waits, max_size=5), st.integers(1, 12))
@@ -69,14 +70,14 @@ def test_a_batch_is_full_or_in_time_or_fixed(described: list[Waits], size: int) 
     partitions = ready(described)
     choice = Batcher(BatchPolicy(size, TIMEOUT)).choose(partitions, NOW)
     total = sum(part.count for part in choice.parts)
-    assert len({part.partition.id for part in choice.parts}) == len(choice.parts)
+    assert len({part.partition.lane.id for part in choice.parts}) == len(choice.parts)
     if any(part.is_fixed for part in choice.parts):
         assert len(choice.parts) == 1
     elif choice.parts:
-        oldest = max(NOW - part.partition.waiting_since for part in choice.parts)
+        oldest = max(NOW - part.partition.lane.waiting_since for part in choice.parts)
         assert total == size or (total < size and oldest >= TIMEOUT)
     else:
-        assert not any(NOW - p.waiting_since >= TIMEOUT and next_part(p, size) for p in partitions)
+        assert not any(NOW - p.lane.waiting_since >= TIMEOUT and next_part(p, size) for p in partitions)
 
 
 @given(st.lists(waits, max_size=5), st.integers(1, 12))
@@ -96,7 +97,7 @@ def test_what_is_not_handed_out_now_is_in_time(described: list[Waits], size: int
 def test_a_part_keeps_to_its_plan_and_to_the_limits_of_its_records(described: Waits, size: int) -> None:
     for partition in ready([described]):
         part = next_part(partition, size)
-        head, plan = partition.head, partition.plan
+        head, plan = partition.lane.buffer.head, partition.plan.plan
         assert head is not None
         is_planned = plan is not None and plan.first <= head.offset < plan.end
         if part is None:
@@ -104,15 +105,15 @@ def test_a_part_keeps_to_its_plan_and_to_the_limits_of_its_records(described: Wa
             assert is_planned
             assert partition.ledger.position < plan.end
             continue
-        found = partition.waiting_offsets(part.count)
+        found = partition.lane.buffer.offsets(part.count)
         assert len(found) == part.count >= 1
         if is_planned and plan is not None:
             assert part.is_fixed
-            assert found == [o for o in partition.waiting_offsets(99) if o < plan.end]
+            assert found == [o for o in partition.lane.buffer.offsets(99) if o < plan.end]
             continue
         assert part.count <= size
         assert plan is None or not found[0] < plan.first <= found[-1]
-        limits = [partition.failed_records.batch_limit(offset) for offset in found]
+        limits = [partition.failed.batch_limit(offset) for offset in found]
         assert len({limit is None for limit in limits}) == 1
         assert part.is_fixed == (limits[0] is not None)
         assert all(limit is None or part.count <= limit for limit in limits)
@@ -125,22 +126,22 @@ def test_batch_after_batch_takes_every_record_once_and_in_order(described: list[
         partition.on_fetched(
             records(partition.ledger.position, 24)
         )  # whatever is planned is there as a whole
-    expected = {partition.partition: partition.waiting_offsets(99) for partition in partitions}
-    plans = {partition.partition: partition.plan for partition in partitions}
+    expected = {partition.key.partition: partition.lane.buffer.offsets(99) for partition in partitions}
+    plans = {partition.key.partition: partition.plan.plan for partition in partitions}
     handled: dict[int, list[int]] = {number: [] for number in expected}
     batcher = Batcher(BatchPolicy(size, TIMEOUT))
-    while left := [partition for partition in partitions if partition.waiting]:
+    while left := [partition for partition in partitions if partition.lane.buffer.count]:
         choice = batcher.choose(left, NOW + 2 * TIMEOUT)
         assert choice.parts
         for part in choice.parts:
             partition, planned = part.partition, part.plan
-            partition.plan_part(planned)
-            taken = partition.take_below(planned.end)
-            handled[partition.partition] += [record.offset for record in taken]
-            partition.on_settled(taken)
-            if (plan := plans[partition.partition]) and taken[0].offset in range(plan.first, plan.end):
+            partition.propose(planned)
+            taken = partition.lane.take_below(planned.end)
+            handled[partition.key.partition] += [record.offset for record in taken]
+            partition.lane.on_settled(taken)
+            if (plan := plans[partition.key.partition]) and taken[0].offset in range(plan.first, plan.end):
                 assert taken[-1].offset < plan.end <= partition.ledger.position
-                assert not partition.waiting_below(plan.end)
+                assert not partition.lane.buffer.count_below(plan.end)
     assert handled == expected
     assert all(partition.ledger.open_count == 0 for partition in partitions)
 
@@ -152,18 +153,18 @@ def test_a_full_batch_takes_those_that_have_waited_longest_and_leaves_the_rest()
 
 
 def test_a_partition_that_may_hold_no_more_does_not_wait_for_more() -> None:
-    partition = AssignedPartition("t", 0, Checkpoint(0), 4)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0), 4)
     partition.on_fetched(records(0, 4))
-    partition.waiting_since = NOW
+    partition.lane.waiting_since = NOW
     assert chosen(Batcher(BatchPolicy(100, TIMEOUT)).choose([partition], NOW)) == [[0, 1, 2, 3]]
 
 
 def test_room_is_there_for_the_whole_of_a_plan_whatever_the_capacity() -> None:
-    partition = AssignedPartition("t", 0, Checkpoint(3, plan=Plan(0, 500)), 4)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(3, plan=Plan(0, 500)), 4)
     while partition.ledger.position < 500:
         assert partition.room >= min(2, 500 - partition.ledger.position)
         partition.on_fetched(records(partition.ledger.position, min(partition.room, 7)))
-    assert not partition.has_room
+    assert not partition.may_grow
     part = next_part(partition, 2)
     assert part is not None
     assert part.is_fixed
@@ -171,44 +172,44 @@ def test_room_is_there_for_the_whole_of_a_plan_whatever_the_capacity() -> None:
 
 
 def test_a_partition_that_holds_more_than_it_may_has_no_room() -> None:
-    partition = AssignedPartition("t", 0, Checkpoint(0), 8)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0), 8)
     partition.on_fetched(records(0, 8))
-    partition.on_handled_unacked(partition.take(8, 1000))
-    partition.capacity = 4  # records turned out to be large
-    assert partition.is_idle
+    partition.lane.on_unacked(partition.lane.take(8, 1000))
+    partition.resize(4)  # records turned out to be large
+    assert partition.lane.is_idle
     assert partition.room == 0
 
 
 def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> None:
-    partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(4, 8)), 64)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(4, 8)), 64)
     partition.on_fetched(records(0, 12))
     for fate in ("failed", "suspected"):
         part = next_part(partition, 100)
         assert part is not None
         assert part.plan == Plan(0, 4)
-        partition.plan_part(part.plan)
-        taken = partition.take_below(4)
+        partition.propose(part.plan)
+        taken = partition.lane.take_below(4)
         if fate == "failed":
-            partition.on_failed(taken[:1], "it failed", among=4)
+            partition.lane.on_failed(taken[:1], "it failed", among=4)
         else:
-            partition.on_suspected(taken)
-        partition.on_returned(taken)
-        assert partition.plan == Plan(4, 8)
-    partition.on_settled(partition.take_below(4))
-    assert partition.plan == Plan(4, 8)
+            partition.lane.on_suspected(taken)
+        partition.lane.on_returned(taken)
+        assert partition.plan.plan == Plan(4, 8)
+    partition.lane.on_settled(partition.lane.take_below(4))
+    assert partition.plan.plan == Plan(4, 8)
 
 
 def test_a_plan_ends_where_records_are_handed_out_one_by_one() -> None:
-    partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 4)), 64)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(0, 4)), 64)
     partition.on_fetched(records(0, 4))
-    partition.take(2, 1000)
+    partition.lane.take(2, 1000)
     assert partition.checkpoint == Checkpoint(0)
 
 
 def test_a_record_that_must_not_be_delivered_leaves_its_plan_without_a_future() -> None:
-    partition = AssignedPartition("t", 0, Checkpoint(0, plan=Plan(0, 4)), 64)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(0, 4)), 64)
     partition.on_fetched(records(0, 4))
-    partition.refused(records(2, 1)[0], "it is too large")
+    partition.refuse(records(2, 1)[0], "it is too large")
     part = next_part(partition, 100)
     assert part is not None
     assert (part.plan, part.is_fixed) == (Plan(0, 2), False)
@@ -217,24 +218,24 @@ def test_a_record_that_must_not_be_delivered_leaves_its_plan_without_a_future() 
 def test_a_worker_that_died_after_its_batch_was_told_had_not_started_the_next() -> None:
     # Its slot still names the last batch: that word is written after the outcomes are sent.
     in_flight = InFlight()
-    partition = AssignedPartition("t", 0, Checkpoint(0), 64)
-    in_flight.add(partition, records(0, 3))
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0), 64)
+    in_flight.add(partition.lane, records(0, 3))
     assert list(in_flight.settle_before(3))
-    in_flight.add(partition, records(3, 3))
+    in_flight.add(partition.lane, records(3, 3))
     assert not in_flight.take_started(0, is_batch=True)
     assert [len(run.records) for run in in_flight.take_started(3, is_batch=True)] == [3]
 
 
 def test_what_was_started_of_a_partition_is_one_span_whatever_the_attempts() -> None:
     in_flight = InFlight()
-    one, other = (AssignedPartition("t", number, Checkpoint(0), 64) for number in range(2))
-    in_flight.add(one, records(0, 3))
-    in_flight.add(one, records(3, 2))
-    in_flight.add(other, records(0, 1))
+    one, other = (of_records(PartitionKey("t", number), Checkpoint(0), 64) for number in range(2))
+    in_flight.add(one.lane, records(0, 3))
+    in_flight.add(one.lane, records(3, 2))
+    in_flight.add(other.lane, records(0, 1))
     started = in_flight.take_started(0, is_batch=True)
-    assert [(run.partition, [r.offset for r in run.records]) for run in started] == [
-        (one, [0, 1, 2, 3, 4]),
-        (other, [0]),
+    assert [(run.lane, [r.offset for r in run.records]) for run in started] == [
+        (one.lane, [0, 1, 2, 3, 4]),
+        (other.lane, [0]),
     ]
     assert not in_flight.runs
 

@@ -20,21 +20,23 @@ from worker_bench import Record, bench, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.feed import NoFeed
-from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.dispatch.interface import NoFeed
+from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks
+from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
-from headrace.runtime.partitions.undecoded import UndecodedPartition
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.partitions.status import is_stuck, problem, stuck_at
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableError
 from headrace.runtime.worker.chunks import ReceivedChunk
-from headrace.runtime.worker.event import PartitionView, StreamEvent
-from headrace.runtime.workers import handle as worker_handle
+from headrace.runtime.worker.given.event import PartitionView, StreamEvent
+from headrace.runtime.workers import outbox as worker_outbox
 from headrace.runtime.workers.process import WorkerProcess
 from headrace.triggers.kafka.client import chunks as kafka_chunks
-from headrace.triggers.kafka.decoder import decode
+from headrace.triggers.kafka.format.decoder import decode
 from headrace.triggers.kafka.item_limit import ItemLimit
 
 TP = TopicPartition("t", 3)
@@ -90,7 +92,7 @@ def test_a_processor_that_looks_into_a_batch_sees_the_same_records(log: tuple[by
     assert seen(looked_at) == seen(fetched(*log, is_undecoded=False))
 
 
-def test_most_chunks_go_undecoded_and_small_ones_together() -> None:
+def test_most_batches_go_undecoded_and_small_ones_together() -> None:
     data = b"".join(batch(offset, [Written()]) for offset in range(10, 20))
     (piece,) = fetched(data, 10, is_undecoded=True)
     assert isinstance(piece, ChunkSlice)
@@ -164,7 +166,7 @@ def kept_of(kept: ChunkCache[int]) -> set[int]:
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 40), st.booleans()), max_size=60))
-def test_both_ends_keep_the_same_chunks(uses: list[tuple[int, int, bool]]) -> None:
+def test_both_ends_keep_the_same_batches(uses: list[tuple[int, int, bool]]) -> None:
     ours: ChunkCache[int] = ChunkCache(100)
     theirs: ChunkCache[bytes] = ChunkCache(100)
     sizes: dict[int, int] = {}
@@ -213,7 +215,7 @@ def test_a_batch_with_fewer_records_than_it_says_is_padded() -> None:
     assert found[3].value == b"next"
 
 
-def test_chunks_that_are_skipped_are_not_looked_into() -> None:
+def test_batches_that_are_skipped_are_not_looked_into() -> None:
     piece = with_a_damaged_batch()
     assert [record.value for record in decode(piece.chunk.data, 4)] == [b"1", b"2"]
 
@@ -272,10 +274,9 @@ async def test_a_record_that_no_decoder_knows_fails_by_policy_and_says_so(
         (partition,) = b.assign(("t", 0))
         b.feed(partition, garbled)
         await b.settled(partition, 1)
-        while not partition.is_stuck:
-            await b.dispatcher._until(lambda: partition.is_stuck, 1)
-        assert partition.stuck_at == 1
-        assert "can't be decoded" in partition.problem
+        await until(lambda: is_stuck(partition))
+        assert stuck_at(partition) == 1
+        assert "can't be decoded" in problem(partition)
         assert b.lines() == ["0 0 1 0"]
 
 
@@ -286,12 +287,12 @@ async def test_a_dead_letter_of_a_record_that_can_not_be_decoded_ends_in_a_halt(
 
     policy = DeliveryPolicy(failure=FailurePolicy(1, 0.0, then="deadLetter", dead_letter_topic="d"))
     async with bench(tmp_path, WRITES, policy=policy) as b:
-        b.dispatcher.feed = Copies()
+        b.dispatcher.connect(Copies())
         (partition,) = b.assign(("t", 0), start=10)
         b.feed(partition, with_a_damaged_batch())
-        await until(lambda: partition.state is PartitionState.HALTED)
-        assert partition.stuck_at == 12
-        assert "can't be decoded" in partition.problem
+        await until(lambda: partition.lane.state is PartitionState.HALTED)
+        assert stuck_at(partition) == 12
+        assert "can't be decoded" in problem(partition)
         assert b.lines() == ["10 1 1 0", "11 2 1 0"]
 
 
@@ -312,9 +313,9 @@ async def test_a_batch_that_kills_its_worker_as_it_is_decoded_counts_as_an_attem
     async with bench(tmp_path, WRITES, policy=policy, decoder="deadly:decode") as b:
         (partition,) = b.assign(("t", 0))
         b.feed(partition, undecoded(0, 3))
-        await until(lambda: partition.state is PartitionState.HALTED)
-        assert partition.stuck_at == 0
-        assert "after 2 attempts" in partition.problem
+        await until(lambda: partition.lane.state is PartitionState.HALTED)
+        assert stuck_at(partition) == 0
+        assert "after 2 attempts" in problem(partition)
         assert not b.lines()
 
 
@@ -327,11 +328,11 @@ async def test_event_timeout_covers_decoding(tmp_path: Path, monkeypatch: pytest
     async with bench(tmp_path, WRITES, policy=policy, decoder="endless:decode") as b:
         (partition,) = b.assign(("t", 0))
         b.feed(partition, undecoded(0, 3))
-        await until(lambda: partition.state is PartitionState.HALTED)
-        assert "eventTimeout" in partition.problem
+        await until(lambda: partition.lane.state is PartitionState.HALTED)
+        assert "eventTimeout" in problem(partition)
 
 
-async def test_more_chunks_than_a_worker_keeps_are_not_sent_again_for_each_run(
+async def test_more_batches_than_a_worker_keeps_are_not_sent_again_for_each_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
@@ -342,7 +343,7 @@ async def test_more_chunks_than_a_worker_keeps_are_not_sent_again_for_each_run(
         send(self, *pieces)
 
     monkeypatch.setattr(WorkerProcess, "send", count)
-    monkeypatch.setattr(worker_handle, "_KEPT_SECONDS", 60)
+    monkeypatch.setattr(worker_outbox, "_KEPT_SECONDS", 60)
     data = batch(0, [Written(value=bytes(900))] * 1000)
     async with bench(tmp_path, "def handler(context, event): pass") as b:
         partitions = b.assign(*(("t", number) for number in range(4)))
@@ -356,21 +357,21 @@ async def test_more_chunks_than_a_worker_keeps_are_not_sent_again_for_each_run(
 
 
 def test_what_waits_is_weighed_as_it_comes_and_goes() -> None:
-    partition = UndecodedPartition("t", 0, Checkpoint(0), 256, 0, 1 << 19)
+    partition = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, 1 << 19)
     chunks, decoded = undecoded(0, 100), [Record(100 + i, bytes(1000 * i), b"k") for i in range(100)]
     partition.on_fetched(chunks)
     partition.on_fetched(decoded)
     weight = 100 * chunks.chunk.record_bytes + sum(1000 * i + 601 for i in range(100))
-    assert partition.waiting_room_bytes == (1 << 19) - weight
+    assert partition.left_bytes == (1 << 19) - weight
     assert partition.room == 0
-    while partition.waiting:
-        partition.on_settled(partition.take(30, 1 << 20))
-    assert partition.waiting_room_bytes == 1 << 19
+    while partition.lane.buffer.count:
+        partition.lane.on_settled(partition.lane.take(30, 1 << 20))
+    assert partition.left_bytes == 1 << 19
     assert partition.room == 256
 
 
 def test_decoded_records_that_wait_count_against_the_capacity() -> None:
-    partition = UndecodedPartition("t", 0, Checkpoint(0), 256, 0, 1 << 30)
+    partition = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, 1 << 30)
     partition.on_fetched([Record(offset) for offset in range(100)])
     assert partition.room == 156
     partition.on_fetched([Record(offset) for offset in range(100, 200)])
@@ -379,13 +380,13 @@ def test_decoded_records_that_wait_count_against_the_capacity() -> None:
 
 def test_a_fetch_is_asked_for_no_more_items_than_have_place() -> None:
     limit = ItemLimit()
-    partition = UndecodedPartition("t", 0, Checkpoint(0), 256, 0, 1 << 20)
-    other = UndecodedPartition("t", 1, Checkpoint(0), 256, 0, 1 << 22)
-    assert limit.items([partition, other]) == (1 << 20) // kafka_chunks.PIECE_BYTES
+    partition = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, 1 << 20)
+    other = of_chunks(PartitionKey("t", 1), Checkpoint(0), 256, 0, 1 << 22)
+    assert limit.items([partition.left_bytes, other.left_bytes]) == (1 << 20) // kafka_chunks.PIECE_BYTES
     limit.brought(10, 10 << 19)
-    assert limit.items([partition, other]) == 2
+    assert limit.items([partition.left_bytes, other.left_bytes]) == 2
     limit.brought(1, 1 << 23)
-    assert limit.items([partition, other]) == 1
+    assert limit.items([partition.left_bytes, other.left_bytes]) == 1
     for _ in range(20):
         limit.brought(100, 100 << 10)
-    assert limit.items([partition, other]) == 1 << 10
+    assert limit.items([partition.left_bytes, other.left_bytes]) == 1 << 10

@@ -73,6 +73,7 @@ def test_requests_are_the_bytes_that_pyspark_would_send() -> None:
     assert theirs == [interrupt_request(session_id, user).hex(), release_request(session_id, user).hex()]
 
 
+@pytest.mark.spark
 async def test_a_setting_that_java_refuses_is_one_line(tmp_path: Path) -> None:
     function = spark_function(tmp_path, {"conf": {"spark.driver.memory": "plenty"}})
     with pytest.raises(SparkServerError) as caught:

@@ -7,27 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worker_bench import records
 
-from headrace.runtime.partitions.ack_window import AckWindow
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.assigned import AssignedPartition, of_records
+from headrace.runtime.partitions.books.ack_window import AckWindow
 from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.key import PartitionKey
 
 
 def assigned(start: Checkpoint, fetched: int, window: int = 0) -> AssignedPartition:
     """A partition with `fetched` records from its start on, all of them handled."""
-    partition = AssignedPartition("t", 0, start, 256, window)
+    partition = of_records(PartitionKey("t", 0), start, 256, window)
     if fetched:
         partition.on_fetched(records(start.offset, fetched))
-    while partition.waiting:
-        partition.on_handled_unacked(partition.take(256, 1 << 30))
+    while partition.lane.buffer.count:
+        partition.lane.on_unacked(partition.lane.take(256, 1 << 30))
     return partition
 
 
 def repeated(checkpoint: Checkpoint, end: int) -> list[int]:
     """What a new owner gets below `end`."""
-    partition = AssignedPartition("t", 0, checkpoint, 256)
+    partition = of_records(PartitionKey("t", 0), checkpoint, 256)
     if checkpoint.offset < end:
         partition.on_fetched(records(checkpoint.offset, end - checkpoint.offset))
-    taken = partition.take(256, 1 << 30) if partition.waiting else []
+    taken = partition.lane.take(256, 1 << 30) if partition.lane.buffer.count else []
     return [record.offset for record in taken]
 
 

@@ -10,43 +10,45 @@ from hypothesis import strategies as st
 
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.batcher import Part, next_part
-from headrace.runtime.partitions.assigned import PartitionState
+from headrace.runtime.partitions.assigned import AssignedPartition, of_ranges
+from headrace.runtime.partitions.buffers.ranges import OffsetRange
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.ranges import OffsetRange, RangePartition
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.state import PartitionState
 
 Span = tuple[int, int]
 POLICY = FailurePolicy(max_attempts=2)
 
 
-def partition(end: int = 0, start: Checkpoint | None = None) -> RangePartition:
-    p = RangePartition("t", 0, start or Checkpoint(0))
+def partition(end: int = 0, start: Checkpoint | None = None) -> AssignedPartition:
+    p = of_ranges(PartitionKey("t", 0), start or Checkpoint(0))
     p.extend(end)
     return p
 
 
-def take(p: RangePartition, size: int) -> list[OffsetRange]:
+def take(p: AssignedPartition, size: int) -> list[OffsetRange]:
     """As a batch of its own, planned and handed out."""
     part = next_part(p, size)
     assert isinstance(part, Part)
     plan = part.plan
-    p.plan_part(plan)
-    p.state = PartitionState.ACTIVE
-    taken: list[Any] = p.take_below(plan.end)
+    p.propose(plan)
+    p.lane.become(PartitionState.ACTIVE)
+    taken: list[OffsetRange] = list(p.lane.take_below(plan.end))  # type: ignore[arg-type]  # a range buffer's
     return taken
 
 
-def fail(p: RangePartition, ranges: Sequence[Any], among: int = 1) -> bool:
+def fail(p: AssignedPartition, ranges: Sequence[Any], among: int = 1) -> bool:
     """Whether its one offset has spent its attempts."""
-    p.on_failed(ranges, "no", among)
-    p.on_returned(ranges)
-    p.state = PartitionState.ACTIVE
+    p.lane.on_failed(ranges, "no", among)
+    p.lane.on_returned(ranges)
+    p.lane.become(PartitionState.ACTIVE)
     is_last = False
-    for offset in p.failed_now:
-        trouble = p.failed_records[offset]
-        if POLICY.is_spent(trouble.failures):
-            trouble.batch_limit = max(trouble.among // 2, 1)
-            p.drop_plan()
-            is_last |= trouble.among == 1
+    for offset in p.lane.failed_now:
+        failed = p.failed[offset]
+        if POLICY.is_spent(failed.failures):
+            failed.batch_limit = max(failed.among // 2, 1)
+            p.plan.drop_started()
+            is_last |= failed.among == 1
     return is_last
 
 
@@ -56,12 +58,12 @@ def spans(ranges: Sequence[OffsetRange]) -> list[Span]:
 
 def test_a_range_is_as_long_as_a_batch_and_nothing_goes_beside_it() -> None:
     p = partition(25)
-    assert p.waiting == 25
+    assert p.lane.buffer.count == 25
     first = take(p, 10)
     assert spans(first) == [(0, 10)]
-    assert not p.is_deliverable
+    assert not p.lane.is_deliverable
     p.extend(40)
-    p.on_settled(first)
+    p.lane.on_settled(first)
     assert p.checkpoint == Checkpoint(10)
     assert spans(take(p, 100)) == [(10, 40)]
 
@@ -70,21 +72,21 @@ def test_offsets_that_were_acked_before_are_in_no_range() -> None:
     p = partition(10, Checkpoint(0, acked=((3, 5), (8, 12))))
     assert spans(take(p, 6)) == [(0, 3), (5, 8)]
     p.extend(20)
-    assert p.waiting == 8
+    assert p.lane.buffer.count == 8
 
 
 def test_a_range_that_failed_comes_again_as_it_was_then_by_halves_until_one_is_left() -> None:
     p = partition(8)
     seen = []
-    while p.next_offset is not None and p.next_offset < 8:
+    while p.lane.buffer.next_offset is not None and p.lane.buffer.next_offset < 8:
         ranges = take(p, 8)
         seen.append(spans(ranges)[0])
         p.extend(20)  # what comes later is no reason to go on with less
         if any(r.first <= 5 < r.end for r in ranges):
             if fail(p, ranges):
-                p.give_up(5)
+                p.on_acked(5, 5 + 1)
         else:
-            p.on_settled(ranges)
+            p.lane.on_settled(ranges)
     assert seen == [(0, 8), (0, 8), (0, 4), (4, 8), (4, 6), (4, 5), (5, 6), (6, 8)]
     assert p.checkpoint == Checkpoint(8)
     assert spans(take(p, 100)) == [(8, 20)]
@@ -98,7 +100,7 @@ def test_a_new_owner_repeats_the_planned_range_even_when_its_attempts_are_spent(
     again.extend(7)
     assert next_part(again, 3) is None  # not there as a whole
     again.extend(9)
-    assert again.plan_to_repeat == Plan(0, 8, "session")
+    assert again.plan.of(again.lane.buffer.next_offset) == Plan(0, 8, "session")
     ranges = take(again, 3)
     assert spans(ranges) == [(0, 8)]
     fail(again, ranges)
@@ -109,8 +111,8 @@ def test_ranges_of_a_worker_that_died_come_once_more_together_then_each_alone() 
     p = partition(8)
     for _ in range(2):
         ranges = take(p, 8)
-        p.on_suspected(ranges)
-        p.on_returned(ranges)
+        p.lane.on_suspected(ranges)
+        p.lane.on_returned(ranges)
     part = next_part(p, 100)
     assert part is not None
     assert part.is_fixed
@@ -120,8 +122,8 @@ def test_ranges_of_a_worker_that_died_come_once_more_together_then_each_alone() 
 def test_with_explicit_acks_the_next_range_and_the_end_of_the_plan_wait_for_the_ack() -> None:
     p = partition(20)
     ranges = take(p, 10)
-    p.on_handled_unacked(ranges)
-    assert not p.is_deliverable
+    p.lane.on_unacked(ranges)
+    assert not p.lane.is_deliverable
     assert p.checkpoint == Checkpoint(0, plan=Plan(0, 10))
     assert p.acked_by(4) is None
     assert p.acked_by(9) == 0
@@ -143,7 +145,7 @@ def test_an_ack_of_a_range_that_an_earlier_owner_handed_out_names_all_of_it() ->
 def test_each_range_of_a_plan_with_a_hole_is_acked_by_itself() -> None:
     p = partition(10, Checkpoint(0, acked=((3, 5),)))
     ranges = take(p, 10)
-    p.on_handled_unacked(ranges)
+    p.lane.on_unacked(ranges)
     again = partition(10, p.checkpoint)
     assert again.checkpoint.plan == Plan(0, 10)
     assert [again.acked_by(offset) for offset in (1, 2, 9)] == [None, 0, 5]
@@ -155,9 +157,9 @@ def test_what_failed_goes_again_while_another_range_waits_for_its_ack() -> None:
     p = partition(10, Checkpoint(0, acked=((3, 5),)))
     first, second = take(p, 10)
     fail(p, [first])
-    p.on_handled_unacked([second])
-    p.state = PartitionState.ACTIVE
-    assert p.is_deliverable
+    p.lane.on_unacked([second])
+    p.lane.become(PartitionState.ACTIVE)
+    assert p.lane.is_deliverable
     assert spans(take(p, 10)) == [(0, 3)]
 
 
@@ -165,10 +167,10 @@ def test_no_plan_that_waits_for_acks_names_a_session() -> None:
     p = partition(10)
     part = next_part(p, 4)
     assert part is not None
-    p.plan_part(part.plan)
-    p.plan_in("session")
-    p.state = PartitionState.ACTIVE
-    p.on_handled_unacked(p.take_below(4))
+    p.propose(part.plan)
+    p.plan.name_session(p.lane.buffer.next_offset, "session")
+    p.lane.become(PartitionState.ACTIVE)
+    p.lane.on_unacked(p.lane.take_below(4))
     assert p.checkpoint.plan == Plan(0, 4)
 
 
@@ -181,7 +183,7 @@ def test_a_range_that_is_being_halved_is_still_known_to_a_new_owner() -> None:
     ranges = take(again, 100)
     assert spans(ranges) == [(0, 8)]
     fail(again, ranges)
-    again.on_settled(take(again, 100))
+    again.lane.on_settled(take(again, 100))
     assert again.checkpoint == Checkpoint(4, ((4, 3), (8, 0)))
     assert spans(take(partition(20, again.checkpoint), 100)) == [(4, 8)]
 
@@ -190,7 +192,7 @@ def test_a_range_that_is_being_halved_is_still_known_to_a_new_owner() -> None:
 class Model:
     """Plays a partition's life with random outcomes and crashes, and checks what is promised of it."""
 
-    partition: RangePartition = field(default_factory=partition)
+    partition: AssignedPartition = field(default_factory=partition)
     settled: Counter[int] = field(default_factory=Counter)
     planned: Plan | None = None  # by the last commit
     end: int = 0
@@ -201,7 +203,7 @@ class Model:
 
     def batch(self, size: int, outcome: str) -> None:
         p = self.partition
-        if not p.is_deliverable or p.is_plan_incomplete:
+        if not p.lane.is_deliverable or p.plan.missing_from(p.ledger.position):
             return
         ranges = take(p, size)
         given = {offset for first, end in spans(ranges) for offset in range(first, end)}
@@ -213,14 +215,14 @@ class Model:
         assert self.planned.end == max(given) + 1
         match outcome:
             case "handled":
-                p.on_settled(ranges)
+                p.lane.on_settled(ranges)
                 self.settled.update(given)
             case "failed":
-                if fail(p, ranges) and p.next_offset is not None:
-                    self.settled[p.next_offset] += 1
-                    p.give_up(p.next_offset)
+                if fail(p, ranges) and p.lane.buffer.next_offset is not None:
+                    self.settled[p.lane.buffer.next_offset] += 1
+                    p.on_acked(p.lane.buffer.next_offset, p.lane.buffer.next_offset + 1)
             case "returned":
-                p.on_returned(ranges)
+                p.lane.on_returned(ranges)
             case "crash":
                 self.crash(given)
 
@@ -231,7 +233,7 @@ class Model:
         if given:  # exactly these come again, and nothing with them
             again = take(self.partition, 1)
             assert {o for first, end in spans(again) for o in range(first, end)} == given
-            self.partition.on_settled(again)
+            self.partition.lane.on_settled(again)
             self.settled.update(given)
 
 
@@ -251,7 +253,7 @@ def test_every_offset_is_settled_once_and_what_was_planned_comes_again(
     for count, size, outcome in steps:
         model.grow(count)
         model.batch(size, outcome)
-    while model.partition.next_offset is not None:
+    while model.partition.lane.buffer.next_offset is not None:
         model.batch(5, "handled")
     assert model.partition.checkpoint == Checkpoint(model.end)
     assert model.settled == Counter(range(model.end))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 import pytest
+from fake_processor import FakeProcessor
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
@@ -18,34 +19,6 @@ if TYPE_CHECKING:
     from headrace.runtime.processor.options import RunOptions
 
 JSON = {"Content-Type": "application/json"}
-
-
-class FakeProcessor:
-    """Has partitions of `orders`; those in `halted` stand still until somebody acts."""
-
-    def __init__(self, owned: set[int], halted: set[int]) -> None:
-        self.owned, self.halted = owned, halted
-        self.acted: list[tuple[Action, str, int]] = []
-
-    async def problems(self) -> list[str]:
-        return [f"orders/{number} is halted" for number in sorted(self.halted)]
-
-    async def status(self) -> dict[str, Any]:
-        return {"functions": ["f"], "replicas": []}
-
-    async def metrics(self) -> bytes:
-        return b""
-
-    async def act(self, action: Action, topic: str, partition: int) -> list[str]:
-        if topic == "broken":
-            raise HeadraceError("the broker is away")
-        if topic != "orders" or partition not in self.owned:
-            return []
-        if partition not in self.halted:
-            raise NotHaltedError(f"{topic}/{partition} is not halted")
-        self.halted.discard(partition)
-        self.acted.append((action, topic, partition))
-        return [f"{topic}/{partition}: offset 41 gets {action}"]
 
 
 async def ask(
@@ -82,6 +55,13 @@ async def test_partitions_that_are_elsewhere_or_not_halted_are_told_apart() -> N
             assert status == 404
             assert path in body["problem"]
         assert await ask(url, "/api/partitions/broken/0/retry") == (503, {"problem": "the broker is away"})
+
+
+async def test_a_name_with_a_slash_is_one_name() -> None:
+    processor = FakeProcessor({3}, {3}, topic="projects/orders")
+    async with served(processor) as url:
+        assert (await ask(url, "/api/partitions/projects/orders/3/skip"))[0] == 200
+    assert processor.acted == [("skip", "projects/orders", 3)]
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "x"])

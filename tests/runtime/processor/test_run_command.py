@@ -9,35 +9,15 @@ from pathlib import Path
 
 import pytest
 from broker import Broker
+from command import one_line, run
 from kafka_records import handled, produce
-from replica import (
-    children_of,
-    environment,
-    is_running,
-    lines,
-    replica,
-    set_trigger,
-    wait_until,
-    write_function,
-)
+from processes import children_of, is_running
+from replica import environment, lines, replica, set_trigger, wait_until, write_function
 
 WRITES = """
     def handler(context, event):
         write(f"{event.topic} {event.shard_id} {event.offset}")
 """
-
-
-def run(*arguments: str, seconds: float = 120) -> "subprocess.CompletedProcess[str]":
-    """`headrace` with these arguments, to its end."""
-    command = [sys.executable, "-P", "-m", "headrace", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-
-
-def one_line(result: "subprocess.CompletedProcess[str]", code: int) -> str:
-    """The error that a person sees: one line, no traceback."""
-    assert result.returncode == code, result.stderr
-    assert "Traceback" not in result.stderr
-    return result.stderr.splitlines()[-1]
 
 
 def test_replicas_share_the_partitions_and_one_admin_port(broker: Broker, topic: str, tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 from broker import Broker
+from command import one_line, run
 from kafka_records import group_offsets, handled, produce
-from replica import children_of, lines, replica, wait_until, write_function
-from spark import QUICK, use_spark
-from test_run_command import one_line, run
-from test_spark_context import COUNTS, java_children
+from processes import children_of, java_children
+from replica import lines, replica, wait_until, write_function
+from spark import COUNTS, QUICK, use_spark
 
 WRITES = """
     def handler(context, event):
@@ -138,6 +139,7 @@ def test_a_disabled_function_is_left_out(broker: Broker, topic: str, tmp_path: P
         assert running.status()["functions"] == ["on"]
 
 
+@pytest.mark.spark
 def test_two_functions_share_one_spark_server(broker: Broker, topic: str, tmp_path: Path) -> None:
     folders = [write_named(tmp_path, name, broker.bootstrap, topic, COUNTS) for name in ("one", "two")]
     for folder in folders:

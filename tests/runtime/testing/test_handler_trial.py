@@ -12,13 +12,14 @@ from typing import Any
 
 import nuclio_sdk
 import pytest
+from root import ROOT
 from worker_bench import bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.testing import HandlerNotLoadedError, LogLine, Record, run_handler
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 def example(path: str) -> ModuleType:
@@ -67,6 +68,32 @@ def test_a_failure_keeps_its_record_open_and_the_others_are_handled() -> None:
     assert __file__ in raised
     assert "headrace/" not in raised.replace(__file__, "")
     assert "status 503" in refused
+
+
+def test_what_comes_back_behind_a_failure_is_handled_once_after_what_was_under_way() -> None:
+    calls: list[tuple[bytes, int]] = []
+
+    def handler(context: Any, event: Any) -> None:
+        calls.append((event.body, event.attempt))
+        if event.body == b"a1":
+            raise ValueError("no")
+
+    records: list[bytes | Record] = [
+        b"a0",
+        b"a1",
+        Record(b"a2", attempt=2),
+        Record(b"b0", partition=1),
+        b"a3",
+    ]
+    run = run_handler(handler, records)
+    assert calls == [(b"a0", 1), (b"a1", 1), (b"b0", 1), (b"a2", 2), (b"a3", 1)]
+    assert (run.acked, run.committed) == ([0, 2, 0, 3], {("topic", 0): 1, ("topic", 1): 1})
+
+
+def test_without_records_nothing_is_called() -> None:
+    for is_batch in (False, True):
+        run = run_handler(lambda *_: 1 / 0, [], is_batch=is_batch)
+        assert (run.outcomes, run.committed) == ([], {})
 
 
 async def test_an_async_handler_may_be_tested_inside_a_running_loop() -> None:
@@ -238,7 +265,7 @@ async def test_what_is_open_is_what_a_processor_would_hold_open(tmp_path: Path) 
     async with bench(tmp_path, MIXED, policy=policy, static=True, router=AckRouter()) as b:
         (partition,) = b.assign(("topic", 0))
         b.feed(partition, records(0, 10))
-        await until(lambda: len(partition.unacked) == 5 and not partition.in_flight_count)
+        await until(lambda: len(partition.unacked) == 5 and not partition.lane.in_flight_count)
         held = [offset for offset in range(10) if partition.ledger.is_open(offset)]
 
     module: dict[str, Any] = {}

@@ -62,7 +62,7 @@ def test_a_reader_sees_only_what_was_acked_whenever_it_looks() -> None:
     for loads in combinations_with_replacement(range(len(recorded.stores) + 1), 4):
         span = AckSlot(Shared(recorded.stores, iter(loads))).read()  # type: ignore[arg-type]  # as above
         if span is not None:
-            assert {(span.partition_id, offset) for offset in range(span.first, span.end)} <= set(ACKS)
+            assert {(span.lane_id, offset) for offset in range(span.first, span.end)} <= set(ACKS)
             seen.add(span)
     assert seen == {
         AckedSpan(7, 3, 4),

@@ -67,4 +67,4 @@ def test_small_frames_round_trip(seq: int, text: str) -> None:
         (seq, seq + 1),
         (3, 9),
     ]
-    assert wire.decode_partition_id(wire.encode_recall(seq % 2**32)[5:]) == seq % 2**32
+    assert wire.decode_lane_id(wire.encode_recall(seq % 2**32)[5:]) == seq % 2**32

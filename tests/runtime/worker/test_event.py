@@ -9,7 +9,7 @@ from typing import Any
 import nuclio_sdk
 
 from headrace.runtime.wire.frames import SentRecord, encode_headers
-from headrace.runtime.worker.event import PartitionView, StreamEvent
+from headrace.runtime.worker.given.event import PartitionView, StreamEvent
 
 TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
-from replica import children_of, is_running, lines, replica, wait_until, write_function
-from spark import QUICK, TestSpark, is_closed, use_spark, write_spark_function
+from processes import is_running, java_children
+from replica import lines, replica, wait_until, write_function
+from spark import COUNTS, QUICK, TestSpark, is_closed, use_spark, write_spark_function
 
 from headrace.runtime.spark import sessions as spark_sessions
 
@@ -59,21 +60,6 @@ NAMES_SESSION = """
         context.spark.range(1).count()
         write(context.spark.session_id)
 """
-
-COUNTS = """
-    def handler(context, event):
-        count = context.spark.range(100).count()
-        write(f"{event.topic} {event.shard_id} {event.offset} {count}")
-"""
-
-
-def java_children(pid: int) -> list[int]:
-    """Processes below `pid`, at any depth, that are Java."""
-    below = children_of(pid)
-    names = {child: Path(f"/proc/{child}/comm").read_text().strip() for child in below}
-    return [child for child in below if names[child] == "java"] + [
-        found for child in below for found in java_children(child)
-    ]
 
 
 def maps(pid: int) -> str:
@@ -169,6 +155,7 @@ def test_a_spark_that_is_killed_comes_back_with_new_sessions_and_no_record_is_lo
     assert group_offsets(broker, f"group-{topic}") == {(topic, partition): 3 for partition in range(8)}
 
 
+@pytest.mark.spark
 def test_all_replicas_share_one_server_that_dies_with_the_supervisor(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -8,8 +8,8 @@ from headrace.runtime.wire import frames as wire
 from headrace.runtime.worker.inbox import Inbox, PendingRun
 
 
-def run(partition_id: int, first_seq: int, count: int, epoch: int = 0) -> PendingRun:
-    header = wire.RunHeader(partition_id, epoch, first_seq, 1, count)
+def run(lane_id: int, first_seq: int, count: int, epoch: int = 0) -> PendingRun:
+    header = wire.RunHeader(lane_id, epoch, first_seq, 1, count)
     body = wire.encode_run(header, records(first_seq, count))[5:]
     return PendingRun(header, lambda: wire.decode_records(body))
 
@@ -43,7 +43,7 @@ def test_a_recall_takes_the_tail_of_the_open_run_and_all_waiting_ones() -> None:
     assert sent.returned == [1, 2, 3, 4, 8, 9, 10, 11]
     following = inbox.next()
     assert following is not None
-    assert following.header.partition_id == 2
+    assert following.header.lane_id == 2
     assert inbox.next() is None
 
 

@@ -4,8 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worker_bench import records
 
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.assigned import of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.wire.progress_slot import Progress
 from headrace.runtime.workers.in_flight import InFlight
 
 
@@ -14,8 +16,8 @@ def filled(lengths: list[int]) -> tuple[InFlight, list[tuple[int, int]]]:
     in_flight = InFlight()
     book: list[tuple[int, int]] = []
     for number, length in enumerate(lengths):
-        partition = AssignedPartition("t", number, Checkpoint(100), 256)
-        header = in_flight.add(partition, records(100, length))
+        partition = of_records(PartitionKey("t", number), Checkpoint(100), 256)
+        header = in_flight.add(partition.lane, records(100, length))
         assert header.first_seq == len(book)
         book += [(number, offset) for offset in range(100, 100 + length)]
     return in_flight, book
@@ -29,8 +31,8 @@ def test_what_lies_before_a_seq_is_settled_once(lengths: list[int], data: st.Dat
     in_flight, book = filled(lengths)
     settled: list[tuple[int, int]] = []
     for seq in sorted(data.draw(st.lists(st.integers(0, len(book)), max_size=5))):
-        for partition, done in in_flight.settle_before(seq):
-            settled += [(partition.partition, record.offset) for record in done]
+        for lane, done in in_flight.settle_before(seq):
+            settled += [(lane.key.partition, record.offset) for record in done]
         assert settled == book[:seq]
         assert len(in_flight) == len(book) - seq
 
@@ -41,9 +43,9 @@ def test_tails_come_back_and_the_rest_stays(lengths: list[int], data: st.DataObj
     number = data.draw(st.integers(0, len(lengths) - 1))
     end = sum(lengths[: number + 1])
     first = data.draw(st.integers(end - lengths[number], end - 1))
-    partition, returned = in_flight.take_back(first, end)
-    assert [(partition.partition, record.offset) for record in returned] == book[first:end]
-    rest = [(p.partition, r.offset) for p, done in in_flight.settle_before(len(book)) for r in done]
+    lane, returned = in_flight.take_back(first, end)
+    assert [(lane.key.partition, record.offset) for record in returned] == book[first:end]
+    rest = [(lane.key.partition, r.offset) for lane, done in in_flight.settle_before(len(book)) for r in done]
     assert rest == book[:first] + book[end:]
 
 
@@ -54,4 +56,30 @@ def test_only_the_first_record_in_flight_can_have_failed(lengths: list[int]) -> 
     for seq, (number, offset) in enumerate(book):
         taken = in_flight.take(seq)
         assert taken is not None
-        assert (taken[0].partition, [record.offset for record in taken[1]]) == (number, [offset])
+        assert (taken[0].key.partition, [record.offset for record in taken[1]]) == (number, [offset])
+
+
+@given(lengths, st.data())
+def test_what_the_slot_names_is_found_until_its_outcome_has_come(
+    lengths: list[int], data: st.DataObject
+) -> None:
+    in_flight, book = filled(lengths)
+    done = data.draw(st.integers(0, len(book)))
+    assert list(in_flight.settle_before(done)) or not done
+    for seq in range(len(book) + 2):
+        running = in_flight.running(Progress(seq, is_running=True, since_ns=5))
+        assert (running is not None) == (done <= seq < len(book))
+        if running is not None:
+            found = running.lane.key.partition, running.record.offset
+            assert (running.seq, running.since_ns, found) == (seq, 5, book[seq])
+        assert in_flight.running(Progress(seq, is_running=False, since_ns=5)) is None
+
+
+@given(lengths, st.data())
+def test_a_worker_straggles_until_the_slow_record_is_done(lengths: list[int], data: st.DataObject) -> None:
+    in_flight, book = filled(lengths)
+    assert not in_flight.is_straggling
+    slow = in_flight.slow_seq = data.draw(st.integers(0, len(book) - 1))
+    for seq in range(len(book) + 1):
+        list(in_flight.settle_before(seq))
+        assert in_flight.is_straggling == (seq <= slow)

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from test_acks import ONLY
+from ack_bench import ONLY
 from worker_bench import bench, records, until
 
-from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.dispatch.acks.router import AckRouter
 
 PRELUDE = """
     import multiprocessing, nuclio
@@ -46,7 +46,7 @@ async def test_a_handler_may_ack_some_of_a_run(tmp_path: Path) -> None:
     async with bench(tmp_path, PRELUDE + handler, static=True, policy=ONLY) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 30))
-        await until(lambda: not p.in_flight_count and p.ledger.open_count == 10)
+        await until(lambda: not p.lane.in_flight_count and p.ledger.open_count == 10)
         assert p.unacked == set(range(0, 30, 3))
 
 
@@ -117,7 +117,7 @@ async def test_what_a_handler_forks_does_not_ack_for_it(tmp_path: Path) -> None:
     async with bench(tmp_path, PRELUDE + handler, static=True, policy=ONLY) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 3))
-        await until(lambda: len(b.lines()) == 3 and not p.in_flight_count)
+        await until(lambda: len(b.lines()) == 3 and not p.lane.in_flight_count)
         b.dispatcher.sync_progress()
         assert p.unacked == {0, 1, 2}
 
@@ -164,7 +164,7 @@ async def test_each_ack_counts_once_however_often_it_is_seen(tmp_path: Path) -> 
             b.dispatcher.sync_progress()
         (b.folder / "go").touch()
         await b.settled(p, 6)
-        await until(lambda: not p.in_flight_count)
+        await until(lambda: not p.lane.in_flight_count)
         families = {family.name: family for family in b.metrics.registry.collect()}
         assert (
             sum(s.value for s in families["headrace_explicit_acks"].samples if s.name.endswith("_total")) == 6

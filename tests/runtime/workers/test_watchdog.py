@@ -12,7 +12,8 @@ from worker_bench import QUICK, QUICK_RETRIES, Bench, bench, records, until
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import Then
 from headrace.runtime.errors import HandlerLoadError
-from headrace.runtime.partitions.assigned import PartitionState
+from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.partitions.status import problem
 from headrace.runtime.workers.watchdog import resident_bytes
 
 LIMIT_BYTES = 96 << 20
@@ -35,6 +36,7 @@ def restarts(b: Bench) -> int:
 # ---- eventTimeout
 
 
+@pytest.mark.usefixtures("patient_watchdog")
 async def test_an_async_handler_past_its_time_is_cancelled_and_its_worker_lives(tmp_path: Path) -> None:
     handler = """
         async def handler(context, event):
@@ -46,7 +48,7 @@ async def test_an_async_handler_past_its_time_is_cancelled_and_its_worker_lives(
                     write("cancelled", "seen")
                     raise
     """
-    async with bench(tmp_path, handler, policy=timed(0.2)) as b:
+    async with bench(tmp_path, handler, policy=timed(0.5)) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 50))
         await b.settled(p, 50)
@@ -60,8 +62,8 @@ async def test_a_failure_by_time_says_so(tmp_path: Path) -> None:
     async with bench(tmp_path, handler, policy=timed(0.1, "halt")) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 1))
-        await until(lambda: p.state is PartitionState.HALTED)
-        assert "after 2 attempts: it ran past eventTimeout" in p.problem
+        await until(lambda: p.lane.state is PartitionState.HALTED)
+        assert "after 2 attempts: it ran past eventTimeout" in problem(p)
 
 
 async def test_a_handler_that_swallows_its_cancellation_and_goes_on_is_killed(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ async def test_a_handler_that_swallows_its_cancellation_and_goes_on_is_killed(tm
                 except asyncio.CancelledError:
                     write(time.monotonic(), "seen")
     """
-    async with bench(tmp_path, handler, policy=timed(0.1, attempts=1)) as b:
+    async with bench(tmp_path, handler, policy=timed(0.5, attempts=1)) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 5))
         await b.settled(p, 5)
@@ -84,6 +86,7 @@ async def test_a_handler_that_swallows_its_cancellation_and_goes_on_is_killed(tm
         assert restarts(b) == 1
 
 
+@pytest.mark.usefixtures("patient_watchdog")
 @pytest.mark.parametrize(
     "swallowing",
     ["return", "await asyncio.sleep(0)", "raise ValueError('in place of it') from None", "yield 1"],
@@ -101,7 +104,7 @@ async def test_a_handler_that_swallows_its_cancellation_and_ends_has_failed(
                 except asyncio.CancelledError:
                     {swallowing}
     """
-    async with bench(tmp_path, handler, policy=timed(0.1)) as b:
+    async with bench(tmp_path, handler, policy=timed(0.5)) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 5))
         await b.settled(p, 5)
@@ -116,7 +119,7 @@ async def test_an_async_handler_that_blocks_its_loop_is_killed(tmp_path: Path) -
             if event.offset == 1:
                 wait_for("never")
     """
-    async with bench(tmp_path, handler, policy=timed(0.1, attempts=1)) as b:
+    async with bench(tmp_path, handler, policy=timed(0.5, attempts=1)) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 5))
         await b.settled(p, 5)
@@ -124,14 +127,15 @@ async def test_an_async_handler_that_blocks_its_loop_is_killed(tmp_path: Path) -
         assert restarts(b) == 1
 
 
+@pytest.mark.usefixtures("patient_watchdog")
 async def test_an_async_handler_that_blocks_its_loop_past_its_time_has_failed(tmp_path: Path) -> None:
     handler = """
         async def handler(context, event):
             write(f"{event.offset} {event.attempt}")
             if event.offset == 1:
-                time.sleep(0.5)
+                time.sleep(1)
     """
-    async with bench(tmp_path, handler, policy=timed(0.1)) as b:
+    async with bench(tmp_path, handler, policy=timed(0.5)) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 5))
         await b.settled(p, 5)
@@ -149,7 +153,7 @@ async def test_a_sync_handler_past_its_time_is_killed(tmp_path: Path, blocking: 
             if event.offset == 1:
                 {blocking}
     """
-    async with bench(tmp_path, handler, policy=timed(0.2)) as b:
+    async with bench(tmp_path, handler, policy=timed(0.5)) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 50))
         await b.settled(p, 50)
@@ -163,16 +167,19 @@ async def test_each_record_of_a_run_has_its_own_time(tmp_path: Path, kind: str) 
         {kind} handler(context, event):
             write(f"{{event.offset}} {{event.attempt}}")
             if event.offset >= 100:
-                {"time.sleep" if kind == "def" else "await asyncio.sleep"}(0.2)
+                {"time.sleep" if kind == "def" else "await asyncio.sleep"}(0.4)
     """
-    async with bench(tmp_path, handler, policy=timed(0.8)) as b:
-        (p,) = b.assign(("t", 0))
-        b.feed(p, records(0, 108))  # the last eight are one run: the first hundred were quick
+    async with bench(tmp_path, handler, policy=timed(2)) as b:
+        (p,) = b.assign(("t", 0), start=100)
+        b.expect_quick_handlers()
+        b.feed(p, records(100, 8))
+        assert len(b.dispatcher.workers[0].in_flight.runs) == 1
         await b.settled(p, 108)
-        assert b.lines() == [f"{n} 1" for n in range(108)]
+        assert b.lines() == [f"{n} 1" for n in range(100, 108)]
         assert restarts(b) == 0
 
 
+@pytest.mark.usefixtures("patient_watchdog")
 async def test_a_time_below_a_second_is_kept_from_record_to_record(tmp_path: Path) -> None:
     handler = """
         async def handler(context, event):
@@ -186,7 +193,7 @@ async def test_a_time_below_a_second_is_kept_from_record_to_record(tmp_path: Pat
         began = time.monotonic()
         b.feed(p, records(0, 12))
         await b.settled(p, 12)
-        assert 1.2 <= time.monotonic() - began < 11, "0.1 s each, not 1"
+        assert 1.2 <= time.monotonic() - began < 60, "0.1 s each, not _CANCEL_SECONDS"
         assert b.lines() == [str(n) for n in range(12)]
         assert restarts(b) == 0
 
@@ -219,12 +226,12 @@ async def test_other_workers_go_on_beside_one_that_runs_out_of_time(tmp_path: Pa
                 wait_for("never")
             time.sleep(0.002)
     """
-    async with bench(tmp_path, handler, workers=2, policy=timed(0.3, "halt")) as b:
+    async with bench(tmp_path, handler, workers=2, policy=timed(1, "halt")) as b:
         bad, good = b.assign(("t", 0), ("t", 1))
         b.feed(bad, records(0, 3))
         b.feed(good, records(0, 200))
         await b.settled(good, 200)
-        await until(lambda: bad.state is PartitionState.HALTED)
+        await until(lambda: bad.lane.state is PartitionState.HALTED)
         assert [line for line in b.lines() if line.startswith("0 ")] == ["0 0", "0 0"]
         assert [line for line in b.lines() if line.startswith("1 ")] == [f"1 {n}" for n in range(200)]
 
@@ -236,7 +243,7 @@ async def test_records_behind_one_that_was_killed_by_time_are_at_their_first_att
             if event.shard_id == 0 and event.offset == 200 and event.attempt == 1:
                 wait_for("never")
     """
-    async with bench(tmp_path, handler, policy=timed(0.3)) as b:
+    async with bench(tmp_path, handler, policy=timed(1)) as b:
         partitions = b.assign(*(("t", number) for number in range(3)))
         for p in partitions:
             b.feed(p, records(0, 250))
@@ -284,9 +291,9 @@ async def test_a_handler_that_outgrows_its_memory_is_killed_and_its_record_has_f
     async with bench(tmp_path, handler, policy=limited("halt")) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 5))
-        await until(lambda: p.state is PartitionState.HALTED)
+        await until(lambda: p.lane.state is PartitionState.HALTED)
         assert b.lines() == ["0 1", "1 1", "1 2"]
-        assert "more than resources.limits.memory (96 MiB)" in p.problem
+        assert "more than resources.limits.memory (96 MiB)" in problem(p)
         assert restarts(b) == 2
         assert "next try in" not in caplog.text
 

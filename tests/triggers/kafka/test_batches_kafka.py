@@ -12,9 +12,10 @@ from aiokafka.structs import OffsetAndMetadata
 from broker import Broker
 from kafka_records import group_offsets, produce, send_while_replicas_come_and_go
 from replica import lines, replica, set_trigger, wait_until, write_function
+from root import ROOT
 
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.triggers.kafka.metadata import CheckpointText
+from headrace.runtime.partitions.checkpoint_text import CheckpointText
 
 # One line for each batch: what it held, by partition.
 WRITES = """
@@ -152,7 +153,7 @@ def test_a_plan_whose_last_record_is_gone_is_delivered_once_the_log_is_read_past
 def test_a_batch_killed_between_its_write_and_its_ack_comes_again_as_it_was(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "tests/storm")
+    monkeypatch.syspath_prepend(ROOT / "tests/storm")
     storm, report = importlib.import_module("batches"), importlib.import_module("scenario").Report()
     random.seed(0)
     getattr(storm, scenario)(broker, tmp_path, 0, report)

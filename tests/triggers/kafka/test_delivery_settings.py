@@ -9,6 +9,7 @@ from function_files import FULL, KINDS, SPECS, Change, load_changed, problems_of
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.config.function import TriggerSpec, load_function
+from headrace.triggers.kafka.trigger import KafkaTrigger
 
 AT = "spec.triggers.t"
 
@@ -34,8 +35,8 @@ def _notices(folder: Path, attributes: dict[str, Any] | None = None, **fields: A
 @pytest.mark.parametrize("name", ["kafka-minimal", "kafka-full"])
 def test_the_published_examples_deliver_as_a_file_that_says_nothing(name: str) -> None:
     (trigger,) = load_function(SPECS / f"{name}.yaml", KINDS).triggers
-    expected = DeliveryPolicy(decoder="headrace.triggers.kafka.decoder:decode")
-    assert trigger.delivery_policy(None, None) == expected
+    expected = DeliveryPolicy(decoder="headrace.triggers.kafka.format.decoder:decode")
+    assert KafkaTrigger.delivery(trigger.settings, trigger.fields) == expected
 
 
 def test_the_full_example_shows_what_is_no_attribute_too() -> None:
@@ -58,31 +59,30 @@ def test_every_setting_reaches_the_delivery_policy(tmp_path: Path) -> None:
         waitExplicitAckDuringRebalanceTimeout="2s",
         batch={"mode": "enable", "batchSize": 50, "timeout": "200ms"},
     )
-    assert trigger.delivery_policy(5.0, 1024) == DeliveryPolicy(
+    assert KafkaTrigger.delivery(trigger.settings, trigger.fields) == DeliveryPolicy(
+        worker_allocation_mode="static",
         ack_mode=AckMode.EXPLICIT_ONLY,
-        is_cumulative=True,
+        explicit_ack_semantics="cumulative",
         ack_window_size=3,
         late_ack_seconds=2.0,
         failure=FailurePolicy(max_attempts=2, then="skip"),
         batch=BatchPolicy(50, 0.2),
-        event_timeout_seconds=5.0,
-        memory_limit_bytes=1024,
         fetch_max_bytes=1000,
     )
 
 
 def test_nobody_waits_for_late_acks_without_explicit_acks(tmp_path: Path) -> None:
     off = _loaded(tmp_path, waitExplicitAckDuringRebalanceTimeout="2s")
-    assert off.delivery_policy(None, None).late_ack_seconds == 0
+    assert KafkaTrigger.delivery(off.settings, off.fields).late_ack_seconds == 0
     on = _loaded(tmp_path, {"workerAllocationMode": "static"}, explicitAckMode="enable")
-    assert on.delivery_policy(None, None).ack_mode is AckMode.ENABLE
-    assert on.delivery_policy(None, None).late_ack_seconds == 0.1
+    assert KafkaTrigger.delivery(on.settings, on.fields).ack_mode is AckMode.ENABLE
+    assert KafkaTrigger.delivery(on.settings, on.fields).late_ack_seconds == 0.1
 
 
 def test_a_batch_has_nuclios_defaults(tmp_path: Path) -> None:
-    assert _loaded(tmp_path).batch is None
-    assert _loaded(tmp_path, batch={"mode": "disable"}).batch is None
-    assert _loaded(tmp_path, batch={"mode": "enable"}).batch == BatchPolicy(10, 1.0)
+    assert _loaded(tmp_path).fields.delivery.batch is None
+    assert _loaded(tmp_path, batch={"mode": "disable"}).fields.delivery.batch is None
+    assert _loaded(tmp_path, batch={"mode": "enable"}).fields.delivery.batch == BatchPolicy(10, 1.0)
 
 
 @pytest.mark.parametrize(

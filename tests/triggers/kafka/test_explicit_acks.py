@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ack_bench import WRITES
 from acks import commits, hole, restart
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -16,7 +17,6 @@ from broker import Broker
 from kafka_records import produce
 from replica import lines, set_trigger, write_function
 from scenario import Report
-from test_acks import WRITES
 from worker_bench import until
 
 from headrace.runtime.config.function import load_function
@@ -24,7 +24,7 @@ from headrace.runtime.config.trigger_kinds import installed_kinds
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.processor.processor import Processor
 from headrace.triggers.kafka import start as kafka_start
-from headrace.triggers.kafka import trigger as kafka
+from headrace.triggers.kafka import stream as kafka
 
 
 @pytest.mark.parametrize("scenario", [restart, hole])

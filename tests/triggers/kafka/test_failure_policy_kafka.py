@@ -10,16 +10,17 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
+from command import one_line, run
 from failing_records import HEADERS, act, attempts, halted_metric, partition, problems, read, send
 from kafka_records import group_offsets, handled, produce, send_undecodable
 from poison import dies, raises, rebalances
 from replica import DECODED, replica, set_spec, wait_until, write_function
 from scenario import Report
-from test_run_command import one_line, run
 
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_headers import split_headers
 from headrace.runtime.kafka.topics import create_topics
-from headrace.triggers.kafka.metadata import decode_metadata
+from headrace.runtime.partitions.checkpoint_text import decode_text
 
 QUICK = {"maxAttempts": 3, "backoff": "10ms", "maxBackoff": "20ms"}
 FAILS_AT_5 = """
@@ -42,7 +43,7 @@ def committed_attempts(broker: Broker, group: str, topic: str, partition: int) -
             await admin.close()
 
     commit = asyncio.run(ask())[TopicPartition(topic, partition)]
-    found = decode_metadata(commit.offset, commit.metadata)
+    found = decode_text(commit.offset, commit.metadata)
     assert found is not None
     return found.checkpoint.attempts
 
@@ -214,7 +215,7 @@ def test_a_dead_letter_topic_that_is_not_there_holds_the_partition_until_it_is(
         wait_until(lambda: sum(map(len, handled(folder).values())) == 70 + 5 + 3, about=running)
         wait_until(lambda: partition(running, 3)["committed"] == 5, about=running)
         assert halted_metric(running, 3) == 1
-        asyncio.run(create_topics(broker.bootstrap, {graves: 1}))
+        asyncio.run(create_topics(BrokerAccess(broker.bootstrap), {graves: 1}))
         running.wait_ready()
         wait_until(lambda: partition(running, 3)["committed"] == 10, about=running)
         assert running.stop() == 0

@@ -19,16 +19,18 @@ from broker import Broker
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.triggers.kafka import committer as kafka_committer
+from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.streams.committer import Committer
 from headrace.triggers.kafka.client.internals import fetch_commits, generation
-from headrace.triggers.kafka.committer import Committer
-from headrace.triggers.kafka.metadata import CheckpointText, decode_metadata
-from headrace.triggers.kafka.start import Starts
+from headrace.triggers.kafka.group_offsets import GroupOffsets
 
 TP = TopicPartition("t", 0)
+KEY = PartitionKey("t", 0)
 
 
 @dataclass
@@ -38,6 +40,10 @@ class Partition:
     topic: str
     partition: int
     checkpoint: Checkpoint
+
+    @property
+    def key(self) -> PartitionKey:
+        return PartitionKey(self.topic, self.partition)
 
 
 class Coordinator:
@@ -71,7 +77,13 @@ def consumer() -> Consumer:
 
 @pytest.fixture
 def committer(consumer: Consumer) -> Committer:
-    return Committer(consumer, trigger_metrics())
+    return Committer(group_offsets(consumer, "t"), trigger_metrics())
+
+
+def group_offsets(consumer: object, topic: str) -> GroupOffsets:
+    offsets = GroupOffsets(consumer)
+    offsets.first_partition_counts[topic] = 8
+    return offsets
 
 
 def trigger_metrics() -> TriggerMetrics:
@@ -82,10 +94,6 @@ def handled(count: int) -> Partition:
     return Partition("t", 0, Checkpoint(count))
 
 
-def starts() -> Starts:
-    return Starts({TP: Checkpoint(0)}, {}, {"t": 8})
-
-
 def scattered(count: int, offset: int = 0) -> Checkpoint:
     """Acked runs that take about 4 characters each."""
     return Checkpoint(
@@ -94,7 +102,7 @@ def scattered(count: int, offset: int = 0) -> Checkpoint:
 
 
 def decoded(commit: tuple[int, str]) -> Checkpoint:
-    metadata = decode_metadata(*commit)
+    metadata = decode_text(*commit)
     assert metadata is not None
     return metadata.checkpoint
 
@@ -102,18 +110,18 @@ def decoded(commit: tuple[int, str]) -> Checkpoint:
 async def test_what_has_moved_is_committed_once_with_its_metadata(
     consumer: Consumer, committer: Committer
 ) -> None:
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     partition = handled(5)
     assert await committer.commit([partition], 5)
     assert await committer.commit([partition], 5)
     assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
-    assert committer.committed(partition) == 5
+    assert committer.committed(partition.key) == 5
 
 
 async def test_nothing_is_committed_under_another_generation(
     consumer: Consumer, committer: Committer
 ) -> None:
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     consumer._coordinator.generation = 2
     assert not await committer.commit([handled(5)], 5)
     consumer._coordinator.generation = -1
@@ -122,11 +130,11 @@ async def test_nothing_is_committed_under_another_generation(
 
 
 async def test_a_closed_gate_lets_nothing_through(consumer: Consumer, committer: Committer) -> None:
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     committer.close()
     assert not await committer.commit([handled(5)], 5)
     consumer._coordinator.generation = -1
-    committer.open(starts(), generation=-1)  # the membership was lost while the assignment began
+    committer.open([KEY], {}, generation=-1)  # the membership was lost while the assignment began
     assert not await committer.commit([handled(5)], 5)
     assert consumer.commits == []
 
@@ -134,11 +142,11 @@ async def test_a_closed_gate_lets_nothing_through(consumer: Consumer, committer:
 async def test_a_broker_that_does_not_answer_holds_nobody_up(
     consumer: Consumer, committer: Committer
 ) -> None:
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     consumer.may_answer.clear()
     partition = handled(5)
     assert not await committer.commit([partition], 0.05)
-    assert committer.committed(partition) is None
+    assert committer.committed(partition.key) is None
     consumer.may_answer.set()
     await committer.commit([partition], 5)
     assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
@@ -147,7 +155,7 @@ async def test_a_broker_that_does_not_answer_holds_nobody_up(
 async def test_attempts_plan_and_acks_are_committed_when_only_they_change(
     consumer: Consumer, committer: Committer
 ) -> None:
-    committer.open(Starts({TP: Checkpoint(5)}, {TP: Checkpoint(5)}, {"t": 8}), generation=1)
+    committer.open([KEY], {KEY: Checkpoint(5)}, generation=1)
     partition = handled(5)
     assert await committer.commit([partition], 5)
     assert consumer.commits == []
@@ -165,7 +173,7 @@ async def test_attempts_plan_and_acks_are_committed_when_only_they_change(
 async def test_a_commit_never_moves_back(
     consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     await committer.commit([handled(5)], 5)
     assert not await committer.commit([handled(4)], 5)
     assert not await committer.commit([handled(3)], 5)
@@ -177,10 +185,10 @@ async def test_a_commit_never_moves_back(
 async def test_a_partition_whose_log_was_replaced_may_start_below_its_last_commit(
     consumer: Consumer, committer: Committer
 ) -> None:
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     await committer.commit([handled(5)], 5)
-    await committer.forget(handled(0))
-    assert committer.committed(handled(0)) is None
+    await committer.mark_stale(KEY)
+    assert committer.committed(handled(0).key) is None
     assert await committer.commit([handled(0)], 5)
     assert consumer.commits[-1][TP][0] == 0
 
@@ -189,7 +197,7 @@ async def test_after_a_failure_what_the_broker_holds_is_in_doubt(
     consumer: Consumer, committer: Committer
 ) -> None:
     """A plan was sent, its answer lost; the plan is withdrawn: the broker has to be told."""
-    committer.open(Starts({TP: Checkpoint(5)}, {TP: Checkpoint(5)}, {"t": 8}), generation=1)
+    committer.open([KEY], {KEY: Checkpoint(5)}, generation=1)
     consumer.refusal = GroupAuthorizationFailedError()
     assert not await committer.commit([Partition("t", 0, Checkpoint(5, plan=Plan(5, 9)))], 5)
     consumer.refusal = None
@@ -201,7 +209,7 @@ async def test_a_commit_that_comes_too_late_is_one_line(
     consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client's text is ten lines about a poll loop, which isn't ours."""
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     consumer.refusal = CommitFailedError("Commit cannot be completed")
     assert not await committer.commit([handled(5)], 5)
     (record,) = caplog.records
@@ -213,7 +221,7 @@ async def test_a_commit_that_comes_too_late_is_one_line(
 async def test_too_much_metadata_is_committed_again_with_less_and_the_limit_is_remembered(
     consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     told = scattered(3000)
     assert await committer.commit([Partition("t", 0, told)], 5)
     kept = decoded(consumer.commits[-1][TP])
@@ -230,7 +238,7 @@ async def test_too_much_metadata_is_committed_again_with_less_and_the_limit_is_r
 async def test_a_broker_that_takes_hardly_any_metadata_still_gets_the_offset(
     consumer: Consumer, committer: Committer, max_chars: int
 ) -> None:
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     consumer.max_chars = max_chars
     assert await committer.commit([Partition("t", 0, scattered(3000))], 5)
     [(offset, text)] = consumer.commits[-1].values()
@@ -238,7 +246,7 @@ async def test_a_broker_that_takes_hardly_any_metadata_still_gets_the_offset(
 
 
 async def test_attempts_that_do_not_fit_hold_nothing_up(consumer: Consumer, committer: Committer) -> None:
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     consumer.max_chars = 20
     partition = Partition("t", 0, Checkpoint(5, attempts=((5, 1),)))
     assert await committer.commit([partition], 5)
@@ -249,8 +257,8 @@ async def test_attempts_that_do_not_fit_hold_nothing_up(consumer: Consumer, comm
 async def test_commits_of_many_partitions_are_sent_in_requests_that_a_broker_can_write(
     consumer: Consumer, committer: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_committer, "_MAX_REQUEST_CHARS", 10_000)
-    committer.open(starts(), generation=1)
+    monkeypatch.setattr(GroupOffsets, "max_request_chars", 10_000)
+    committer.open([KEY], {}, generation=1)
     partitions = [Partition("t", number, scattered(500)) for number in range(9)]
     assert await committer.commit(partitions, 5)
     assert [len(commit) for commit in consumer.commits] == [3, 3, 3]
@@ -259,7 +267,7 @@ async def test_commits_of_many_partitions_are_sent_in_requests_that_a_broker_can
 async def test_no_request_is_sent_after_the_membership_was_lost_between_two(
     consumer: Consumer, committer: Committer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_committer, "_MAX_REQUEST_CHARS", 10)
+    monkeypatch.setattr(GroupOffsets, "max_request_chars", 10)
     commit = consumer.commit
 
     async def commit_and_lose(offsets: dict[TopicPartition, tuple[int, str]]) -> None:
@@ -267,7 +275,7 @@ async def test_no_request_is_sent_after_the_membership_was_lost_between_two(
         consumer._coordinator.generation = -1
 
     monkeypatch.setattr(consumer, "commit", commit_and_lose)
-    committer.open(starts(), generation=1)
+    committer.open([KEY], {}, generation=1)
     assert not await committer.commit([Partition("t", number, Checkpoint(5)) for number in (0, 1)], 5)
     assert len(consumer.commits) == 1
 
@@ -283,8 +291,8 @@ async def member(bootstrap: str, topic: str) -> AsyncIterator[tuple[Committer, A
     await consumer.start()
     await admin.start()
     try:
-        committer = Committer(consumer, trigger_metrics())
-        committer.open(Starts({}, {}, {topic: 8}), generation(consumer))
+        committer = Committer(group_offsets(consumer, topic), trigger_metrics())
+        committer.open([], {}, generation(consumer))
         yield committer, admin
     finally:
         await admin.close()
@@ -294,7 +302,7 @@ async def member(bootstrap: str, topic: str) -> AsyncIterator[tuple[Committer, A
 async def held(admin: AIOKafkaAdminClient, topic: str, partition: int) -> CheckpointText | None:
     tp = TopicPartition(topic, partition)
     commit = (await fetch_commits(admin, topic, [tp]))[tp]
-    return decode_metadata(commit.offset, commit.metadata)
+    return decode_text(commit.offset, commit.metadata)
 
 
 async def test_what_a_broker_takes_is_what_it_gives_back(broker: Broker, topic: str) -> None:
@@ -325,7 +333,7 @@ def thrifty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     kafka = EmbeddedKafka()
     asyncio.run(kafka.start())
     try:
-        asyncio.run(create_topics(kafka.bootstrap, {"t": 1}))
+        asyncio.run(create_topics(BrokerAccess(kafka.bootstrap), {"t": 1}))
         yield kafka.bootstrap
     finally:
         asyncio.run(kafka.stop())

@@ -5,64 +5,24 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.structs import ConsumerRecord
 from broker import Broker
+from dead_letters import Record, dead_letters, written
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.errors import BrokerError
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_headers import Provenance, split_headers
 from headrace.runtime.kafka.topics import create_topics
 from headrace.triggers.kafka import dead_letters as kafka_dead_letters
 from headrace.triggers.kafka.dead_letters import DeadLetters
-from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.settings.security import SaslSettings
 
 Make = Callable[..., DeadLetters]
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What DeadLetters reads of a ConsumerRecord."""
-
-    offset: int = 41
-    timestamp: int | None = 1_700_000_000_123
-    timestamp_type: int | None = 0
-    key: bytes | None = b"k"
-    value: bytes | None = b"v"
-    headers: tuple[tuple[str, bytes | None], ...] = field(default=())
-
-
-@asynccontextmanager
-async def dead_letters(bootstrap: str, topic: str, **settings: object) -> AsyncIterator[DeadLetters]:
-    found = KafkaSettings.model_validate(
-        {"topics": ("orders",), "brokers": (bootstrap,), "consumerGroup": "g", **settings}
-    )
-    letters = DeadLetters(found, topic, "shop", "headrace-shop-0")
-    try:
-        yield letters
-    finally:
-        await letters.close()
-
-
-async def written(bootstrap: str, topic: str, count: int) -> list[ConsumerRecord]:
-    """All records of a topic; there must be exactly `count`."""
-    async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        tps = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-        ends = await consumer.end_offsets(tps)
-        assert sum(ends.values()) == count
-        records: list[ConsumerRecord] = []
-        while len(records) < count:
-            for found in (await consumer.getmany(timeout_ms=1000)).values():
-                records += found
-    return records
 
 
 async def write(letters: DeadLetters, record: Record, partition: int = 3, reason: str = "it broke") -> None:
@@ -135,14 +95,14 @@ async def test_a_topic_that_is_not_there_is_said_and_found_once_it_is(
         for failure in failures:
             assert isinstance(failure, BrokerError)
             assert f"there is no dead-letter topic {topic} at {broker.bootstrap}" in str(failure)
-        await create_topics(broker.bootstrap, {topic: 2})
+        await create_topics(BrokerAccess(broker.bootstrap), {topic: 2})
         await write(letters, Record())
     assert len(await written(broker.bootstrap, topic, 1)) == 1
 
 
 async def test_a_record_that_is_too_large_names_the_setting_and_harms_no_other(broker: Broker) -> None:
     topic = f"dlq-{uuid.uuid4().hex}"
-    await create_topics(broker.bootstrap, {topic: 1}, {"max.message.bytes": "2000"})
+    await create_topics(BrokerAccess(broker.bootstrap), {topic: 1}, {"max.message.bytes": "2000"})
     async with dead_letters(broker.bootstrap, topic) as letters:
         await write(letters, Record())
         results = await asyncio.gather(
@@ -162,7 +122,7 @@ async def test_a_record_that_is_too_large_names_the_setting_and_harms_no_other(b
 
 async def test_a_large_record_is_held_up_by_the_topic_only(broker: Broker) -> None:
     topic = f"dlq-{uuid.uuid4().hex}"
-    await create_topics(broker.bootstrap, {topic: 1}, {"max.message.bytes": "6000000"})
+    await create_topics(BrokerAccess(broker.bootstrap), {topic: 1}, {"max.message.bytes": "6000000"})
     async with dead_letters(broker.bootstrap, topic) as letters:
         await write(letters, Record(value=b"." * 5_000_000))
     await written(broker.bootstrap, topic, 1)

@@ -7,7 +7,7 @@ import pytest
 from function_files import Change, load_changed, problems_of
 
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.triggers.kafka.settings.failure import FailureSettings
+from headrace.runtime.config.on_failure import FailureSettings
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 AT = "spec.triggers.t.attributes.onFailure"

@@ -12,11 +12,14 @@ from worker_bench import Bench, bench, records, until
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.dispatch.reports import Warnings
 from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, PartitionState
+from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.workers.fence import Fence
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.streams.assignment import Assignment, Limits
 from headrace.triggers.kafka.client import internals
-from headrace.triggers.kafka.trigger import KafkaTrigger
+from headrace.triggers.kafka.fetching import Fetching
+from headrace.triggers.kafka.stream import KafkaStream
 
 TP = TopicPartition("t", 0)
 WRITES = """
@@ -25,22 +28,32 @@ WRITES = """
 """
 
 
-def fed_by_hand(b: Bench) -> Any:
-    """A trigger that was never connected, with the dispatcher of a bench."""
-    trigger: Any = object.__new__(KafkaTrigger)
-    trigger._dispatcher, trigger._wanted, trigger._tight = b.dispatcher, internals.Wanted(), {}
-    trigger._consumer, trigger._assigned = None, {}
-    trigger._lease, trigger._fence = b.dispatcher.lease, Fence(b.dispatcher.lease)
-    trigger._settings = SimpleNamespace(max_unsettled=16)
-    b.dispatcher.feed = trigger
-    return trigger
+class ByHand(KafkaStream):
+    """Its positions are its partitions' own."""
+
+    def seek(self, key: PartitionKey, offset: int) -> None:
+        """Nothing is fetched by itself."""
+
+    def end_of(self, key: PartitionKey) -> int:
+        return 0
 
 
-def assign(b: Bench, trigger: Any, capacity: int = 16) -> AssignedPartition:
-    partition = AssignedPartition("t", 0, Checkpoint(0), capacity)
-    trigger._assigned = {TP: partition}
-    trigger._wanted.add(TP)
-    b.dispatcher.assign([partition])
+def fed_by_hand(b: Bench) -> Fetching:
+    """What fetches for a trigger that was never connected, with the dispatcher of a bench."""
+    settings: Any = SimpleNamespace()
+    dead_letters: Any = SimpleNamespace()
+    stream = ByHand(settings, dead_letters, "", lambda: None, takes_acks=False)
+    assignment = Assignment(b.dispatcher, stream, Limits(16, 0, 1 << 26))
+    metrics = TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t")
+    fetching = stream.fetching = Fetching(None, assignment, b.dispatcher, metrics, 5)
+    return fetching
+
+
+def assign(b: Bench, fetching: Fetching, capacity: int = 16) -> AssignedPartition:
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0), capacity)
+    fetching._assigned[partition.key] = partition
+    fetching.on_room(partition)
+    b.dispatcher.begin([partition])
     return partition
 
 
@@ -57,9 +70,9 @@ async def test_a_fetch_before_an_unreadable_record_may_outlast_the_assignment(
     async with bench(tmp_path, WRITES) as b:
         trigger = fed_by_hand(b)
         old = assign(b, trigger)
-        halting = asyncio.create_task(trigger._halt_at(None, TP, 5, ValueError("unreadable")))
+        halting = asyncio.create_task(trigger.halt_at(old, 5, ValueError("unreadable")))
         await asyncio.sleep(0)
-        trigger._assigned = {}
+        trigger._assigned.clear()
         await b.dispatcher.revoke([old], 0)
         new = assign(b, trigger)
         has_come.set()
@@ -76,10 +89,10 @@ async def test_a_partition_that_is_halted_or_full_is_fetched_no_more(tmp_path: P
         partition = assign(b, trigger)
         b.feed(partition, records(0, 12))
         await until(lambda: len(partition.unacked) == 12)
-        assert trigger._max_records() == 4  # what fits, as all else waits for acks
+        assert trigger.max_records() == 4  # what fits, as all else waits for acks
         assert TP in trigger._wanted
-        partition.state = PartitionState.HALTED
-        assert trigger._max_records() == 8
+        partition.lane.become(PartitionState.HALTED)
+        assert trigger.max_records() == 8
         assert TP not in trigger._wanted
 
 
@@ -91,13 +104,14 @@ async def test_a_record_that_runs_for_long_pauses_the_fetch_of_its_partition_unt
             write(event.offset)
             wait_for("go")
     """
-    async with bench(tmp_path, handler) as b:
+    policy = DeliveryPolicy(max_processing_time_seconds=0)
+    async with bench(tmp_path, handler, policy=policy) as b:
         trigger = fed_by_hand(b)
         partition = assign(b, trigger)
         metrics = TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t")
         b.feed(partition, records(0, 1))
         await until(lambda: b.lines() == ["0"])
-        Warnings(b.dispatcher, metrics, 0).look()
+        Warnings(b.dispatcher, metrics).look()
         assert TP not in trigger._wanted
         (tmp_path / "go").touch()
         await b.settled(partition, 1)
@@ -119,24 +133,14 @@ async def test_a_rebalance_that_meets_a_stop_waits_for_its_last_commit(tmp_path:
             order.append("closed")
 
     async with bench(tmp_path, WRITES) as b:
-        trigger = fed_by_hand(b)
-        assign(b, trigger)
-        trigger._consumer = consumer = SimpleNamespace(_coordinator=SimpleNamespace(generation=3))
-        trigger._committer, trigger._releasing = Committer(), asyncio.Lock()
-        trigger._loops = trigger._starting = None
-        trigger._settings.consumer_group = "g"
-        trigger._settings.max_wait_handler_during_rebalance_seconds = 5
-
-        async def leave(leaving: object) -> None:
-            order.append("left" if leaving is consumer else "?")
-
-        async def close() -> None:
-            return
-
-        trigger._leave, trigger._dead_letters = leave, SimpleNamespace(close=close)
-        stop = asyncio.create_task(trigger.stop(1))
+        fetching = fed_by_hand(b)
+        assign(b, fetching)
+        assignment: Any = fetching._assignment
+        assignment.committer = Committer()
+        stop = asyncio.create_task(assignment.give_back(1, 0))
         await asyncio.sleep(0)
-        revoke = asyncio.create_task(trigger.on_partitions_revoked([TP]))
+        assert assignment.is_releasing
+        revoke = asyncio.create_task(assignment.give_back(5, 0))
         revoke.add_done_callback(lambda _: order.append("rejoins"))
         await asyncio.wait([revoke], timeout=0.1)
         may_commit.set()

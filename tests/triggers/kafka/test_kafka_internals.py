@@ -104,17 +104,20 @@ async def test_a_commit_that_nobody_waits_for_any_more_fails_silently(
     async with assigned_consumer(broker, topic) as consumer:
         internals.tune(consumer, retry_seconds=1)
         await something(consumer, internals.Wanted({TopicPartition(topic, 0)}))
-        send, may_answer = consumer._coordinator._send_req, asyncio.Event()
+        send, is_asked, may_answer = consumer._coordinator._send_req, asyncio.Event(), asyncio.Event()
 
         async def answer(request: object) -> object:
+            is_asked.set()
             await may_answer.wait()
             return await send(request)
 
         consumer._coordinator._send_req = answer
         consumer._coordinator.generation += 1
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await consumer.commit({TopicPartition(topic, 0): (1, "")})
+        commit = asyncio.create_task(consumer.commit({TopicPartition(topic, 0): (1, "")}))
+        await is_asked.wait()
+        commit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
         may_answer.set()
         while consumer._coordinator.generation > 0:  # it has failed
             await asyncio.sleep(0.01)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from broker import Broker
+from command import one_line, run
 from kafka_records import produce
 from replica import lines, replica, set_trigger, wait_until, write_function
 from spark import TestSpark, write_spark_function
-from test_run_command import one_line, run
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 
@@ -87,3 +87,20 @@ def test_spark_reads_ranges_by_the_same_way(
 def test_an_authority_that_is_not_trusted_is_said(guarded: EmbeddedKafka, tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, guarded.tls_bootstrap, ["records"], tls={"enable": True})
     assert "check caCert" in one_line(run("run", str(folder), "--admin-port", "0"), code=3)
+
+
+def test_a_sign_in_where_there_is_none_is_said(guarded: EmbeddedKafka, tmp_path: Path) -> None:
+    sasl = {"enable": True, "user": "ada", "password": "s3cret-word", "mechanism": "SCRAM-SHA-256"}
+    folder = write_function(tmp_path / "f", WRITES, guarded.bootstrap, ["records"], sasl=sasl)
+    line = one_line(run("run", str(folder), "--admin-port", "0"), code=3)
+    assert f"{guarded.bootstrap} does not offer sasl.mechanism SCRAM-SHA-256" in line
+
+
+def test_a_function_may_take_any_certificate(guarded: EmbeddedKafka, tmp_path: Path) -> None:
+    tls = {"enable": True, "insecureSkipVerify": True, "minimumVersion": "1.3"}
+    folder = write_function(
+        *(tmp_path / "f", WRITES, guarded.tls_bootstrap, ["records"]), tls=tls, consumerGroup="any"
+    )
+    produce(Broker(guarded.bootstrap, "embedded"), "records", 8)
+    with replica(folder) as running:
+        wait_until(lambda: len(lines(folder)) >= 8, about=running)

@@ -11,6 +11,7 @@ from function_files import FULL, KINDS, SPECS, load_changed, problems_of
 from headrace.runtime.config.function import load_function
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.settings.declare import Declared, settings_of
+from headrace.runtime.streams.assignment import Limits
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.settings.security import unflatten_pem
 
@@ -376,10 +377,14 @@ def test_a_channel_buffer_of_zero_is_the_default(tmp_path: Path) -> None:
     assert _load(tmp_path, {"channelBufferSize": 0}).channel_buffer_size == 256
 
 
+def unsettled(settings: KafkaSettings) -> int:
+    return Limits(settings.channel_buffer_size, settings.max_in_flight, settings.max_buffered_bytes).unsettled
+
+
 def test_the_larger_of_buffer_and_in_flight_counts(tmp_path: Path) -> None:
-    assert _load(tmp_path).max_unsettled == 256
-    assert _load(tmp_path, {"maxInFlight": 2000}).max_unsettled == 2000
-    assert _load(tmp_path, {"maxInFlight": 10, "channelBufferSize": 100}).max_unsettled == 100
+    assert unsettled(_load(tmp_path)) == 256
+    assert unsettled(_load(tmp_path, {"maxInFlight": 2000})) == 2000
+    assert unsettled(_load(tmp_path, {"maxInFlight": 10, "channelBufferSize": 100})) == 100
     assert "no effect up to channelBufferSize, 256; lower that" in _notices(tmp_path, {"maxInFlight": 10})
     ranges = {"maxInFlight": 2000, "delivery": "ranges"}
     assert "no effect with delivery: ranges" in _notices(tmp_path, ranges, batch={"mode": "enable"})

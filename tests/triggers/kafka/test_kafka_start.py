@@ -6,9 +6,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.checkpoint_text import CheckpointText
 from headrace.triggers.kafka import start as kafka_start
 from headrace.triggers.kafka.client.internals import Commit, fetch_commits
-from headrace.triggers.kafka.metadata import CheckpointText
 
 TOPIC = "t"
 
@@ -38,7 +38,7 @@ def commit(checkpoint: Checkpoint, first_partition_count: int = 4) -> Commit:
 
 async def read(
     monkeypatch: pytest.MonkeyPatch, broker: Broker, assigned: list[int], initial_offset: str
-) -> kafka_start.Starts:
+) -> kafka_start.GroupStarts:
     async def commits(*_: object) -> dict[TopicPartition, Commit]:
         return broker.commits
 

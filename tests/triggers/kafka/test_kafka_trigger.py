@@ -9,7 +9,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from kafka_records import group_offsets, handled, produce, send_undecodable, truncate
-from replica import DECODED, Replica, is_running, lines, replica, wait_until, write_function
+from processes import is_running
+from replica import DECODED, Replica, lines, replica, wait_until, write_function
 
 WRITES = """
     def handler(context, event):

@@ -17,9 +17,9 @@ from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import ConsumerRecord
 
-from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
+from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
 from headrace.runtime.wire.frames import WireRecord
-from headrace.triggers.kafka.decoder import CODEC_MASK, HEADER, decode
+from headrace.triggers.kafka.format.decoder import CODEC_MASK, HEADER, decode
 
 # Small batches travel together up to this size: a worker starts on a piece when all of it has come.
 PIECE_BYTES = 1 << 17
@@ -141,6 +141,7 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # aiokafka is 
 
     def _decoded(self, data: bytes) -> Iterator[ConsumerRecord]:
         """One batch, by aiokafka; it knows control batches and the older formats."""
+        # Each alone: its reader fails where an old format meets v2 in one fetch.
         records = PartitionRecords(
             self._tp,
             MemoryRecords(data),

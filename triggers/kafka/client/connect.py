@@ -8,8 +8,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from headrace.runtime.kafka.connect_errors import connect_errors
-from headrace.triggers.kafka.client.errors import REFUSALS, explain
-from headrace.triggers.kafka.settings.client_options import consumer_options, security_options
+from headrace.runtime.kafka.refusals import REFUSALS, no_answer
+from headrace.triggers.kafka.client.errors import explain
+from headrace.triggers.kafka.settings.client_options import consumer_options
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
@@ -23,13 +24,11 @@ async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaCons
 
     A broker that doesn't answer is waited for, with a line each time; what it refuses raises BrokerError.
     """
-    brokers = list(settings.brokers)
-    security = security_options(settings)
+    access = settings.access
+    common = {"client_id": client_id, **access.client_options()}
     while True:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=brokers, client_id=client_id, **security, **consumer_options(settings)
-        )
-        admin = AIOKafkaAdminClient(bootstrap_servers=brokers, client_id=client_id, **security)
+        consumer = AIOKafkaConsumer(**common, **consumer_options(settings))
+        admin = AIOKafkaAdminClient(**common)
         try:
             with connect_errors() as heard:
                 await consumer.start()
@@ -42,15 +41,11 @@ async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaCons
                 raise explain(error, settings) from None
             if isinstance(heard.last, REFUSALS):
                 raise explain(heard.last, settings) from None
-            logger.warning(
-                "no broker answers at %s (%s); trying again in %g s",
-                ", ".join(brokers),
-                heard.last or error,
-                _RECONNECT_SECONDS,
-            )
+            cause = heard.last or error
+            logger.warning("%s (%s); trying again in %g s", no_answer(access), cause, _RECONNECT_SECONDS)
             await asyncio.sleep(_RECONNECT_SECONDS)
         else:
-            logger.info("connected to %s", ", ".join(brokers))
+            logger.info("connected to %s", access)
             return consumer, admin
 
 

@@ -1,48 +1,26 @@
 """The client's errors, as one line that says what a user can change."""
 
-import ssl
-
 from aiokafka.errors import (
-    AuthenticationFailedError,
     GroupAuthorizationFailedError,
-    IllegalSaslStateError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
-    SaslAuthenticationFailed,
     TopicAuthorizationFailedError,
-    UnsupportedSaslMechanismError,
 )
 
 from headrace.runtime.errors import BrokerError, RefusedSettingError
+from headrace.runtime.kafka.refusals import refusal
 from headrace.triggers.kafka.settings.model import KafkaSettings
-
-# Waiting does not mend these.
-REFUSALS = (
-    AuthenticationFailedError,
-    SaslAuthenticationFailed,
-    UnsupportedSaslMechanismError,
-    IllegalSaslStateError,
-    ssl.SSLCertVerificationError,
-)
 
 
 def explain(error: BaseException, settings: KafkaSettings) -> BrokerError:
     """What the broker refused, and the setting to look at."""
     kind = RefusedSettingError if isinstance(error, InvalidSessionTimeoutError) else BrokerError
-    return kind(_line(error, settings))
+    return kind(refusal(error, settings.access) or _line(error, settings))
 
 
-def _line(  # noqa: PLR0911  # one line per error
-    error: BaseException, settings: KafkaSettings
-) -> str:
-    brokers = ", ".join(settings.brokers)
+def _line(error: BaseException, settings: KafkaSettings) -> str:
+    brokers = settings.access
     match error:
-        case AuthenticationFailedError() | SaslAuthenticationFailed():
-            return f"{brokers} refuses the sign-in: check sasl.user, sasl.password and sasl.mechanism"
-        case UnsupportedSaslMechanismError() | IllegalSaslStateError():
-            return f"{brokers} does not offer sasl.mechanism {settings.sasl.mechanism}"
-        case ssl.SSLCertVerificationError():
-            return f"the certificate of {brokers} is not trusted ({error.verify_message}): check caCert"
         case InvalidSessionTimeoutError():
             return (
                 f"{brokers} refuses sessionTimeout {settings.session_timeout_seconds:g} s: it has to lie "

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator
 
+from headrace.runtime.config.on_failure import FailureSettings
 from headrace.runtime.kafka.addresses import checked_address
 from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import (
@@ -21,12 +22,16 @@ from headrace.runtime.settings.types import (
     WindowSize,
     spelled,
 )
-from headrace.triggers.kafka.settings.failure import FailureSettings
 from headrace.triggers.kafka.settings.security import Pem, SaslSettings, TlsSettings
 
 DEFAULT_CHANNEL_BUFFER_SIZE = 256
 _INT32 = 2**31 - 1  # what Kafka's protocol has room for, also where it counts milliseconds
+_DECODER = "headrace.triggers.kafka.format.decoder:decode"
 _ANY_VERSION = "the client finds out what the broker speaks"
+_FAILED = (
+    "What happens to a record whose handler raised, answered with a status of 500 or above, ran past"
+    " eventTimeout, or died with its worker."
+)
 _OTHER_LOG = "the command line sets the log's level"
 
 InitialOffset = Annotated[Literal["earliest", "latest"], spelled(), CHOICE]
@@ -63,12 +68,14 @@ class KafkaAttributes(Settings):
     topics: Texts = setting(
         "topics",
         required="a list of at least one topic",
+        example=["orders"],
         effect="A topic that does not exist gives no events until somebody creates it.",
     )
     brokers: Annotated[Texts, AfterValidator(_checked_addresses)] = setting(
         "brokers",
         (),
         required="a list of at least one host:port, or the trigger's url",
+        example=["localhost:9092"],
         effect="With one broker only, the function cannot start while that one is down.",
     )
     partitions: Counts = setting(
@@ -79,6 +86,7 @@ class KafkaAttributes(Settings):
     consumer_group: Text = setting(
         "consumerGroup",
         required="the name that the replicas of the function share",
+        example="orders-function",
         effect="Two functions with the same group take each other's partitions.",
     )
     initial_offset: InitialOffset = setting(
@@ -111,7 +119,8 @@ class KafkaAttributes(Settings):
         "workerAllocationMode",
         "pool",
         annotation="kafka-worker-allocation-mode",
-        effect="static keeps a partition's state in one worker and may leave other workers idle.",
+        effect="static keeps a partition's state in one worker and may leave other workers idle; explicit"
+        " acks need it.",
     )
     fetch_min_bytes: FetchBytes = setting(
         "fetchMin",
@@ -254,7 +263,7 @@ class KafkaAttributes(Settings):
         built=False,
         effect="Too low loads the broker, too high finds new records late.",
     )
-    on_failure: FailureSettings = section("onFailure", FailureSettings, effect="Records that failed.")
+    on_failure: FailureSettings = section("onFailure", FailureSettings, effect=_FAILED)
     explicit_ack_semantics: AckSemantics = setting(
         "explicitAckSemantics",
         "individual",
@@ -281,7 +290,9 @@ class KafkaAttributes(Settings):
     delivery: Delivery = setting(
         "delivery",
         "events",
-        effect="With ranges the handler gets offsets to read, not records; batchSize counts offsets.",
+        effect="With ranges the handler gets offsets to read, not records: first_offset to offset of each"
+        " event, both included. It needs batch mode; batchSize counts offsets."
+        " functions.spark.ranges_to_dataframe reads them.",
     )
     group_instance_id: Text = setting(
         "groupInstanceId",
@@ -300,17 +311,12 @@ class KafkaAttributes(Settings):
     def decoder(self) -> str:
         """Of batches that workers may decode; empty where the processor has to look at each record."""
         is_plain = self.isolation_level == "read_uncommitted" and not self.fetch_max_bytes
-        return "headrace.triggers.kafka.decoder:decode" if is_plain and self.delivery == "events" else ""
+        return _DECODER if is_plain and self.delivery == "events" else ""
 
     @property
-    def max_unsettled(self) -> int:
-        """Records of one partition that may be handed out, or decoded, and not settled."""
-        return max(self.channel_buffer_size, self.max_in_flight)
-
-    @property
-    def security_protocol(self) -> str:
-        """In Kafka's words, which all its clients share."""
-        return ("SASL_" if self.sasl.enable else "") + ("SSL" if self.uses_tls else "PLAINTEXT")
+    def event(self) -> str:
+        """What handlers get; empty for a record."""
+        return "headrace.runtime.worker.given.event:RangeEvent" if self.delivery == "ranges" else ""
 
     @property
     def uses_tls(self) -> bool:

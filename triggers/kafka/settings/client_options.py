@@ -1,8 +1,5 @@
-"""A trigger's settings as the client's arguments."""
+"""A trigger's settings as its consumer's arguments."""
 
-import ssl
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
@@ -16,7 +13,7 @@ _METADATA_MAX_AGE_SECONDS = 60.0
 
 
 def consumer_options(settings: KafkaSettings) -> dict[str, Any]:
-    """Everything but addresses and security."""
+    """Everything but where the brokers are and how to get in."""
     return {
         "group_id": settings.consumer_group,
         "enable_auto_commit": False,
@@ -51,34 +48,3 @@ def _assignor(strategy: str) -> type[AbstractPartitionAssignor]:
         "roundrobin": RoundRobinPartitionAssignor,
     }
     return assignors[strategy]
-
-
-def security_options(settings: KafkaSettings) -> dict[str, Any]:
-    """The client's arguments for TLS and SASL; none for a plaintext listener."""
-    options: dict[str, Any] = {"security_protocol": settings.security_protocol}
-    if settings.uses_tls:
-        options["ssl_context"] = _tls_context(settings)
-    if settings.sasl.enable:
-        options |= {
-            "sasl_mechanism": settings.sasl.mechanism,
-            "sasl_plain_username": settings.sasl.user,
-            "sasl_plain_password": settings.sasl.password,
-        }
-    return options
-
-
-def _tls_context(settings: KafkaSettings) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=settings.ca_cert or None)
-    context.minimum_version = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}[
-        settings.tls.minimum_version
-    ]
-    if settings.tls.insecure_skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if settings.access_key and settings.access_certificate:
-        with tempfile.TemporaryDirectory() as folder:  # the ssl module reads client pairs from files only
-            pair = Path(folder) / "pair.pem"
-            pair.touch(mode=0o600)
-            pair.write_text(f"{settings.access_key}\n{settings.access_certificate}\n")
-            context.load_cert_chain(pair)
-    return context

@@ -3,17 +3,27 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.settings.declare import Rule
+from headrace.triggers.kafka.settings.access import broker_access
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
 from headrace.triggers.kafka.settings.failure_rules import FAILURE_RULES
 from headrace.triggers.kafka.settings.rules import RULES
 from headrace.triggers.kafka.settings.spark_options import spark_source_options
+
+ANNOTATIONS: Mapping[str, str] = {"explicit_ack_mode": "kafka-explicit-ack-mode"}
+"""For fields that all triggers have, after `nuclio.io/`."""
 
 
 class KafkaSettings(KafkaAttributes):
     """What a Kafka trigger goes by."""
 
     rules: ClassVar[tuple[Rule, ...]] = (*RULES, *FAILURE_RULES)
+
+    @property
+    def access(self) -> BrokerAccess:
+        """Where the brokers are, and how to get in."""
+        return broker_access(self)
 
     @property
     def spark_source_options(self) -> Mapping[str, str]:

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
+from headrace.runtime.config.delivery import MAX_EVENTS
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule
 from headrace.runtime.settings.durations import format_duration
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
-
-MAX_EVENTS = 100_000  # in one call of a handler
 
 
 def _heartbeat_below_session(settings: KafkaAttributes, _trigger: TriggerFields) -> str:

@@ -1,5 +1,6 @@
 """How Spark's Kafka source reaches the brokers that a trigger reaches."""
 
+from headrace.triggers.kafka.settings.access import broker_access
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
 
 _LOGIN_MODULES = {
@@ -14,7 +15,7 @@ def spark_source_options(settings: KafkaAttributes) -> dict[str, str]:
     options = {
         "bootstrap.servers": ",".join(settings.brokers),
         "isolation.level": settings.isolation_level,
-        "security.protocol": settings.security_protocol,
+        "security.protocol": broker_access(settings).security_protocol,
         **(_tls(settings) if settings.uses_tls else {}),
         **(_sasl(settings) if settings.sasl.enable else {}),
     }

@@ -1,0 +1,45 @@
+"""The reference of all metrics, docs/operate/metrics.md, from their declarations."""
+
+from collections.abc import Iterable, Iterator
+
+from headrace.runtime.metrics import LABELS, METRICS, TRIGGER_LABELS, Metric, TriggerMetrics, declared_in
+
+_HEAD = """\
+# Metrics
+
+What `/metrics` of the admin server says, in Prometheus' text format. `headrace schema --metrics` generates
+this page from the declarations that the samples are made of.
+
+- Counters begin at 0 when their replica starts; gauges are read when somebody asks.
+- With `--replicas N` the one admin server has the samples of all replicas, told apart by the label `replica`.
+- A partition's gauges are those of the replica that has it; they go when it goes.
+"""
+
+
+def metrics_reference() -> str:
+    """Markdown: a table of the metrics, and one of the labels."""
+    everywhere = ", ".join(f"`{label}`" for label in TRIGGER_LABELS)
+    lines = [
+        "",
+        *_table(("name", "type", "unit", "labels besides", "what it says"), map(_row, METRICS)),
+        "",
+        "## Labels",
+        "",
+        f"Every metric has {everywhere}; some have others besides.",
+        "",
+        *_table(("label", "value"), ((f"`{label}`", meaning) for label, meaning in LABELS.items())),
+    ]
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    titles = tuple(columns)
+    for cells in (titles, ("---",) * len(titles), *rows):
+        yield f"| {' | '.join(cells)} |"
+
+
+def _row(metric: Metric) -> tuple[str, ...]:
+    results = [values[0] for _, other, values in declared_in(TriggerMetrics) if other is metric and values]
+    said = f": {' or '.join(f'`{result}`' for result in results)}" if results else ""
+    labels = ", ".join(f"`{label}`" for label in metric.labels[len(TRIGGER_LABELS) :])
+    return (f"`{metric.shown_name}`", metric.kind, metric.unit, labels + said, f"{metric.about}.")

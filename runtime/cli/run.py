@@ -1,0 +1,51 @@
+"""`headrace run`: functions on Kafka, until they are stopped."""
+
+import asyncio
+import logging
+from typing import Any
+
+import click
+
+from headrace.runtime.config.function import FunctionSpec, load_function
+from headrace.runtime.errors import ConfigError, Problem
+from headrace.runtime.log import set_up_logging
+from headrace.runtime.processor.declare import parameters
+from headrace.runtime.processor.options import RunOptions
+from headrace.runtime.processor.run import run_functions
+from headrace.runtime.settings.overrides import parse_overrides
+
+logger = logging.getLogger(__name__)
+
+
+@click.command()
+@parameters(RunOptions)
+def run(**given: Any) -> None:
+    """Run the function in PATH, a function.yaml, its folder or a handler's file, until Ctrl-C.
+
+    Several share the embedded Kafka, one Spark server and the admin server.
+    """
+    options = RunOptions(**given)
+    if options.embedded_kafka and options.brokers:
+        raise click.UsageError("--embedded-kafka and --brokers exclude each other")
+    set_up_logging(options.log_level, options.log_format, options.replica_name)
+    functions = _load(options)
+    if not options.replica_name:
+        for notice in (notice for function in functions for notice in function.notices):
+            logger.info("%s", notice)
+    # Not uvloop: it made no difference to the rates. The processor's time is aiokafka's and the kernel's.
+    asyncio.run(run_functions(functions, options))
+
+
+def _load(options: RunOptions) -> list[FunctionSpec]:
+    """All of them. ConfigError holds the problems of all files."""
+    overrides = parse_overrides(options.set_texts, options.paths)
+    functions: list[FunctionSpec] = []
+    problems: list[Problem] = []
+    for path in options.paths:
+        try:
+            functions.append(load_function(path, overrides=overrides, with_handler=True))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return functions

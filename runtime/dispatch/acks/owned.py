@@ -1,0 +1,99 @@
+"""Explicit acks of one trigger's partitions: accepted, kept until they can be, or refused."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.wire.frames import Ack
+
+logger = logging.getLogger(__name__)
+
+
+class Acks:
+    """Knows what this replica owns, and which of it is being delivered.
+
+    Between the two lies the time in which a new owner reads what the last one committed: acks wait for that.
+    """
+
+    def __init__(
+        self, policy: DeliveryPolicy, metrics: TriggerMetrics, end_of: Callable[[AssignedPartition], int]
+    ) -> None:
+        """`end_of` says where a partition ends, as far as is known."""
+        self.owned: set[PartitionKey] = set()
+        self._end_of = end_of
+        self._policy = policy
+        self._metrics = metrics
+        self._delivered: dict[PartitionKey, AssignedPartition] = {}
+        self._early: list[Ack] = []
+
+    def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
+        """These are ours; where they start isn't known yet."""
+        self.owned.update(keys)
+
+    def on_revoked(self, keys: Iterable[PartitionKey] | None) -> None:
+        """These, or all, are ours no longer."""
+        gone = self.owned.copy() if keys is None else set(keys)
+        self.owned -= gone
+        for ack in self._early:
+            if _key(ack) in gone:
+                _refuse(ack, "the partition left before its start was known")
+        self._early = [ack for ack in self._early if _key(ack) not in gone]
+
+    def begin(self, partitions: Collection[AssignedPartition]) -> list[AssignedPartition]:
+        """Their start is known. Those that were acked meanwhile are returned."""
+        self._delivered |= {partition.key: partition for partition in partitions}
+        self.owned |= self._delivered.keys()
+        early, self._early = self._early, []
+        return [partition for ack in early if (partition := self.take(ack)) is not None]
+
+    def end(self, partition: AssignedPartition) -> None:
+        """It is delivered no more."""
+        if self._delivered.get(partition.key) is partition:
+            del self._delivered[partition.key]
+
+    def has(self, ack: Ack) -> bool:
+        """Whether the ack's partition is ours."""
+        return _key(ack) in self.owned
+
+    def take(self, ack: Ack) -> AssignedPartition | None:
+        """Settle what it names, of a partition that is ours; the partition, where something came of it."""
+        partition = self._delivered.get(_key(ack))
+        if partition is None:
+            self._early.append(ack)
+            return None
+        end = partition.ledger.position
+        if ack.offset >= end:
+            end = max(end, self._end_of(partition))
+        if not 0 <= ack.first <= ack.offset < end:
+            if ack.count > 1:
+                return self._take_singly(ack)
+            _refuse(ack, f"the partition ends at {end}")
+            return None
+        first = partition.acked_by(ack.offset)
+        if ack.count > 1:
+            if first != ack.offset or partition.acked_by(ack.first) != ack.first:
+                return self._take_singly(ack)
+            first = ack.first
+        if first is None:
+            _refuse(ack, "it lies inside a range that is open; a range is acked through its last offset")
+            return None
+        is_through = ack.is_through or self._policy.is_cumulative
+        partition.on_acked(0 if is_through else first, ack.offset + 1)
+        self._metrics.acks.inc(ack.count)
+        return partition
+
+    def _take_singly(self, ack: Ack) -> AssignedPartition | None:
+        """Some are refused, or some lie in a range."""
+        taken = [self.take(single) for single in ack.singles()]
+        return next(filter(None, taken), None)
+
+
+def _key(ack: Ack) -> PartitionKey:
+    return PartitionKey(ack.topic, ack.partition)
+
+
+def _refuse(ack: Ack, why: str) -> None:
+    logger.warning("an ack of %s/%d offset %d is refused: %s", ack.topic, ack.partition, ack.offset, why)

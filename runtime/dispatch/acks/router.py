@@ -1,0 +1,80 @@
+"""Explicit acks: from any worker of a function to whichever of its triggers has the partition."""
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire.frames import Ack, Kind
+
+logger = logging.getLogger(__name__)
+
+
+class AckTarget(Protocol):
+    """One trigger."""
+
+    @property
+    def takes_acks(self) -> bool:
+        """Its explicitAckMode isn't disable."""
+
+    @property
+    def owned(self) -> Iterable[PartitionKey]:
+        """What this replica has now, by this trigger."""
+
+    def take_ack(self, ack: Ack) -> bool:
+        """Whether it has the partition, and so has decided on the ack."""
+
+    def send_to_workers(self, frame: bytes) -> None:
+        """To all that are there."""
+
+    def sync_workers(self) -> None:
+        """Take in what its own workers have said and acked by now."""
+
+
+class AckRouter:
+    """One per function and replica. Workers know what it knows, one frame later."""
+
+    def __init__(self) -> None:
+        self._targets: list[AckTarget] = []
+
+    def add(self, target: AckTarget) -> None:
+        """Before the function runs."""
+        self._targets.append(target)
+
+    @property
+    def takes_acks(self) -> bool:
+        """Whether any trigger does."""
+        return any(target.takes_acks for target in self._targets)
+
+    def route(self, ack: Ack) -> None:
+        """To all triggers that have the partition. If none has, the record is delivered where it is now."""
+        taken = [target.take_ack(ack) for target in self._targets if target.takes_acks]
+        if not any(taken):
+            logger.warning(
+                "an ack of %s/%d offset %d is refused: the partition is not assigned to this replica; "
+                "the record is delivered again where it is",
+                ack.topic,
+                ack.partition,
+                ack.offset,
+            )
+
+    def sync(self) -> None:
+        """Take in what all workers have acked by now: any of them may have, for any trigger."""
+        for target in self._targets:
+            target.sync_workers()
+
+    def owned_frame(self) -> bytes:
+        """Which partitions may be acked here, for a worker."""
+        by_topic: dict[str, list[int]] = {}
+        for target in self._targets:
+            for topic, partition in target.owned if target.takes_acks else ():
+                by_topic.setdefault(topic, []).append(partition)
+        return wire.json_frame(Kind.OWNED, by_topic)
+
+    def on_changed(self) -> None:
+        """An assignment has begun or ended."""
+        if self.takes_acks:
+            frame = self.owned_frame()
+            for target in self._targets:
+                target.send_to_workers(frame)

@@ -1,0 +1,137 @@
+"""Between a trigger and its dispatcher: what each asks of the other, on the processor's event loop."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.lease import Lease
+
+
+class Feed(Protocol):
+    """What a dispatcher asks of who feeds it partitions: kept by a trigger."""
+
+    def on_room(self, partition: AssignedPartition) -> None:
+        """How much of it may be fetched has changed."""
+
+    def end_of(self, partition: AssignedPartition) -> int:
+        """The partition's end as far as it is known: no record at or above it was ever seen."""
+
+    async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
+        """Commit their state now; whether what has to survive us is safe. Bounded in time, doesn't raise."""
+
+    async def write_dead_letter(
+        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
+    ) -> bool:
+        """Return once it is safe, False where there is no record to write.
+
+        Raises Exception where it isn't safe.
+        """
+
+    def retry_unreadable(self, partition: AssignedPartition) -> None:
+        """Fetch the record once more that can't be read, at which the partition is cut off."""
+
+    def skip_unreadable(self, partition: AssignedPartition) -> None:
+        """Go on after that record."""
+
+
+class NoFeed:
+    """Keeps Feed where there is nothing behind a dispatcher: nothing survives, all goes well."""
+
+    def on_room(self, partition: AssignedPartition) -> None:
+        """Nobody fetches."""
+
+    def end_of(self, partition: AssignedPartition) -> int:
+        """What was added."""
+        return partition.ledger.position
+
+    async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
+        """At once."""
+        return True
+
+    async def write_dead_letter(
+        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
+    ) -> bool:
+        """Nowhere."""
+        return True
+
+    def retry_unreadable(self, partition: AssignedPartition) -> None:
+        """Nothing is unreadable."""
+
+    def skip_unreadable(self, partition: AssignedPartition) -> None:
+        """Nothing is."""
+
+
+class Dispatch(Protocol):
+    """What a trigger asks of its dispatcher. Nothing here blocks; coroutines say how long they take.
+
+    Partitions come and go: `on_assigned` (they are ours), `begin` (their start is known), `revoke` (nothing
+    of them is in flight any more), `on_revoked` (acks for them are refused). Each names only those that move.
+    Lanes without a partition are handed in by `submit`.
+    """
+
+    @property
+    def policy(self) -> DeliveryPolicy:
+        """What the trigger's `delivery` has made of its settings, with the function's limits."""
+
+    @property
+    def lease(self) -> Lease:
+        """While it is over, nothing is handed out. The trigger begins, renews and lifts it, or leaves it."""
+
+    @property
+    def partitions(self) -> Mapping[int, AssignedPartition]:
+        """Those that began and were not revoked, by the id of their lane."""
+
+    @property
+    def worker_count(self) -> int:
+        """Processes that run handlers, of which some may be starting."""
+
+    def worker_of(self, key: PartitionKey) -> int | None:
+        """The one worker that gets this partition's records, None where any may."""
+
+    def connect(self, feed: Feed) -> None:
+        """Whom to ask about partitions: once, before the first one."""
+
+    def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
+        """These are ours now: acks for them are taken, and wait until they begin."""
+
+    def begin(self, partitions: Sequence[AssignedPartition]) -> None:
+        """Deliver these, besides those that are here: their start is known."""
+
+    def restart(self, partition: AssignedPartition) -> None:
+        """A new object for a partition that was revoked alone; it keeps its place."""
+
+    def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+        """Records were fetched. `dispatch` follows once all partitions of a fetch are added."""
+
+    def extend(self, partition: AssignedPartition, end: int) -> None:
+        """The log of a partition whose records aren't fetched ends at `end` now. `dispatch` follows."""
+
+    def submit(self, lane: Lane) -> None:
+        """Hand out the records of a lane that has no partition."""
+
+    def withdraw(self, lane: Lane) -> None:
+        """Nobody waits for them any more: what hasn't started comes back, what runs may be cancelled."""
+
+    def dispatch(self) -> None:
+        """Give every worker that has room its next records."""
+
+    async def revoke(
+        self, partitions: Collection[AssignedPartition], wait_seconds: float, late_ack_seconds: float = 0
+    ) -> None:
+        """Take these away for good; done when nothing of them is in flight, in both times and a moment."""
+
+    def shorten_revoke(self, wait_seconds: float) -> None:
+        """Handlers that a revoke under way waits for get `wait_seconds` from now, if it gives them more."""
+
+    def on_revoked(self, keys: Iterable[PartitionKey] | None) -> None:
+        """These, or all, are no longer ours: acks for them are refused."""
+
+    def cut_off(self, partition: AssignedPartition, why: str) -> None:
+        """What follows in it can't be fetched; what was fetched is handed out."""
+
+    def sync_progress(self) -> None:
+        """Settle what workers have finished or acked but not reported yet: before a commit."""

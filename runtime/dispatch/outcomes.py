@@ -1,0 +1,117 @@
+"""What workers tell: outcomes go to lanes, acks to the router, and what becomes free is offered again."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.dispatch.acks.router import AckRouter
+from headrace.runtime.dispatch.failures import Failures
+from headrace.runtime.dispatch.run_sizer import RunSizer
+from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.wire.frames import Ack, WireRecord
+from headrace.runtime.wire.reply import Reply
+from headrace.runtime.workers.handle import WorkerHandle
+
+logger = logging.getLogger(__name__)
+
+
+class Outcomes:
+    """Keeps WorkerListener."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        failures: Failures,
+        router: AckRouter,
+        run_sizer: RunSizer,
+        dispatch: Callable[[], None],
+    ) -> None:
+        self._shared = shared
+        self._failures = failures
+        self._router = router
+        self._run_sizer = run_sizer
+        self._dispatch = dispatch
+        self.look_at_memory: Callable[[WorkerHandle], None] = lambda _: None  # the watchdog's
+
+    def on_started(self, worker: WorkerHandle) -> None:
+        """A process was started for it."""
+        worker.send_frame(self._router.owned_frame())
+
+    def on_loaded(self, worker: WorkerHandle) -> None:
+        """Its handler is imported: that may have taken too much."""
+        self.look_at_memory(worker)
+
+    def on_measured(self, count: int, handler_ns: int) -> None:
+        """Handlers took that long."""
+        self._run_sizer.on_measured(count, handler_ns)
+        self._shared.metrics.handler_ms.inc(handler_ns / 1e6)
+
+    def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
+        """What the handler returned, before what becomes of the record."""
+        lane.on_replied(record, reply)
+
+    def on_handled(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        """Records succeeded."""
+        if self._shared.policy.ack_mode is AckMode.EXPLICIT_ONLY:
+            lane.on_unacked(records)
+        else:
+            lane.on_settled(records)
+        self._shared.metrics.handled_success.inc(len(records))
+        self._freed(lane)
+
+    def on_unacked(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        """A record succeeded, and its response says that somebody will ack it later."""
+        lane.on_unacked(records)
+        self._shared.metrics.handled_success.inc()
+        self._freed(lane)
+
+    def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
+        """Records failed: later ones of their lane come back before they are tried again."""
+        self._shared.metrics.handled_failure.inc(len(records))
+        first, last = _first_and_last(lane, records)
+        where = f"offset {first}" if first == last else f"offsets {first} to {last}, in one batch,"
+        stays = "it stays uncommitted" if first == last else "they stay uncommitted"
+        message = "%s %s failed at attempt %d; %s: %s"
+        logger.error(message, lane.key, where, lane.attempt(records[0]), stays, reason)
+        lane.on_failed(records, reason, among)
+        self.on_returned(lane, records)
+
+    def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
+        """One of several records that had started has killed their worker."""
+        message = "%s offsets %d to %d stay uncommitted, which of them is to blame isn't known: %s"
+        logger.error(message, lane.key, *_first_and_last(lane, records), reason)
+        lane.on_suspected(records)
+        self.on_returned(lane, records)
+
+    def on_returned(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        """Records are to be handed out again."""
+        lane.on_returned(records)
+        self._freed(lane)
+
+    def on_acked(self, ack: Ack) -> None:
+        """A handler acked, of whichever trigger."""
+        self._router.route(ack)
+
+    def on_changed(self) -> None:
+        """One batch of news is over: hand out more."""
+        self._dispatch()
+
+    def _freed(self, lane: Lane) -> None:
+        shared = self._shared
+        partition = shared.partitions.get(lane.id)
+        if not lane.in_flight_count:
+            shared.news.set()
+            if partition is not None and partition.lane.state is PartitionState.RETURNING:
+                self._failures.after_failure(partition)
+            elif lane.is_deliverable:
+                shared.allocator.offer(lane)
+        if partition is not None:
+            shared.feed.on_room(partition)
+
+
+def _first_and_last(lane: Lane, records: Sequence[WireRecord]) -> tuple[int, int]:
+    """Offsets, for people."""
+    spans = lane.spans(records)
+    return spans[0][0], spans[-1][1] - 1

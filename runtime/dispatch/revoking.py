@@ -1,0 +1,67 @@
+"""Taking partitions away from workers: recall, wait, kill. docs/design/fencing-and-rebalance.md."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+
+from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.errors import HeadraceError
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.workers.handle import REAP_SECONDS
+
+
+class Revoking:
+    """Owns no state: what is being revoked says so itself."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+
+    def recall(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Nothing more of them is handed out, and what hasn't started is asked to come back."""
+        for partition in partitions:
+            partition.revoke()
+            lane = partition.lane
+            if lane.worker_index is not None and lane.in_flight_count:
+                self._shared.workers[lane.worker_index].recall(lane)
+
+    async def end(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
+        """Return when nothing of them is in flight: handlers get `wait_seconds`, then workers are killed.
+
+        The time is a promise to the group: it is not stretched by late acks, which are waited for after it.
+        """
+        if await self._quiet(partitions, wait_seconds):
+            return
+        self._kill_workers_with(partitions)
+        if not await self._quiet(partitions, REAP_SECONDS):
+            raise HeadraceError("a worker survived SIGKILL: a process is stuck in the kernel")
+
+    async def late_acks(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
+        """Wait until all that was handled is acked, or so long."""
+        await self._until(lambda: not any(p.unacked for p in partitions), wait_seconds)
+
+    def shorten(self, wait_seconds: float) -> None:
+        """Handlers that are waited for get `wait_seconds` from now, if they had more."""
+        asyncio.get_running_loop().call_later(wait_seconds, self._kill_revoked)
+
+    def _kill_revoked(self) -> None:
+        partitions = self._shared.partitions.values()
+        self._kill_workers_with([p for p in partitions if p.lane.state is PartitionState.REVOKED])
+
+    def _kill_workers_with(self, partitions: Iterable[AssignedPartition]) -> None:
+        lanes = [p.lane for p in partitions if p.lane.in_flight_count]
+        for index in sorted({lane.worker_index for lane in lanes if lane.worker_index is not None}):
+            self._shared.metrics.workers_killed.inc()
+            self._shared.workers[index].kill()
+
+    async def _quiet(self, partitions: Iterable[AssignedPartition], wait_seconds: float) -> bool:
+        return await self._until(lambda: not any(p.lane.in_flight_count for p in partitions), wait_seconds)
+
+    async def _until(self, is_so: Callable[[], bool], wait_seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(wait_seconds):
+                while not is_so():
+                    self._shared.news.clear()
+                    await self._shared.news.wait()
+        except TimeoutError:
+            return is_so()
+        return True

@@ -1,0 +1,33 @@
+"""What the parts of one dispatcher share. Each part mutates only what its docstring says."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.dispatch.allocators import Allocator
+from headrace.runtime.dispatch.interface import Feed, NoFeed
+from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.workers.handle import WorkerHandle
+
+
+@dataclass(slots=True)
+class Shared:
+    """`partitions`: those that began and were not revoked, by lane; the dispatcher adds and removes them."""
+
+    policy: DeliveryPolicy
+    metrics: TriggerMetrics
+    allocator: Allocator
+    lease: Lease
+    workers: list[WorkerHandle] = field(default_factory=list)
+    partitions: dict[int, AssignedPartition] = field(default_factory=dict)
+    feed: Feed = field(default_factory=NoFeed)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Some lane has nothing in flight any more, or something was acked."""
+
+    def on_room(self, lane: Lane) -> None:
+        """How much of its partition may be fetched has changed; a lane without one fetches nothing."""
+        if (partition := self.partitions.get(lane.id)) is not None:
+            self.feed.on_room(partition)

@@ -1,0 +1,89 @@
+"""Explicit acks of one trigger's partitions: what an accepted one changes for its workers and its feed."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from headrace.runtime.dispatch.acks.owned import Acks
+from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.wire.frames import Ack
+
+
+class TriggerAcks:
+    """Keeps router.AckTarget for one dispatcher."""
+
+    def __init__(
+        self, shared: Shared, retry: Callable[[AssignedPartition], None], resume: Callable[[Lane], None]
+    ) -> None:
+        """`retry`: what failed was acked. `resume`: a lane may go on."""
+        self._shared = shared
+        self._retry = retry
+        self._resume = resume
+        self._acks = Acks(shared.policy, shared.metrics, self._end_of)
+
+    @property
+    def takes_acks(self) -> bool:
+        """Whether explicitAckMode allows them."""
+        return self._shared.policy.ack_mode.is_explicit
+
+    @property
+    def owned(self) -> Collection[PartitionKey]:
+        """What is ours."""
+        return self._acks.owned
+
+    def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
+        """These are ours; where they start isn't known yet."""
+        self._acks.on_assigned(keys)
+
+    def on_revoked(self, keys: Iterable[PartitionKey] | None) -> None:
+        """These, or all, are ours no longer."""
+        self._acks.on_revoked(keys)
+
+    def begin(self, partitions: Sequence[AssignedPartition]) -> None:
+        """Their start is known."""
+        for partition in self._acks.begin(partitions):
+            self._on_accepted(partition)
+
+    def end(self, partition: AssignedPartition) -> None:
+        """It is delivered no more."""
+        self._acks.end(partition)
+
+    def take_ack(self, ack: Ack) -> bool:
+        """Decide on an ack from any worker of the function, if its partition is ours."""
+        if not self._acks.has(ack):
+            return False
+        if (partition := self._acks.take(ack)) is not None:
+            self._recall_acked(partition.lane, ack)
+            self._on_accepted(partition)
+        return True
+
+    def send_to_workers(self, frame: bytes) -> None:
+        """To all that have a process."""
+        for worker in self._shared.workers:
+            worker.send_frame(frame)
+
+    def sync_workers(self) -> None:
+        """Take in what its own workers have said and acked by now."""
+        for worker in self._shared.workers:
+            worker.sync_progress()
+
+    def _end_of(self, partition: AssignedPartition) -> int:
+        return self._shared.feed.end_of(partition)
+
+    def _on_accepted(self, partition: AssignedPartition) -> None:
+        shared, lane = self._shared, partition.lane
+        shared.news.set()
+        if lane.state.waits_for_a_record and not lane.has_failed_waiting:
+            self._retry(partition)
+        elif not lane.in_flight_count and lane.is_deliverable and shared.allocator.offer(lane):
+            self._resume(lane)  # it had waited for this ack
+        shared.feed.on_room(partition)
+
+    def _recall_acked(self, lane: Lane, ack: Ack) -> None:
+        """What is acked and waits in a worker comes back, and is not handed out again."""
+        if lane.in_flight_count and not lane.is_recalled and lane.worker_index is not None:
+            worker = self._shared.workers[lane.worker_index]
+            first = 0 if ack.is_through or self._shared.policy.is_cumulative else ack.first
+            if worker.has_waiting(lane, first, ack.offset + 1):
+                worker.recall(lane)

@@ -1,0 +1,35 @@
+"""What brokers refuse whoever wants to get in, each as one line that says what to change."""
+
+import ssl
+
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    IllegalSaslStateError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+
+from headrace.runtime.kafka.access import BrokerAccess
+
+_BAD_SIGN_IN = (AuthenticationFailedError, SaslAuthenticationFailed)
+_NO_SUCH_SIGN_IN = (UnsupportedSaslMechanismError, IllegalSaslStateError)
+REFUSALS = (*_BAD_SIGN_IN, *_NO_SUCH_SIGN_IN, ssl.SSLCertVerificationError)
+"""Waiting does not mend these."""
+
+
+def refusal(error: BaseException | None, brokers: BrokerAccess) -> str | None:
+    """The line of one of REFUSALS; None of any other error."""
+    if isinstance(error, _BAD_SIGN_IN):
+        return f"{brokers} refuses the sign-in: check {brokers.names.sign_in}"
+    if isinstance(error, _NO_SUCH_SIGN_IN):
+        return f"{brokers} does not offer {brokers.names.mechanism}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = f"({error.verify_message}): check {brokers.names.authority}"
+        return f"the certificate of {brokers} is not trusted {why}"
+    return None
+
+
+def no_answer(brokers: BrokerAccess) -> str:
+    """Nobody is there, or nobody who speaks with us in this way."""
+    advice = brokers.names.advice
+    return f"no {brokers.names.broker} answers at {brokers}" + (f": {advice}" if advice else "")

@@ -1,0 +1,208 @@
+"""What Headrace writes into the metadata of a commit, a string that the broker keeps beside the offset.
+
+    headrace/1 n=8 s=CHECKSUM/ATTEMPTS/PLAN/RUNS.
+
+The word `s=` stands only where there is something to say; unknown words are skipped. Its numbers are base 36:
+a span is `GAP+MORE`, GAP offsets after the end of the span before it (the first one: after the commit), of
+MORE + 1 offsets (`GAP` alone: one); attempts are `SPAN*COUNT`; the plan is `SPAN` or `SPAN@SESSION`, with a
+UUID as a number; commas stand between. The checksum covers the commit's offset too: metadata that a tool
+carries to another offset says nothing about that one.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from uuid import UUID
+from zlib import crc32
+
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+
+MAX_TEXT_CHARS = 32767  # what the protocol's length field can say; ours is ASCII, so bytes and characters
+
+_FORMAT = re.compile(r"headrace/1 n=([0-9]{1,9})(?: (.*))?", re.DOTALL)
+_STATE = re.compile(
+    r"s=([0-9a-z]{7})/(([0-9a-z+*,]*)/(-?)([0-9a-z+]*)(?:@([0-9a-z]{1,25}))?/([0-9a-z+,]*)\.)"
+)
+_STATE_CHARS = len(" s=0000000/" + "//.")
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_END_OF_OFFSETS = 2**63
+_MAX_ATTEMPTS = 65536  # few characters can stand for many: a bound on what a decoder builds
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """`text` as it goes to the broker. `is_whole`: nothing is left out. `holds_plan`: at most runs are."""
+
+    text: str
+    is_whole: bool
+    holds_plan: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointText:
+    """`first_partition_count`: how many partitions the topic had when the group first came to it.
+
+    A partition from that number on has appeared since, and is read from its beginning whatever initialOffset
+    says; one below it that has no commit has only been left alone so far.
+    """
+
+    first_partition_count: int
+    checkpoint: Checkpoint
+
+    def encode(self, max_chars: int) -> Encoded:
+        """Count, attempts from the lowest up, plan, acked runs from the lowest up, until one doesn't fit.
+
+        What is left out is delivered again, or counted anew: less than the truth is always safe.
+        """
+        checkpoint = self.checkpoint
+        head = f"headrace/1 n={self.first_partition_count}"
+        head = head if len(head) <= max_chars else ""
+        room = max_chars - len(head) - _STATE_CHARS if head else -1
+        attempts, is_whole = _as_many_as_fit(_attempt_items(checkpoint), room)
+        plan = _plan_item(checkpoint)
+        if not is_whole or len(attempts) + len(plan) > max(room, 0):
+            plan, is_whole = "", is_whole and not plan
+        holds_plan, runs = is_whole, ""
+        if is_whole:
+            runs, is_whole = _as_many_as_fit(_run_items(checkpoint), room - len(attempts) - len(plan))
+        state = f"{attempts}/{plan}/{runs}." if attempts or plan or runs else ""
+        text = f"{head} s={_checksum(checkpoint.offset, state)}/{state}" if state else head
+        return Encoded(text, is_whole, holds_plan)
+
+
+def decode_text(offset: int, text: str | None) -> CheckpointText | None:
+    """What was written with a commit of `offset`; None for metadata of other tools and of versions to come.
+
+    Never raises. State that isn't whole, or belongs to another offset, is as good as none.
+    """
+    found = _FORMAT.fullmatch(text or "")
+    if found is None:
+        return None
+    checkpoint = Checkpoint(offset)
+    for word in (found[2] or "").split(" "):
+        state = _STATE.fullmatch(word)
+        if state is not None and state[1] == _checksum(offset, state[2]):
+            try:
+                checkpoint = _read_state(offset, state)
+            except ValueError:
+                break  # somebody's joke: the checksum is right and the numbers are not
+    return CheckpointText(int(found[1]), checkpoint)
+
+
+# ---- writing
+
+
+def _as_many_as_fit(items: Iterable[str], room: int) -> tuple[str, bool]:
+    """The first items, joined, and whether they are all."""
+    kept: list[str] = []
+    for item in items:
+        room -= len(item) + bool(kept)
+        if room < 0:
+            return ",".join(kept), False
+        kept.append(item)
+    return ",".join(kept), True
+
+
+def _attempt_items(checkpoint: Checkpoint) -> Iterator[str]:
+    """A batch that failed as a whole is one span."""
+    at = checkpoint.offset
+    for first, end, count in _spans(islice(checkpoint.attempts, _MAX_ATTEMPTS)):
+        if first >= at:
+            yield f"{_span(first - at, end - first)}*{_base36(count)}"
+            at = end
+    if len(checkpoint.attempts) > _MAX_ATTEMPTS:
+        yield "," * MAX_TEXT_CHARS  # fits nowhere
+
+
+def _spans(attempts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Neighbours with the same count, as (first, end, count)."""
+    span: tuple[int, int, int] | None = None
+    for offset, count in attempts:
+        if span is not None and span[1:] == (offset, count):
+            span = (span[0], offset + 1, count)
+            continue
+        if span is not None:
+            yield span
+        span = (offset, offset + 1, count)
+    if span is not None:
+        yield span
+
+
+def _plan_item(checkpoint: Checkpoint) -> str:
+    """A batch may have begun below the commit: its first records are settled."""
+    plan = checkpoint.plan
+    if plan is None or plan.end <= plan.first:
+        return ""
+    gap = plan.first - checkpoint.offset
+    session = f"@{_base36(UUID(plan.session).int)}" if plan.session else ""
+    return ("-" if gap < 0 else "") + _span(abs(gap), plan.end - plan.first) + session
+
+
+def _run_items(checkpoint: Checkpoint) -> Iterator[str]:
+    at = checkpoint.offset
+    for first, end in checkpoint.acked:
+        if at <= first < end:
+            yield _span(first - at, end - first)
+            at = end
+
+
+def _span(gap: int, length: int) -> str:
+    return _base36(gap) + (f"+{_base36(length - 1)}" if length > 1 else "")
+
+
+def _base36(number: int) -> str:
+    assert number >= 0
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+        if not number:
+            return digits
+
+
+def _checksum(offset: int, state: str) -> str:
+    return _base36(crc32(f"{offset}/{state}".encode())).rjust(7, "0")
+
+
+# ---- reading
+
+
+def _read_state(offset: int, state: re.Match[str]) -> Checkpoint:
+    """Raises ValueError on numbers that no checkpoint has."""
+    attempts: list[tuple[int, int]] = []
+    at = offset
+    for item in filter(None, state[3].split(",")):
+        span, _, count = item.partition("*")
+        first, at = _read_span(at, span)
+        if len(attempts) + at - first > _MAX_ATTEMPTS:
+            raise ValueError("too many")
+        attempts.extend((failed, int(count, 36)) for failed in range(first, at))
+    runs: list[tuple[int, int]] = []
+    at = offset
+    for item in filter(None, state[7].split(",")):
+        first, at = _read_span(at, item)
+        if first > offset:  # a run at the commit would have moved it
+            runs.append((first, at))
+    return Checkpoint(offset, tuple(attempts), _read_plan(offset, *state.group(4, 5, 6)), tuple(runs))
+
+
+def _read_plan(offset: int, sign: str, span: str, session: str | None) -> Plan | None:
+    if not span:
+        return None
+    gap, gap_end = _read_span(0, span)
+    first = offset - gap if sign else offset + gap
+    end = first + gap_end - gap
+    if first < 0 or end > _END_OF_OFFSETS:
+        raise ValueError("out of range")
+    return Plan(first, end, str(UUID(int=int(session, 36))) if session else "")
+
+
+def _read_span(at: int, span: str) -> tuple[int, int]:
+    """First and end of a span that follows offset `at`."""
+    gap, _, more = span.partition("+")
+    first = at + int(gap, 36)
+    end = first + int(more or "0", 36) + 1
+    if end > _END_OF_OFFSETS:
+        raise ValueError("out of range")
+    return first, end

@@ -1,0 +1,97 @@
+"""A lane: records that one worker runs in order, as dispatcher, allocators and workers see them."""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Protocol
+
+from headrace.runtime.partitions.buffers.chunk import Chunk
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.reply import Reply
+
+_ids = count()
+
+
+def next_lane_id() -> int:
+    """Never used before by this processor, as far as its workers remember."""
+    return next(_ids) % 2**32
+
+
+class Lane(Protocol):
+    """Its dispatcher alone calls the methods, on its event loop. None of them blocks.
+
+    All that is in flight of it is at one worker. After a failure, and after a recall, it gives out nothing
+    until the last one in flight is settled or back: only then is it known what comes first.
+    """
+
+    @property
+    def id(self) -> int:
+        """On the wire."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """Where its records come from, for handlers, people and static allocation."""
+
+    @property
+    def epoch(self) -> int:
+        """Rises with each failure: what a worker still has of an older one comes back unstarted."""
+
+    @property
+    def worker_index(self) -> int | None:
+        """Where its records went last."""
+
+    @property
+    def in_flight_count(self) -> int:
+        """Records that are at that worker."""
+
+    @property
+    def is_recalled(self) -> bool:
+        """Some of them were asked to come back."""
+
+    @property
+    def is_deliverable(self) -> bool:
+        """Whether the next record may be handed out now."""
+
+    @property
+    def is_head_refused(self) -> bool:
+        """The next record must not be delivered: its dispatcher decides what becomes of it."""
+
+    @property
+    def next_chunk(self) -> Chunk | None:
+        """What the next record is part of, where it is undecoded."""
+
+    def attempt(self, record: WireRecord) -> int:
+        """The number of this delivery of the record, from 1."""
+
+    def take(self, limit: int, byte_limit: int) -> Sequence[WireRecord]:
+        """The next records to hand out: at least one, at most `limit`, in order of offset."""
+
+    def first_offsets(self, records: Sequence[WireRecord]) -> Sequence[int]:
+        """The first offset that each stands for: its own, but for a range of offsets."""
+
+    def spans(self, records: Sequence[WireRecord]) -> Sequence[tuple[int, int]]:
+        """The offsets `[first, end)` that these stand for, which follow each other."""
+
+    def on_sent(self, worker_index: int) -> None:
+        """What was taken last goes to this worker."""
+
+    def on_recalled(self) -> None:
+        """What hasn't started of it was asked to come back."""
+
+    def on_replied(self, record: WireRecord, reply: Reply) -> None:
+        """The handler has answered to this one, where the policy wants that; its outcome follows."""
+
+    def on_settled(self, records: Sequence[WireRecord]) -> None:
+        """These were in flight, follow each other, and succeeded."""
+
+    def on_unacked(self, records: Sequence[WireRecord]) -> None:
+        """These were in flight, went well, and stay open until they are acked."""
+
+    def on_failed(self, records: Sequence[WireRecord], reason: str, among: int) -> None:
+        """These were in flight, and failed in a call with `among` records. They go on to `on_returned`."""
+
+    def on_suspected(self, records: Sequence[WireRecord]) -> None:
+        """A worker died by itself with these started. They go on to `on_returned`."""
+
+    def on_returned(self, records: Sequence[WireRecord]) -> None:
+        """These were in flight, and have no outcome: they are to be handed out again."""

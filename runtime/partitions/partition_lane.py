@@ -1,0 +1,233 @@
+"""The lane of a partition that is handled in order: what waits of it, and what is in flight at one worker."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from headrace.runtime.partitions.books.failed_records import FailedRecords
+from headrace.runtime.partitions.books.ledger import Ledger
+from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
+from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkRecord
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.lane import next_lane_id
+from headrace.runtime.partitions.plan import KeptPlan
+from headrace.runtime.partitions.state import TRANSITIONS, PartitionState
+from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.reply import Reply
+
+
+class Books(Protocol):
+    """What the lanes of a partition share, and what they tell it: an AssignedPartition."""
+
+    @property
+    def key(self) -> PartitionKey: ...
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def failed(self) -> FailedRecords: ...
+    @property
+    def plan(self) -> KeptPlan: ...
+    @property
+    def unacked(self) -> Collection[int]: ...
+    @property
+    def to_hand_out(self) -> int: ...
+
+    is_paused: bool
+
+    def settle(self, first: int, end: int) -> None: ...
+    def note_unacked(self, firsts: Sequence[int]) -> None: ...
+    def note_failed(self, units: Sequence[Span], reason: str, among: int) -> list[int]: ...
+    def note_suspected(self, units: Sequence[Span]) -> None: ...
+
+
+class PartitionLane:
+    """Keeps Lane. What waits in its buffer is open in the ledger.
+
+    From the moment that some records are asked to come back, or one has failed, nothing is handed out until
+    the last one in flight is settled or back.
+    """
+
+    __slots__ = (
+        "_books",
+        "_is_alone",
+        "_returned",
+        "buffer",
+        "epoch",
+        "failed_now",
+        "fetched_at",
+        "id",
+        "in_flight_count",
+        "is_recalled",
+        "state",
+        "waiting_since",
+        "why_stuck",
+        "worker_index",
+    )
+
+    def __init__(self, books: Books, buffer: Buffer) -> None:
+        self.id = next_lane_id()
+        self.epoch = 0
+        self.state = PartitionState.ACTIVE
+        self.why_stuck = ""  # what holds up the head record, for as long as only somebody's hand helps
+        self.buffer = buffer
+        self.worker_index: int | None = None
+        self.in_flight_count = 0
+        self.is_recalled = False
+        self.failed_now: list[int] = []  # what failed since something was handed out last
+        self.waiting_since = 0.0  # on the caller's clock: when the first record to hand out came
+        self.fetched_at = 0.0  # on the same clock: when the last one did
+        self._books = books
+        self._returned: list[Records] = []
+        self._is_alone = False  # nothing goes behind what is in flight
+
+    # ---- what is so
+
+    @property
+    def key(self) -> PartitionKey:
+        """Its partition's."""
+        return self._books.key
+
+    @property
+    def is_idle(self) -> bool:
+        """No record of it is held here, but for those that wait for an ack."""
+        return not (self.buffer.count or self.in_flight_count or self._returned)
+
+    @property
+    def next_chunk(self) -> Chunk | None:
+        """What the next record to hand out is part of, undecoded."""
+        return head.chunk if isinstance(head := self.buffer.head, ChunkRecord) else None
+
+    @property
+    def is_head_refused(self) -> bool:
+        """The next record must not be delivered."""
+        failed, offset = self._books.failed, self.buffer.next_offset
+        return bool(failed) and offset is not None and failed.is_refused(offset)
+
+    @property
+    def is_deliverable(self) -> bool:
+        """Whether the next record may be handed out now. One that failed goes alone."""
+        if self.state is not PartitionState.ACTIVE or not self.buffer.count or not self._books.to_hand_out:
+            return False
+        if not self.in_flight_count:
+            return True
+        return not (self.is_recalled or self._is_alone or self.buffer.next_offset in self._books.failed)
+
+    @property
+    def has_failed_waiting(self) -> bool:
+        """What failed last is still to be handled."""
+        return self.is_head_refused or any(offset in self._books.failed for offset in self.failed_now)
+
+    def attempt(self, record: WireRecord) -> int:
+        """The number of this delivery of the record, from 1."""
+        failed = self._books.failed
+        return failed.attempt(self.buffer.first_offsets([record])[0]) if failed else 1
+
+    def first_offsets(self, records: Records) -> Sequence[int]:
+        """The first offset that each stands for."""
+        return self.buffer.first_offsets(records)
+
+    def spans(self, records: Records) -> Sequence[Span]:
+        """The offsets that these stand for, which follow each other."""
+        return self.buffer.spans(records)
+
+    # ---- what happens to it
+
+    def become(self, state: PartitionState, why_stuck: str = "") -> None:
+        """The one place where its state changes. AssertionError where the table doesn't have the change."""
+        assert state is self.state or state in TRANSITIONS[self.state], (self.state, state)
+        self.state, self.why_stuck = state, why_stuck
+
+    def note_arrival(self, now: float) -> None:
+        """Records are about to be added."""
+        self.fetched_at = now
+        if not self.buffer.count:
+            self.waiting_since = now
+
+    def take(self, limit: int, byte_limit: int) -> Records:
+        """The next records to hand out, one by one: at least one. One that failed goes alone."""
+        self._books.plan.plan = None  # an earlier owner handed out batches
+        if self._books.failed:
+            first = self.buffer.span_of_first(1)[0]
+            limit, self._is_alone = self._books.failed.limit_run(first, limit, self.buffer.count_below)
+        return self._handed_out(self.buffer.take(min(limit, self._books.to_hand_out), byte_limit))
+
+    def take_below(self, end: int) -> Records:
+        """The records before offset `end`: this lane's part of a batch."""
+        first = self.buffer.next_offset
+        taken = self.buffer.take_below(end)
+        if first is not None and self._books.failed:
+            self._books.failed.split(first, end)
+        self._books.plan.on_taken(first)
+        self.waiting_since = self.fetched_at
+        self._is_alone = True
+        return self._handed_out(taken)
+
+    def on_sent(self, worker_index: int) -> None:
+        """What was taken last goes to this worker."""
+        self.worker_index = worker_index
+
+    def on_recalled(self) -> None:
+        """What hasn't started was asked to come back."""
+        self.is_recalled = True
+
+    def on_replied(self, record: WireRecord, reply: Reply) -> None:
+        """Nobody waits for an answer to a record of a stream."""
+
+    def on_settled(self, records: Records) -> None:
+        """These were in flight, follow each other, and succeeded."""
+        for first, end in self.buffer.spans(records):
+            self._books.settle(first, end)
+        if self._books.failed:
+            self._books.failed.forget(self.buffer.first_offsets(records))
+        self._left(len(records))
+
+    def on_unacked(self, records: Records) -> None:
+        """These were in flight, went well, and stay open until they are acked."""
+        self._books.note_unacked(self.buffer.first_offsets(records))
+        self._left(len(records))
+
+    def on_failed(self, records: Records, reason: str, among: int) -> None:
+        """These were in flight, and failed in a call with `among` records. `on_returned` is still to come."""
+        self.epoch += 1
+        if self.state is PartitionState.ACTIVE:
+            self.become(PartitionState.RETURNING)
+        self.failed_now += self._books.note_failed(_units(self.buffer, records), reason, among)
+
+    def on_suspected(self, records: Records) -> None:
+        """A worker died by itself with these started. `on_returned` is still to come."""
+        self._books.note_suspected(_units(self.buffer, records))
+
+    def on_returned(self, records: Records) -> None:
+        """These were in flight and are to be handed out again, once nothing is in flight any more."""
+        self._returned.append(records)
+        self._left(len(records))
+
+    def revoke(self) -> None:
+        """No more records are handed out, ever; what waits is dropped and stays open in the ledger."""
+        self.become(PartitionState.REVOKED)
+        self.buffer.clear()
+
+    # ---- inside
+
+    def _handed_out(self, records: Records) -> Records:
+        self.in_flight_count += len(records)
+        self.failed_now.clear()
+        return records
+
+    def _left(self, count: int) -> None:
+        self.in_flight_count -= count
+        self._books.is_paused = False
+        if self.in_flight_count:
+            return
+        self.is_recalled = self._is_alone = False
+        returned, self._returned = self._returned, []
+        if not returned:
+            self._books.plan.on_outcome(is_kept=self.buffer.holds_ranges and bool(self._books.unacked))
+        elif self.state is not PartitionState.REVOKED:
+            # They came back in several messages, in any order.
+            self.buffer.put_back(sorted(returned, key=lambda records: records[0].offset), self._books.ledger)
+
+
+def _units(buffer: Buffer, records: Records) -> list[Span]:
+    """What each stands for, by itself."""
+    ends = [record.offset + 1 for record in records]
+    return list(zip(buffer.first_offsets(records), ends, strict=True))

@@ -1,0 +1,155 @@
+"""What bounds a partition: how much of it is fetched, and how much is handed out, before some is settled."""
+
+import sys
+from collections.abc import Collection
+from typing import Protocol
+
+from headrace.runtime.partitions.books.failed_records import FailedRecords
+from headrace.runtime.partitions.books.ledger import Ledger
+from headrace.runtime.partitions.partition_lane import PartitionLane
+from headrace.runtime.partitions.plan import KeptPlan
+
+NO_LIMIT = sys.maxsize
+
+
+class Held(Protocol):
+    """What a bound is reckoned from: an assigned partition."""
+
+    @property
+    def lane(self) -> PartitionLane: ...
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def plan(self) -> KeptPlan: ...
+    @property
+    def failed(self) -> FailedRecords: ...
+    @property
+    def unacked(self) -> Collection[int]: ...
+
+
+class Room(Protocol):
+    """One of the three below. `capacity`: records, by channelBufferSize, maxInFlight and maxBufferedBytes."""
+
+    capacity: int
+
+    def unsettled(self, held: Held) -> int:
+        """Records that count against the capacity."""
+
+    def to_fetch(self, held: Held) -> int:
+        """How many records may be fetched now."""
+
+    def left_bytes(self, held: Held) -> int:
+        """How much more may wait, where bytes bound it; below 0 where a fetch has brought more than that."""
+
+    def may_grow(self, held: Held) -> bool:
+        """Whether more may come to what waits."""
+
+    def to_hand_out(self, held: Held) -> int:
+        """How many of those that wait may be handed out now."""
+
+    def is_used_up(self, held: Held) -> bool:
+        """Nothing more is handed out before some is settled."""
+
+
+class RecordRoom:
+    """Decoded records: all that is fetched and not settled counts."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+
+    def unsettled(self, held: Held) -> int:
+        """Waiting, in flight, or unacked."""
+        return held.ledger.open_count
+
+    def to_fetch(self, held: Held) -> int:
+        """Half the capacity at least, so that the bound holds exactly and fetches come in batches.
+
+        Less only where all that is held waits for acks: a handler may collect just that many before it acks.
+        The whole of a planned batch always has room.
+        """
+        if missing := held.plan.missing_from(held.ledger.position):
+            return max(missing, self.capacity // 2)
+        room = self.capacity - held.ledger.open_count
+        return max(room, 0) if 2 * room >= self.capacity or held.lane.is_idle else 0
+
+    def left_bytes(self, held: Held) -> int:
+        """Its owner sets the capacity by bytes."""
+        return NO_LIMIT
+
+    def may_grow(self, held: Held) -> bool:
+        """By a fetch."""
+        return self.to_fetch(held) > 0
+
+    def to_hand_out(self, held: Held) -> int:
+        """What is fetched may go."""
+        return NO_LIMIT
+
+    def is_used_up(self, held: Held) -> bool:
+        """All that it may hold is there, and none of it waits for a worker."""
+        return held.lane.is_idle and not self.to_fetch(held)
+
+
+class ChunkRoom:
+    """Undecoded chunks: `capacity` bounds what is handed out and not settled, bytes bound what waits."""
+
+    def __init__(self, capacity: int, max_waiting_bytes: int) -> None:
+        self.capacity = capacity
+        self.max_waiting_bytes = max_waiting_bytes
+
+    def unsettled(self, held: Held) -> int:
+        """In flight, or unacked."""
+        return held.ledger.open_count - held.lane.buffer.count
+
+    def to_fetch(self, held: Held) -> int:
+        """Of chunks, all that a fetch has brought or nothing; of decoded records, so many."""
+        room = self.capacity - held.lane.buffer.decoded_count
+        is_full = self.left_bytes(held) <= 0
+        return 0 if is_full or 2 * room < self.capacity else room
+
+    def left_bytes(self, held: Held) -> int:
+        """Of those that the constructor was given."""
+        return self.max_waiting_bytes - held.lane.buffer.size_bytes
+
+    def may_grow(self, held: Held) -> bool:
+        """By a fetch."""
+        return self.to_fetch(held) > 0
+
+    def to_hand_out(self, held: Held) -> int:
+        """Behind others only half a capacity at least, so that runs are long."""
+        room = self.capacity - self.unsettled(held)
+        return max(room, 0) if not held.lane.in_flight_count or 2 * room >= self.capacity else 0
+
+    def is_used_up(self, held: Held) -> bool:
+        """All that may be handed out is, and none of it runs."""
+        return not held.lane.in_flight_count and self.unsettled(held) >= self.capacity
+
+
+class RangeRoom:
+    """Ranges of offsets: nothing is fetched, and one range is out at a time until it is acked."""
+
+    capacity = 0
+
+    def unsettled(self, held: Held) -> int:
+        """Offsets."""
+        return held.ledger.open_count
+
+    def to_fetch(self, held: Held) -> int:
+        """Nothing."""
+        return 0
+
+    def left_bytes(self, held: Held) -> int:
+        """Nothing is fetched."""
+        return NO_LIMIT
+
+    def may_grow(self, held: Held) -> bool:
+        """Offsets take no room."""
+        return True
+
+    def to_hand_out(self, held: Held) -> int:
+        """So that a new owner could still repeat the last one; one that failed waits for no ack of others."""
+        is_held_up = bool(held.unacked) and held.lane.buffer.next_offset not in held.failed
+        return 0 if held.lane.in_flight_count or is_held_up else NO_LIMIT
+
+    def is_used_up(self, held: Held) -> bool:
+        """The next one waits for the ack of the last."""
+        return not held.lane.in_flight_count and held.lane.buffer.count > 0

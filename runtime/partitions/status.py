@@ -1,0 +1,95 @@
+"""What an assigned partition looks like to people, and why it stands where it does."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.state import PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition now. `worker` is None where any may get its records, `committed` before a commit."""
+
+    topic: str
+    partition: int
+    state: str
+    """In a word or two."""
+    is_stuck: bool
+    """Only somebody's hand helps."""
+    committable: int
+    """The lowest offset that isn't settled."""
+    position: int
+    """The offset to fetch next."""
+    in_flight: int
+    """Records at a worker."""
+    unsettled: int
+    """Records that were fetched and are not settled."""
+    unacked: int
+    """Records that were handled and wait for an ack."""
+    attempt: int
+    """The number of the next delivery of the record to hand out next, from 1."""
+    worker: int | None = None
+    committed: int | None = None
+    """What the last commit said: an offset."""
+
+    def json(self) -> dict[str, Any]:
+        """For /api/status: the same names in camelCase."""
+        return {key: getattr(self, name) for name, key in STATUS_KEYS.items()}
+
+
+def is_stuck_in_a_record(partition: AssignedPartition) -> bool:
+    """In one that was fetched. A dead letter that is only being written is no trouble yet."""
+    return bool(partition.lane.why_stuck)
+
+
+def is_stuck(partition: AssignedPartition) -> bool:
+    """Only somebody's hand, a new assignment or a mended dead-letter topic helps."""
+    is_over = partition.lane.state is PartitionState.REVOKED
+    return not is_over and (bool(partition.why_cut_off) or is_stuck_in_a_record(partition))
+
+
+def stuck_at(partition: AssignedPartition) -> int:
+    """The offset of the record that it can't get past, where it is stuck."""
+    offset = partition.lane.buffer.next_offset
+    return offset if is_stuck_in_a_record(partition) and offset is not None else partition.ledger.position
+
+
+def state_name(partition: AssignedPartition) -> str:
+    """In a word or two."""
+    return (PartitionState.HALTED if partition.why_cut_off else partition.lane.state).value
+
+
+def problem(partition: AssignedPartition) -> str:
+    """In one line, where it is stuck and why; empty where it isn't."""
+    if not is_stuck(partition):
+        return ""
+    why = partition.lane.why_stuck or f": {partition.why_cut_off}"
+    return f"{partition} is {state_name(partition)} at offset {stuck_at(partition)}{why}"
+
+
+def status(partition: AssignedPartition, *, worker: int | None, committed: int | None) -> PartitionStatus:
+    """All that is known here, and what its dispatcher and its committer know."""
+    offset = partition.lane.buffer.next_offset
+    return PartitionStatus(
+        topic=partition.key.topic,
+        partition=partition.key.partition,
+        state=state_name(partition),
+        is_stuck=is_stuck(partition),
+        committable=partition.ledger.committable,
+        position=partition.ledger.position,
+        in_flight=partition.lane.in_flight_count,
+        unsettled=partition.unsettled,
+        unacked=len(partition.unacked),
+        attempt=1 if offset is None else partition.failed.attempt(offset),
+        worker=worker,
+        committed=committed,
+    )
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+STATUS_KEYS = {found.name: _camel_case(found.name) for found in fields(PartitionStatus)}

@@ -1,0 +1,105 @@
+"""How an option of a command is declared: once, as a field of the dataclass that the command gets.
+
+The field's name, type and default are the option's. A command is built from the fields, and so is the command
+line of each replica.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, fields
+from enum import Enum
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_KEY = "option"
+
+
+class Reach(Enum):
+    """Whom an option is for, where one process has replicas of itself run."""
+
+    EVERYBODY = "what is said to the parent is said to its replicas"
+    PARENT = "replicas don't hear of it"
+    REPLICA = "from the parent to its replicas; users don't see it"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What stands beside a field. `flag` is empty for arguments, `rest` is click's."""
+
+    name: str
+    flag: str
+    reach: Reach
+    default: Any
+    rest: Mapping[str, Any]
+
+    def decorate(self, command: Command) -> Command:
+        """Give a command this parameter."""
+        if not self.flag:
+            return click.argument(self.name, nargs=-1, required=True, **self.rest)(command)
+        return click.option(
+            self.flag,
+            self.name,
+            default=self.default,
+            show_default=bool(self.default),
+            is_flag=self.default is False,
+            multiple=self.default == (),
+            hidden=self.reach is Reach.REPLICA,
+            **self.rest,
+        )(command)
+
+    def words(self, value: Any) -> list[str]:
+        """What stands for a value on a command line; arguments come last."""
+        if not self.flag:
+            return ["--", *map(str, value)]
+        if isinstance(value, bool):
+            return [self.flag] if value else []
+        if isinstance(value, tuple):
+            return [word for one in value for word in (self.flag, str(one))]
+        return [] if value is None else [self.flag, str(value)]
+
+
+def option(text: str = "", *, reach: Reach = Reach.EVERYBODY, flag: str = "", **rest: Any) -> dict[str, Any]:
+    """A field's metadata. `flag` is made of the field's name where none is given, `text` is for --help."""
+    return {_KEY: (flag or None, reach, {"help": text or None, **rest})}
+
+
+def argument(**rest: Any) -> dict[str, Any]:
+    """A field's metadata: what stands on the command line by itself, at least once. It is for everybody."""
+    return {_KEY: ("", Reach.EVERYBODY, rest)}
+
+
+def declared(options: type[Any]) -> list[Declared]:
+    """In the fields' order."""
+    return [_read(field) for field in fields(options)]
+
+
+def _read(field: Field[Any]) -> Declared:
+    flag, reach, rest = field.metadata[_KEY]
+    flag = "--" + field.name.replace("_", "-") if flag is None else flag
+    return Declared(field.name, flag, reach, field.default, rest)
+
+
+def parameters(options: type[Any]) -> Callable[[Command], Command]:
+    """Give a command all of them, by the fields' names."""
+
+    def decorate(command: Command) -> Command:
+        for one in reversed(declared(options)):
+            command = one.decorate(command)
+        return command
+
+    return decorate
+
+
+def parameter(options: type[Any], name: str) -> Callable[[Command], Command]:
+    """Give a command one of them."""
+    (found,) = (one for one in declared(options) if one.name == name)
+    return found.decorate
+
+
+def command_line(options: Any) -> list[str]:
+    """What has a replica go by these options: all but those that are the parent's alone."""
+    theirs = [one for one in declared(type(options)) if one.reach is not Reach.PARENT]
+    theirs.sort(key=lambda one: not one.flag)
+    return [word for one in theirs for word in one.words(getattr(options, one.name))]

@@ -1,0 +1,278 @@
+"""What this replica has of a stream: from the group's word that a partition is ours to its last commit."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from headrace.runtime.config.delivery import MAX_EVENTS
+from headrace.runtime.dispatch.interface import Dispatch
+from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_ranges, of_records
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.key import PartitionKey, describe_partitions
+from headrace.runtime.partitions.status import PartitionStatus, is_stuck, problem, status
+from headrace.runtime.streams.committer import Committer
+from headrace.runtime.wire.frames import WireRecord
+
+logger = logging.getLogger(__name__)
+
+COMMIT_INTERVAL_SECONDS = 1.0
+_COMMIT_TIMEOUT_SECONDS = 5.0
+# Undecoded, per partition: enough to keep workers busy during a fetch.
+_AHEAD_BYTES = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """By assigned partition: what to start from, what the group has committed, and where it ends by now."""
+
+    checkpoints: Mapping[PartitionKey, Checkpoint]
+    committed: Mapping[PartitionKey, Checkpoint]
+    ends: Mapping[PartitionKey, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is held, by the settings of these names."""
+
+    channel_buffer_size: int
+    max_in_flight: int
+    max_buffered_bytes: int
+
+    @property
+    def unsettled(self) -> int:
+        """Records of one partition that may be handed out, or decoded, and not settled."""
+        return max(self.channel_buffer_size, self.max_in_flight)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    keys: frozenset[PartitionKey]
+    generation: int
+    tasks: asyncio.TaskGroup
+
+
+class Stream(Protocol):
+    """What an assignment asks of the kind whose partitions it holds."""
+
+    async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+        """Ask until the source answers: nothing may be delivered without. Raises what waiting can't mend."""
+
+    async def position(self, key: PartitionKey) -> int:
+        """The next offset that a fetch would bring."""
+
+    def seek(self, key: PartitionKey, offset: int) -> None:
+        """Fetch from there on."""
+
+    def on_room(self, partition: AssignedPartition) -> None:
+        """Fetch it, or not, and how much at most: its room has changed."""
+
+    def on_started(self) -> None:
+        """All that was assigned is delivered."""
+
+    def on_left(self, keys: Iterable[PartitionKey]) -> None:
+        """Fetch these no more."""
+
+    def end_of(self, key: PartitionKey) -> int:
+        """Where it ends, as far as fetches have said; 0 where they haven't."""
+
+    async def write_dead_letter(
+        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
+    ) -> bool:
+        """As Feed says."""
+
+
+class Assignment:
+    """Keeps Feed. `partitions` holds what is delivered now: from the reading of its start to its leaving."""
+
+    def __init__(self, dispatch: Dispatch, stream: Stream, limits: Limits) -> None:
+        self.partitions: dict[PartitionKey, AssignedPartition] = {}
+        self.are_chunks = False
+        """Its source brings undecoded chunks."""
+        self.committer: Committer
+        """Its owner sets it once it is connected."""
+        self._dispatch = dispatch
+        self._stream = stream
+        batch = dispatch.policy.batch
+        # Enough for a batch to fill while another one is handled.
+        self.capacity = max(limits.unsettled, 2 * batch.size if batch else 0)
+        self._max_buffered_bytes = limits.max_buffered_bytes
+        self._byte_share = limits.max_buffered_bytes
+        self._ends: dict[PartitionKey, int] = {}
+        self._releasing = asyncio.Lock()
+        self._starting: dict[asyncio.Task[None], _Start] = {}
+        dispatch.connect(self)
+
+    # ---- the group's word
+
+    def on_assigned(self, keys: Collection[PartitionKey], generation: int, tasks: asyncio.TaskGroup) -> None:
+        """These are ours, besides those that are here. A task reads where they start: a caller can't wait."""
+        task = tasks.create_task(self._start(keys, generation), name="assignment")
+        self._starting[task] = _Start(frozenset(keys), generation, tasks)
+        task.add_done_callback(lambda task: self._starting.pop(task, None))
+
+    async def _start(self, keys: Collection[PartitionKey], generation: int) -> None:
+        self._dispatch.on_assigned(keys)
+        starts = await self._stream.read_starts(keys)
+        self._ends |= starts.ends
+        self._byte_share = self._max_buffered_bytes // max(1, len(self.partitions) + len(keys))
+        begun = {key: self._deliver_from(key, starts.checkpoints[key]) for key in sorted(keys)}
+        self.partitions |= begun
+        self._dispatch.lease.begin()
+        self._dispatch.begin(list(begun.values()))
+        self.committer.open(begun, starts.committed, generation)
+        self._stream.on_started()
+        self._log_allocation()
+        # Start positions count as commits from now on: initialOffset must not be asked twice.
+        await self.commit(begun.values())
+
+    def _log_allocation(self) -> None:
+        """Which partitions go to which worker."""
+        by_worker: dict[int | None, list[PartitionKey]] = {}
+        for key in self.partitions:
+            by_worker.setdefault(self._dispatch.worker_of(key), []).append(key)
+        for worker, keys in by_worker.items():
+            where = f"any of {self._dispatch.worker_count} workers" if worker is None else f"worker {worker}"
+            logger.info("assigned: %s -> %s", describe_partitions(keys), where)
+        if not by_worker:
+            logger.info("assigned: no partitions; this replica stands by")
+
+    def _deliver_from(self, key: PartitionKey, start: Checkpoint) -> AssignedPartition:
+        self._stream.seek(key, start.offset)
+        policy = self._dispatch.policy
+        if policy.is_ranges:
+            return of_ranges(key, start)
+        if start.plan is not None and start.plan.end - start.plan.first > MAX_EVENTS:
+            start = replace(start, plan=None)  # made of ranges, before the function was changed
+        if self.are_chunks:
+            ahead_bytes = min(_AHEAD_BYTES, self._byte_share)
+            partition = of_chunks(key, start, self.capacity, policy.ack_window_size, ahead_bytes)
+        else:
+            partition = of_records(key, start, self.capacity, policy.ack_window_size)
+        self._stream.on_room(partition)
+        return partition
+
+    @property
+    def is_releasing(self) -> bool:
+        """Something is being given back."""
+        return self._releasing.locked()
+
+    async def give_back(
+        self, wait_seconds: float, late_ack_seconds: float, keys: Collection[PartitionKey] | None = None
+    ) -> None:
+        """Nothing of these is in flight, and what they settled is committed, when this returns.
+
+        None is all of them, and closes the gate for commits until the next assignment.
+        """
+        async with self._releasing:  # a stop and a rebalance may meet
+            await self._end_starts(keys)
+            gone = list(self.partitions) if keys is None else [key for key in keys if key in self.partitions]
+            partitions = [self.partitions.pop(key) for key in gone]
+            if partitions:
+                logger.info("revoked: %s", describe_partitions(gone))
+            self._stream.on_left(gone)
+            try:
+                await self._dispatch.revoke(partitions, wait_seconds, late_ack_seconds)
+                if not self.partitions:
+                    self._dispatch.lease.lift()
+                self._dispatch.on_revoked(keys)
+                await self.commit(partitions)
+            finally:
+                if keys is None:
+                    self.committer.close()
+
+    async def _end_starts(self, keys: Collection[PartitionKey] | None) -> None:
+        """Where something of a start leaves, the rest of it starts anew."""
+        for task, start in list(self._starting.items()):
+            if keys is not None and start.keys.isdisjoint(keys):
+                continue
+            task.cancel()
+            await asyncio.wait([task])
+            if rest := start.keys.difference(start.keys if keys is None else keys):
+                self.on_assigned(rest, start.generation, start.tasks)
+
+    async def restart(self, partition: AssignedPartition, start: Checkpoint, wait_seconds: float) -> None:
+        """Its log was cut, or made anew: what is here of it is dropped, and it goes on elsewhere."""
+        key = partition.key
+        self._stream.on_left([key])
+        await self._dispatch.revoke([partition], wait_seconds)
+        await self.committer.mark_stale(key)
+        if self.partitions.get(key) is partition:
+            self.partitions[key] = self._deliver_from(key, start)
+            self._dispatch.restart(self.partitions[key])
+
+    # ---- records and commits
+
+    def add(self, partition: AssignedPartition, records: Sequence[WireRecord], record_bytes: int) -> None:
+        """They were fetched, `record_bytes` each on average. `dispatch` is for the caller to call."""
+        self._dispatch.add(partition, records)
+        partition.resize(max(1, min(self.capacity, self._byte_share // max(1, record_bytes))))
+
+    async def commit_forever(self) -> None:
+        """Every second, what has changed."""
+        while True:
+            await asyncio.sleep(COMMIT_INTERVAL_SECONDS)
+            self._dispatch.sync_progress()
+            await self._skip_gaps()
+            await self.commit(self.partitions.values())
+
+    async def _skip_gaps(self) -> None:
+        """Offsets without a record at the end of a partition (control records, compaction) leave no lag.
+
+        And at the end of a plan they must not be waited for.
+        """
+        for key, partition in list(self.partitions.items()):
+            if partition.lane.is_idle or partition.plan.missing_from(partition.ledger.position):
+                partition.advance(await self._stream.position(key))
+        self._dispatch.dispatch()
+
+    # ---- Feed
+
+    def on_room(self, partition: AssignedPartition) -> None:
+        """Fetch more of it, or not."""
+        if self.partitions.get(partition.key) is partition:
+            self._stream.on_room(partition)
+
+    def end_of(self, partition: AssignedPartition) -> int:
+        """By the last fetch; before the first one, where it ended when it was assigned."""
+        return max(self._ends.get(partition.key, 0), self._stream.end_of(partition.key))
+
+    async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
+        """One commit."""
+        return await self.committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
+
+    async def write_dead_letter(
+        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
+    ) -> bool:
+        """Where the kind has dead letters."""
+        return await self._stream.write_dead_letter(partition, record, reason, attempts)
+
+    def retry_unreadable(self, partition: AssignedPartition) -> None:
+        """Every fetch that fails seeks back to it."""
+        partition.why_cut_off = ""
+        self.on_room(partition)
+
+    def skip_unreadable(self, partition: AssignedPartition) -> None:
+        """Go on one offset further."""
+        if self.partitions.get(partition.key) is not partition:
+            return
+        offset = partition.ledger.position
+        logger.warning("%s offset %d, which can't be read, is skipped by hand", partition, offset)
+        partition.advance(offset + 1)
+        partition.why_cut_off = ""
+        self._stream.seek(partition.key, offset + 1)
+        self._stream.on_room(partition)
+
+    # ---- what others see
+
+    def statuses(self) -> tuple[PartitionStatus, ...]:
+        """A row for each partition."""
+        return tuple(
+            status(partition, worker=self._dispatch.worker_of(key), committed=self.committer.committed(key))
+            for key, partition in self.partitions.items()
+        )
+
+    def problems(self) -> list[str]:
+        """Why some records don't flow."""
+        return [problem(partition) for partition in self.partitions.values() if is_stuck(partition)]

@@ -1,0 +1,177 @@
+"""The one place that commits offsets."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.checkpoint_text import Encoded
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.streams.offset_store import CommitRefusedError, OffsetStore, TextTooLongError
+
+logger = logging.getLogger(__name__)
+
+_CHARS_PER_PARTITION = 200  # a topic's name, numbers
+
+
+class Checkpointed(Protocol):
+    """What a committer reads of an assigned partition."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """Its name."""
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What is so now."""
+
+
+class Committer:
+    """Explicit offsets only, one commit at a time, under the generation that gave the partitions.
+
+    The gate is closed from the end of a revoke to the next assignment: a commit that is sent while the group
+    rebalances waits for the whole round, then fails and costs the member its identity.
+    """
+
+    def __init__(self, store: OffsetStore, metrics: TriggerMetrics) -> None:
+        self._store = store
+        self._metrics = metrics
+        self._max_chars = store.max_text_chars
+        self._reported_max_chars: int | None = None
+        self._committed: dict[PartitionKey, Checkpoint] = {}
+        self._stale: set[PartitionKey] = set()  # what the store holds isn't known: it is always told again
+        self._behind: set[PartitionKey] = set()  # reported as such
+        self._generation: int | None = None
+        self._lock = asyncio.Lock()
+
+    def open(
+        self, keys: Iterable[PartitionKey], committed: Mapping[PartitionKey, Checkpoint], generation: int
+    ) -> None:
+        """These were given in `generation`; what the store holds for those of them that it has."""
+        for key in keys:
+            self._committed.pop(key, None)
+            self._stale.discard(key)
+        self._committed |= committed
+        self._generation = generation if generation >= 0 else None
+
+    def close(self) -> None:
+        """No commits until `open`. One that is under way has ended before, as commits wait for each other."""
+        self._generation = None
+
+    async def mark_stale(self, key: PartitionKey) -> None:
+        """It starts anew, its log was cut or replaced: its next commit is sent, and may be below the last."""
+        async with self._lock:  # a commit under way would be remembered after this
+            self._committed.pop(key, None)
+            self._stale.add(key)
+
+    def committed(self, key: PartitionKey) -> int | None:
+        """The offset of the last successful commit."""
+        last = self._committed.get(key)
+        return last.offset if last is not None else None
+
+    async def commit(self, partitions: Iterable[Checkpointed], timeout_seconds: float) -> bool:
+        """Commit what has changed, if the store takes it within `timeout_seconds`.
+
+        True: the store holds all offsets, and attempts, plan and acked spans as far as they fit.
+        A commit that fails loses nothing: what it covered is delivered again if this replica goes.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds), self._lock:
+                return await self._commit(partitions)
+        except TimeoutError:
+            self._failed(f"no answer within {timeout_seconds:g} s")
+            return False
+
+    async def _commit(self, partitions: Iterable[Checkpointed]) -> bool:
+        if not self._is_open:
+            return False
+        now = {partition.key: partition.checkpoint for partition in partitions}
+        behind = {key for key in now if self._is_behind(key, now[key])}
+        waiting = {
+            key: checkpoint
+            for key, checkpoint in now.items()
+            if key not in behind and (key in self._stale or checkpoint != self._committed.get(key))
+        }
+        while waiting:
+            request = self._next_request(waiting)
+            # Asked before each request: a membership may be lost between two.
+            if not self._is_open or not await self._send(waiting, request):
+                return False
+            waiting = {key: it for key, it in waiting.items() if key not in request or key in self._stale}
+        return not behind
+
+    @property
+    def _is_open(self) -> bool:
+        return self._generation is not None and self._generation == self._store.generation
+
+    def _is_behind(self, key: PartitionKey, checkpoint: Checkpoint) -> bool:
+        last = self._committed.get(key)
+        if last is None or last.offset <= checkpoint.offset:
+            return False
+        if key not in self._behind:
+            self._behind.add(key)
+            message = "%s: the commit stays at offset %d: %d would be a step back; this is a bug of Headrace"
+            logger.error(message, key, last.offset, checkpoint.offset)
+        return True
+
+    def _next_request(self, waiting: Mapping[PartitionKey, Checkpoint]) -> dict[PartitionKey, Encoded]:
+        """Texts of as many partitions as go into one request, at least one."""
+        request: dict[PartitionKey, Encoded] = {}
+        room = self._store.max_request_chars
+        for key, checkpoint in waiting.items():
+            encoded = self._store.encode(key, checkpoint, self._max_chars)
+            room -= len(encoded.text) + _CHARS_PER_PARTITION
+            if request and room < 0:
+                break
+            request[key] = encoded
+        return request
+
+    async def _send(
+        self, checkpoints: Mapping[PartitionKey, Checkpoint], request: Mapping[PartitionKey, Encoded]
+    ) -> bool:
+        """False: in vain. True: the store has it, or it stays stale and is to be sent again with less."""
+        self._stale |= request.keys()
+        try:
+            await self._store.write({key: (checkpoints[key].offset, it.text) for key, it in request.items()})
+        except TextTooLongError as error:
+            longest = max(len(it.text) for it in request.values())
+            if longest:
+                self._max_chars = _less_than(longest, self._max_chars)
+                return True
+            self._failed(str(error))
+            return False
+        except CommitRefusedError as error:
+            self._failed(str(error))
+            return False
+        self._committed |= {key: checkpoints[key] for key in request}
+        self._stale -= request.keys()
+        self._report_left_out(request.values())
+        self._metrics.commits_done.inc()
+        return True
+
+    def _report_left_out(self, request: Iterable[Encoded]) -> None:
+        """Once for each limit."""
+        if self._reported_max_chars == self._max_chars or all(it.is_whole for it in request):
+            return
+        self._reported_max_chars = self._max_chars
+        logger.warning(
+            "a commit holds at most %d characters of metadata, too few for all that is known above it: "
+            "of what is left out, acked records are delivered again after a rebalance or a restart, attempts "
+            "are counted anew, and a batch may get other boundaries; raise the broker's "
+            "offset.metadata.max.bytes (default 4096, up to %d are used)",
+            self._max_chars,
+            self._store.max_text_chars,
+        )
+
+    def _failed(self, why: str) -> None:
+        self._metrics.commits_failed.inc()
+        logger.warning("a commit failed (%s): what it covered is delivered again if this replica goes", why)
+
+
+def _less_than(refused_chars: int, limit: int) -> int:
+    """Halved until it is below what was refused: from 32767 past 4095, just what brokers take by default."""
+    while limit >= refused_chars:
+        limit //= 2
+    return limit

@@ -1,0 +1,60 @@
+"""What becomes of the records of a trial: heard as a dispatcher hears it, and kept."""
+
+from collections.abc import Mapping, Sequence
+
+from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.testing.lane import TrialLane
+from headrace.runtime.testing.results import Partition
+from headrace.runtime.wire.frames import Ack, WireRecord
+from headrace.runtime.wire.reply import Reply
+
+
+class Book:
+    """A RecordListener. What has failed isn't tried again; what came back waits in `returned`."""
+
+    def __init__(
+        self, lanes: Mapping[Partition, TrialLane], ack_mode: AckMode, *, is_cumulative: bool
+    ) -> None:
+        self.returned: list[tuple[TrialLane, int]] = []
+        """Lanes, and how many of their records, in the order in which they came back."""
+        self._lanes = lanes
+        self._ack_mode = ack_mode
+        self._is_cumulative = is_cumulative
+
+    def on_handled(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        """As RecordListener says."""
+        if self._ack_mode is AckMode.EXPLICIT_ONLY:
+            lane.on_unacked(records)
+        else:
+            lane.on_settled(records)
+
+    def on_unacked(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        """As RecordListener says."""
+        lane.on_unacked(records)
+
+    def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
+        """As RecordListener says."""
+        lane.on_failed(records, reason, among)
+
+    def on_returned(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        """As RecordListener says."""
+        lane.on_returned(records)
+        self.returned.append((self._lanes[lane.key], len(records)))
+
+    def on_acked(self, ack: Ack) -> None:
+        """As RecordListener says."""
+        first = 0 if ack.is_through or self._is_cumulative else ack.first
+        self._lanes[ack.topic, ack.partition].ledger.settle(first, ack.offset + 1)
+
+    def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
+        """No process dies here but the test's own."""
+
+    def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
+        """The test sees what the handler returns."""
+
+    def on_measured(self, count: int, handler_ns: int) -> None:
+        """Of no interest here."""
+
+    def on_changed(self) -> None:
+        """Of no interest here."""

@@ -1,0 +1,216 @@
+"""The event of a stream record: a nuclio_sdk.Event that is built only as far as it is read."""
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from headrace.runtime.wire.frames import SentRecord, WireRecord, decode_range, encode_headers
+from headrace.runtime.worker.given import sdk
+
+T = TypeVar("T")
+
+
+class Lazy(Generic[T]):
+    """An attribute that is computed when first read, and that may be set: a non-data descriptor."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, event: None, owner: type) -> "Lazy[T]": ...
+    @overload
+    def __get__(self, event: object, owner: type) -> T: ...
+    def __get__(self, event: object | None, owner: type) -> "Lazy[T] | T":
+        if event is None:
+            return self
+        value = event.__dict__[self._name] = self._compute(event)
+        return value
+
+
+@dataclass(slots=True)
+class PartitionView:
+    """Where the events of one partition come from, and which of those that wait here were acked.
+
+    `lane_id` is what the wire says for it.
+
+    `entered` is the last offset whose handler was called, `end` lies after the last record that has come. The
+    link thread receives, the main thread enters, any thread acks.
+    """
+
+    topic: str
+    partition: int
+    trigger: sdk.TriggerInfo
+    lane_id: int = 0
+    entered: int = -1
+    end: int = 0
+    has_acked_ahead: bool = False
+    open_range: tuple[int, int] | None = None
+    """The first and last offset of the range that was entered last, until it is acked."""
+    _acked: set[int] = field(default_factory=set)
+    _acked_below: int = 0
+
+    def received(self, first: int, end: int) -> None:
+        """Records of `[first, end)` have come; those that were entered before have failed, and come again."""
+        if first <= self.entered:
+            self.entered = first - 1
+        self.end = end
+
+    def acked(self, offset: int, *, is_through: bool) -> None:
+        """An ack went out. Of interest is only what waits here: any other offset may be refused."""
+        if self.open_range is not None and offset >= self.open_range[1]:
+            self.open_range = None
+        if not self.entered < offset < self.end:
+            return
+        if is_through:
+            self._acked_below = max(self._acked_below, offset + 1)
+        else:
+            self._acked.add(offset)
+        self.has_acked_ahead = True
+
+    def is_acked(self, offset: int) -> bool:
+        """Whether its record, which is next, need not be handled."""
+        if offset in self._acked:
+            self._acked.discard(offset)
+            return True
+        return offset < self._acked_below
+
+
+class Event(Protocol):
+    """What a handler is called with. Its class is the trigger's, and is called as StreamEvent is."""
+
+    @property
+    def id(self) -> Any:
+        """What a response in a batch names it by."""
+
+    def enter(self) -> None:
+        """A batch that it is in is about to be handled."""
+
+    def leave(self) -> None:
+        """It was in that batch, and needs no ack: it has had one, or comes again."""
+
+
+class StreamEvent(sdk.Event):
+    """One record. Bodies and keys are bytes; `None` body is a tombstone. Fields may be set, as in Nuclio.
+
+    Beyond Nuclio: `key`, `header_list` (every pair, in order), `attempt` (1 on first delivery),
+    `timestamp_type` (0 created, 1 appended, None unknown), `first_offset` (of a range; else the offset).
+    """
+
+    # Not the SDK's __init__: it costs six times as much per record, for fields that streams leave empty.
+    def __init__(self, record: WireRecord, partition: PartitionView, attempt: int) -> None:
+        self._record = record
+        self._partition = partition
+        self.offset = record.offset
+        self.body = record.value
+        self.attempt = attempt
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles: a record that a decoder made may know of neither."""
+        r = self._record
+        headers = encode_headers(r.headers)
+        time_type = -1 if r.timestamp_type is None else r.timestamp_type
+        record = SentRecord(r.offset, r.timestamp, time_type, r.key, r.value, headers)
+        return {**self.__dict__, "_record": record}
+
+    def enter(self) -> None:
+        """As Event."""
+        self._partition.entered = self.offset
+
+    def leave(self) -> None:
+        """As Event."""
+
+    content_type = method = url = type = type_version = version = ""
+    num_shards = 0
+    last_in_batch = False
+
+    # The lambdas are methods of this class in all but form.
+    # ruff: disable[SLF001]
+    topic: Lazy[str] = Lazy(lambda event: event._partition.topic)
+    path: Lazy[str] = Lazy(lambda event: event._partition.topic)
+    shard_id: Lazy[int] = Lazy(lambda event: event._partition.partition)
+    trigger: Lazy[sdk.TriggerInfo] = Lazy(lambda event: event._partition.trigger)
+    first_offset: Lazy[int] = Lazy(lambda event: event.offset)
+    key: Lazy[bytes | None] = Lazy(lambda event: event._record.key)
+    size: Lazy[int] = Lazy(lambda event: len(event._record.value or b""))
+    fields: Lazy[dict[str, Any]] = Lazy(lambda _: {})
+    header_list: Lazy[list[tuple[str, bytes | None]]] = Lazy(lambda event: list(event._record.headers))
+    headers: Lazy[dict[str, bytes | None]] = Lazy(lambda event: dict(event.header_list))
+    # ruff: enable[SLF001]
+
+    @Lazy
+    def id(self) -> str:
+        """The same at every delivery of the record."""
+        return f"{self._partition.topic}/{self._partition.partition}/{self._record.offset}"
+
+    @Lazy
+    def timestamp(self) -> datetime | None:
+        """Naive UTC, to the millisecond; None where Kafka has none."""
+        ms = self._record.timestamp
+        return None if ms is None or ms < 0 else datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)
+
+    @Lazy
+    def timestamp_type(self) -> int | None:
+        """0: by the producer, 1: by the broker."""
+        kind = self._record.timestamp_type
+        return None if kind is None or kind < 0 else kind
+
+    def to_json(self) -> str:
+        """As the SDK writes it: bodies in base64, bytes elsewhere by `str`."""
+        public = {name: getattr(self, name) for name in _PUBLIC}
+        public["trigger"] = {"kind": self.trigger.kind, "name": self.trigger.name}
+        if isinstance(self.body, bytes):
+            public["body"] = base64.b64encode(self.body).decode("ascii")
+        return json.dumps(public, default=str)
+
+
+class RangeEvent(StreamEvent):
+    """With `delivery: ranges`: the records from `first_offset` to `offset`, both included, not fetched.
+
+    It has no body, key or headers, and its timestamp is None. `functions.spark.ranges_to_dataframe` reads it.
+    """
+
+    def __init__(self, record: WireRecord, partition: PartitionView, attempt: int) -> None:
+        super().__init__(record, partition, attempt)
+        self.first_offset = decode_range(record.value or b"")
+        self.body = None
+        self.size = 0
+
+    def enter(self) -> None:
+        """As Event."""
+        super().enter()
+        self._partition.open_range = (self.first_offset, self.offset)
+
+    def leave(self) -> None:
+        """As Event."""
+        self._partition.open_range = None
+
+
+_PUBLIC = (
+    "body",
+    "content_type",
+    "trigger",
+    "fields",
+    "headers",
+    "id",
+    "method",
+    "path",
+    "size",
+    "timestamp",
+    "url",
+    "shard_id",
+    "num_shards",
+    "type",
+    "type_version",
+    "version",
+    "last_in_batch",
+    "offset",
+    "topic",
+    "key",
+    "attempt",
+)

@@ -1,0 +1,28 @@
+"""What a processor tells a worker, done."""
+
+from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire.frames import Kind
+from headrace.runtime.worker.loop import WorkerLoop
+
+
+def obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:
+    """One frame, other than START (link thread)."""
+    match kind:
+        case Kind.RUN | Kind.CHUNK | Kind.SLICE:
+            worker.receive(kind, body)
+        case Kind.RECALL:
+            worker.inbox.recall(wire.decode_lane_id(body))
+        case Kind.LANE:
+            worker.add_lane(**wire.decode_json(body))
+        case Kind.FORGET:
+            worker.forget_lane(wire.decode_lane_id(body))
+        case Kind.OWNED:
+            worker.acks.own(wire.decode_json(body))
+        case Kind.CANCEL:
+            worker.cancel(*wire.decode_about(body))
+        case Kind.DRAIN:
+            worker.drain()
+        case Kind.TERMINATE:
+            worker.terminate()
+        case Kind.STOP:
+            worker.inbox.stop()

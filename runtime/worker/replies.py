@@ -1,0 +1,61 @@
+"""A handler's result as the response that somebody waits for, by nuclio_sdk's forms."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import nuclio_sdk
+
+from headrace.runtime.wire.frames import Headers
+from headrace.runtime.wire.reply import Reply, encode_reply
+from headrace.runtime.worker.handler import describe_failure
+from headrace.runtime.worker.results import NO_RESPONSE, HandlerReturnedError, Outcome, plain
+
+_TEXT, _JSON = "text/plain", "application/json"
+_STATUSES = range(100, 600)
+
+
+def reply_of(result: Any) -> Reply:
+    """The response: text, bytes, JSON of a dict or list, `(status, body)`, or a Response; None is empty.
+
+    Any other body is its `str`, or JSON behind a status. Raises HandlerReturnedError for a status that HTTP
+    doesn't have, TypeError for what JSON can't say.
+    """
+    if isinstance(result, nuclio_sdk.Response):
+        content_type = str(result.content_type)
+        return _reply(result.status_code, result.body, content_type, _headers(result.headers))
+    if isinstance(result, tuple) and len(result) == 2:
+        status, body = result
+        is_plain = body is None or isinstance(body, str | bytes | bytearray)
+        return _reply(status, body if is_plain else json.dumps(body), _TEXT if is_plain else _JSON)
+    return _reply(200, result, _TEXT)
+
+
+def answer(seq: int, result: Any) -> bytes:
+    """The REPLY to record `seq`. Raises as `reply_of`."""
+    return encode_reply(seq, reply_of(result))
+
+
+def answers(seqs: Sequence[int], outcomes: Sequence[Outcome]) -> tuple[list[bytes], list[Outcome]]:
+    """REPLYs to those of a batch that have a response, and all outcomes: what can't be sent has failed."""
+    frames, answered = [], list(outcomes)
+    for i, (seq, outcome) in enumerate(zip(seqs, outcomes, strict=True)):
+        if outcome.response is not NO_RESPONSE:
+            try:
+                frames.append(answer(seq, outcome.response))
+            except Exception as error:
+                answered[i] = Outcome(describe_failure(error))
+    return frames, answered
+
+
+def _reply(status: Any, body: Any, content_type: str, headers: Headers = ()) -> Reply:
+    if not isinstance(status, int) or status not in _STATUSES:
+        raise HandlerReturnedError(f"the handler's response has {status!r} for a status")
+    if isinstance(body, dict | list):
+        return Reply(int(status), _JSON, headers, json.dumps(body).encode())
+    return Reply(int(status), content_type, headers, plain(body))
+
+
+def _headers(headers: Any) -> Headers:
+    pairs = headers.items() if isinstance(headers, Mapping) else ()
+    return tuple((str(name), plain(value)) for name, value in pairs)

@@ -1,0 +1,39 @@
+"""What is heard of records that a worker holds."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.wire.frames import Ack, WireRecord
+from headrace.runtime.wire.reply import Reply
+
+
+class RecordListener(Protocol):
+    """Called synchronously, on the processor's event loop."""
+
+    def on_measured(self, count: int, handler_ns: int) -> None:
+        """So many records were run in that time."""
+
+    def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
+        """The handler has answered it. Its outcome follows, and may be a failure all the same."""
+
+    def on_handled(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        """They follow each other, and succeeded."""
+
+    def on_unacked(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        """It is one; it succeeded, and its response asks not to ack it."""
+
+    def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
+        """The handler failed on them, or its process died while running them, among `among` in one call."""
+
+    def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
+        """The process died by itself in a batch that held these and others."""
+
+    def on_returned(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        """They did not start, or the runtime killed the process in one of them."""
+
+    def on_acked(self, ack: Ack) -> None:
+        """The handler acked a record, of whichever trigger."""
+
+    def on_changed(self) -> None:
+        """One batch of news is over: a good moment to hand out more."""

@@ -1,0 +1,130 @@
+"""What goes to one worker process: records of lanes, and what it is to do with them."""
+
+import time
+from collections.abc import Iterator, MutableMapping, Sequence
+from itertools import groupby
+from typing import Protocol
+
+from headrace.runtime.partitions.buffers.chunk import ChunkSlice
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire.chunk_cache import ChunkCache
+from headrace.runtime.wire.frames import Buffer, Kind, RunHeader, WireRecord
+from headrace.runtime.workers.in_flight import InFlight
+
+# Some times what a chunk of 1 MB takes to be decoded; a lane may wait so long for its turn.
+_KEPT_SECONDS = 0.03
+
+
+class Sink(Protocol):
+    """A worker process, or what stands for one."""
+
+    def send(self, *data: Buffer) -> None:
+        """One or more frames, in pieces. Never blocks."""
+
+    def flush(self) -> None:
+        """Have what was sent leave now."""
+
+
+class NoSink:
+    """Where there is no process yet."""
+
+    def send(self, *data: Buffer) -> None:
+        """It is lost."""
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+class Outbox:
+    """Knows what its process has been told. Lost with it."""
+
+    def __init__(
+        self, worker_index: int, sink: Sink, in_flight: InFlight, lanes: MutableMapping[int, Lane]
+    ) -> None:
+        """Enters into `in_flight` what is sent, and into `lanes`, by id, what the process is told of."""
+        self._worker_index = worker_index
+        self._in_flight = in_flight
+        self._lanes = lanes
+        self._kept: ChunkCache[int] = ChunkCache()
+        self._displaced_at = 0.0  # when a chunk was dropped that it wasn't done with
+        self._cancelled_seq: int | None = None
+        self._cancelled_at = 0.0
+        self.send_frame = sink.send
+        self.flush = sink.flush
+
+    def send(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        """A run."""
+        self.send_frame(*self._frames(lane, records, has_more=False))
+
+    def send_batch(self, parts: Sequence[tuple[Lane, Sequence[WireRecord]]]) -> None:
+        """Records of several lanes, for one call of the handler."""
+        self._in_flight.batch_size = sum(len(records) for _, records in parts)
+        runs = [(lane, list(run)) for lane, records in parts for run in _by_attempt(lane, records)]
+        last = len(runs) - 1
+        frames = [frame for i, run in enumerate(runs) for frame in self._frames(*run, has_more=i < last)]
+        self.send_frame(*frames)
+
+    def suits(self, lane: Lane) -> bool:
+        """Whether its next records go without having a chunk sent again that the worker isn't done with.
+
+        That is put off for a while: a chunk that comes again is decoded again.
+        """
+        chunk = lane.next_chunk
+        return (
+            chunk is None
+            or self._kept.has_place_for(chunk.id, len(chunk.data))
+            or time.monotonic() - self._displaced_at > _KEPT_SECONDS
+        )
+
+    def recall(self, lane: Lane) -> None:
+        """Ask for what hasn't started of it."""
+        lane.on_recalled()
+        self.send_frame(wire.encode_recall(lane.id))
+
+    def forget(self, lane: Lane) -> None:
+        """It is over, and nothing of it is there."""
+        if self._lanes.pop(lane.id, None) is not None:
+            self.send_frame(wire.encode_forget(lane.id))
+
+    def cancel(self, seq: int, why: str) -> float:
+        """Cancel the handler in record `seq`, if it is still there. Idempotent; seconds since the first.
+
+        `why` begins the reason that the record fails with.
+        """
+        if self._cancelled_seq != seq:
+            self._cancelled_seq, self._cancelled_at = seq, time.monotonic()
+            self.send_frame(wire.encode_about(Kind.CANCEL, seq, why))
+        return time.monotonic() - self._cancelled_at
+
+    def _frames(self, lane: Lane, records: Sequence[WireRecord], *, has_more: bool) -> list[Buffer]:
+        frames = [] if lane.id in self._lanes else [self._announce(lane)]
+        lane.on_sent(self._worker_index)
+        header = self._in_flight.add(lane, records, has_more)
+        if isinstance(records, ChunkSlice):
+            return [*frames, *self._slice(header, records)]
+        return [*frames, wire.encode_run(header, records)]
+
+    def _announce(self, lane: Lane) -> Buffer:
+        self._lanes[lane.id] = lane
+        about = {"lane_id": lane.id, "topic": lane.key.topic, "partition": lane.key.partition}
+        return wire.json_frame(Kind.LANE, about)
+
+    def _slice(self, header: RunHeader, records: ChunkSlice) -> Iterator[Buffer]:
+        """Behind its chunk, where the process doesn't keep that."""
+        chunk, first = records.chunk, records.offsets.start
+        is_end = records.offsets.stop == chunk.first + chunk.count
+        if self._kept.get(chunk.id) is None:
+            if not self._kept.has_place_for(chunk.id, len(chunk.data)):
+                self._displaced_at = time.monotonic()
+            self._kept.put(chunk.id, chunk.id, len(chunk.data))
+            yield wire.encode_chunk(len(chunk.data))
+            yield chunk.data
+        if is_end:
+            self._kept.drop(chunk.id)
+        yield wire.encode_slice(header, chunk.id, first - chunk.first, first, is_end=is_end)
+
+
+def _by_attempt(lane: Lane, records: Sequence[WireRecord]) -> Iterator[Iterator[WireRecord]]:
+    """Runs of records that are at the same attempt."""
+    return (run for _, run in groupby(records, key=lane.attempt))

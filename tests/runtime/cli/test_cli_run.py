@@ -1,0 +1,76 @@
+"""`headrace run`: its options are declared once, and what is meant for replicas reaches them."""
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.runtime.cli.run import run
+from headrace.runtime.processor.declare import Declared, Reach, declared
+from headrace.runtime.processor.options import RunOptions
+from headrace.runtime.processor.supervisor import Replica
+
+FOLDER = Path("/run/replicas")
+
+
+def parsed(*words: str) -> RunOptions:
+    """As the command takes them."""
+    return RunOptions(**run.make_context("run", list(words)).params)
+
+
+def words_to_a_replica(options: RunOptions) -> list[str]:
+    command = Replica("replica-1", options, FOLDER)._command(7)
+    assert command[:5] == [sys.executable, "-P", "-m", "headrace", "run"]
+    return command[5:]
+
+
+def another_than_the_default(one: Declared) -> list[str]:
+    """Words that set it. An option of a kind that isn't known here fails: say how it is written."""
+    (parameter,) = (parameter for parameter in run.params if parameter.name == one.name)
+    if not one.flag:
+        return ["--", "-a", "b"]
+    if one.default is False:
+        return [one.flag, "f"]
+    if parameter.metavar == "HOST:PORT":
+        return [one.flag, "127.0.0.1:1,[::1]:2", one.flag, "c:3", "f"]
+    match parameter.type:
+        case click.Choice(choices=choices):
+            return [one.flag, next(choice for choice in choices if choice != one.default), "f"]
+        case click.types.IntParamType():
+            return [one.flag, str((one.default or 0) + 1), "f"]
+        case click.types.StringParamType() | click.Path():
+            return [one.flag, "--x=y z", "f"]
+    raise AssertionError(f"{one.flag} is of a type that this test doesn't know: {parameter.type!r}")
+
+
+@pytest.mark.parametrize("one", declared(RunOptions), ids=lambda one: one.name)
+def test_each_option_goes_as_far_as_its_declaration_says(one: Declared) -> None:
+    options = parsed(*another_than_the_default(one))
+    said = getattr(options, one.name)
+    assert said != one.default
+    heard = getattr(parsed(*words_to_a_replica(options)), one.name)
+    match one.reach:
+        case Reach.EVERYBODY:
+            assert heard == said
+        case Reach.PARENT:
+            assert heard == one.default
+        case Reach.REPLICA:  # its supervisor says it, of each replica
+            assert heard not in {said, one.default}
+
+
+def test_a_replica_is_told_who_it_is() -> None:
+    told = parsed(*words_to_a_replica(parsed("f")))
+    assert (told.replica_name, told.parent_fd, told.admin) == ("replica-1", 7, FOLDER / "replica-1.sock")
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), max_size=3),
+    st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1), min_size=1),
+)
+def test_any_text_reaches_a_replica_as_it_was_written(texts: list[str], paths: list[str]) -> None:
+    options = RunOptions(paths=tuple(map(Path, paths)), set_texts=tuple(texts))
+    told = parsed(*words_to_a_replica(options))
+    assert (told.set_texts, told.paths) == (options.set_texts, options.paths)

@@ -1,0 +1,137 @@
+"""What explicitAckMode makes of a handler that returns, and of one that acks."""
+
+from pathlib import Path
+
+import pytest
+from ack_bench import (
+    BATCHES,
+    DISABLE,
+    ENABLE,
+    OBEYS,
+    ONLY,
+    WRITES,
+    ack,
+    handled,
+)
+from worker_bench import bench, records, until
+
+from headrace.runtime.dispatch.acks.router import AckRouter
+from headrace.runtime.partitions.checkpoint import Checkpoint
+
+
+async def test_with_disable_an_explicit_ack_raises_and_names_the_mode(tmp_path: Path) -> None:
+    handler = """
+        import nuclio
+        async def handler(context, event):
+            try:
+                await context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event))
+            except RuntimeError as error:
+                write(error)
+    """
+    async with bench(tmp_path, handler, policy=DISABLE) as b:
+        (p,) = b.assign(("t", 3))
+        b.feed(p, records(0, 1))
+        await b.settled(p, 1)
+        (line,) = b.lines()
+        assert line.startswith("explicit_ack(t/3/0): explicitAckMode is disable")
+
+
+async def test_with_enable_returning_acks(tmp_path: Path) -> None:
+    async with bench(tmp_path, WRITES, static=True, policy=ENABLE) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 50))
+        await b.settled(p, 50)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says_no_ack"),
+    [
+        ("def", "response.ensure_no_ack()"),
+        ("async def", "response.ensure_no_ack()"),
+        ("async def", "response.headers['X-Nuclio-Stream-No-Ack'] = True"),
+        ("def", "response.headers['X-NUCLIO-STREAM-NO-ACK'] = 'true'"),
+    ],
+)
+async def test_with_enable_a_response_may_leave_its_record_to_a_later_ack(
+    tmp_path: Path, kind: str, says_no_ack: str
+) -> None:
+    handler = f"""
+{kind} handler(context, event):
+    write(event.offset)
+    response = nuclio.Response()
+    if event.offset in (3, 7):
+        {says_no_ack}
+    elif event.offset == 4:
+        response.headers["x-nuclio-stream-no-ack"] = "false"
+    return response
+"""
+    async with bench(tmp_path, OBEYS + handler, static=True, policy=ENABLE) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await handled(b, 10)
+        assert p.checkpoint == Checkpoint(3, acked=((4, 7), (8, 10)))
+        assert p.unacked == {3, 7}
+        assert await ack(b, 7) == ["True"]
+        assert p.checkpoint == Checkpoint(3, acked=((4, 10),))
+        assert await ack(b, 3) == ["True"]
+        assert p.checkpoint == Checkpoint(10)
+        assert p.unacked == set()
+
+
+async def test_with_explicit_only_returning_never_acks(tmp_path: Path) -> None:
+    handler = """
+def handler(context, event):
+    write(event.offset)
+    return [None, nuclio.Response(), "acked", (200, "acked")][event.offset % 4]
+"""
+    async with bench(tmp_path, OBEYS + handler, static=True, policy=ONLY) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 40))
+        await handled(b, 40)
+        assert p.checkpoint == Checkpoint(0)
+        assert p.unsettled == len(p.unacked) == 40
+        await ack(b, *range(40))
+        assert p.checkpoint == Checkpoint(40)
+
+
+async def test_a_trigger_with_disable_says_so_even_where_another_one_takes_acks(tmp_path: Path) -> None:
+    router = AckRouter()
+    handler = """
+        import nuclio
+        async def handler(context, event):
+            try:
+                write(await context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event)))
+            except RuntimeError as error:
+                write(error)
+    """
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    async with (
+        bench(tmp_path / "one", WRITES, static=True, policy=ONLY, router=router),
+        bench(tmp_path / "two", handler, static=True, policy=DISABLE, router=router) as two,
+    ):
+        (q,) = two.assign(("u", 0))
+        two.feed(q, records(0, 1))
+        await two.settled(q, 1)
+        assert two.lines()[0].startswith("explicit_ack(u/0/0): explicitAckMode is disable")
+
+
+async def test_a_batch_may_leave_some_of_its_records_to_later_acks(tmp_path: Path) -> None:
+    handler = """
+async def handler(context, events):
+    responses = []
+    for event in events:
+        write(event.offset)
+        responses.append(nuclio.Response(event_id=event.id))
+        if event.offset % 2:
+            responses[-1].ensure_no_ack()
+    return responses
+"""
+    async with bench(tmp_path, OBEYS + handler, static=True, policy=BATCHES) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await handled(b, 10)
+        await until(lambda: p.unacked == {1, 3, 5, 7, 9})
+        await ack(b, 1, 9)
+        assert p.checkpoint.offset == 3
+        assert p.unacked == {3, 5, 7}

@@ -1,0 +1,162 @@
+"""What comes after a record's last attempt, by its policy or by an operator's hand."""
+
+from pathlib import Path
+
+import pytest
+from failure_bench import FAILS_AT_5, Journal, attempts_at, journal_of, order, policy
+from worker_bench import Bench, Record, bench, records, until
+
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.partitions.status import is_stuck, problem, stuck_at
+
+
+async def test_retry_is_one_more_delivery_at_once(tmp_path: Path) -> None:
+    async with bench(tmp_path, FAILS_AT_5) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await until(lambda: p.lane.state is PartitionState.HALTED)
+        assert b.dispatcher.act("retry", p) == "t/0: offset 5 is delivered once more"
+        await until(lambda: attempts_at(b, 5) == [1, 2, 3, 4] and p.lane.state is PartitionState.HALTED)
+        (tmp_path / "mended").touch()
+        b.dispatcher.act("retry", p)
+        await b.settled(p, 10)
+        assert order(b) == list(range(10))
+        assert not is_stuck(p)
+
+
+async def test_skip_settles_the_halted_record_and_goes_on(tmp_path: Path) -> None:
+    async with bench(tmp_path, FAILS_AT_5) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await until(lambda: p.lane.state is PartitionState.HALTED)
+        assert b.dispatcher.act("skip", p) == "t/0: offset 5 is skipped"
+        await b.settled(p, 10)
+        assert attempts_at(b, 5) == [1, 2, 3]
+        assert order(b) == list(range(10))
+        assert p.checkpoint == Checkpoint(10)
+
+
+async def test_a_dead_letter_that_cannot_be_written_may_be_skipped_or_retried(tmp_path: Path) -> None:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter")) as b:
+        journal = journal_of(b)
+        journal.refusal = OSError("there is no dead-letter topic dlq")
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await until(lambda: is_stuck(p))
+        b.dispatcher.act("retry", p)
+        assert not is_stuck(p)
+        await until(lambda: attempts_at(b, 5) == [1, 2, 3, 4] and is_stuck(p))
+        b.dispatcher.act("skip", p)
+        await b.settled(p, 10)
+
+
+async def test_good_records_before_one_that_cannot_be_read_are_not_what_skip_skips(tmp_path: Path) -> None:
+    handler = """
+        def handler(context, event):
+            write(f"{event.shard_id} {event.offset} {event.attempt}")
+            wait_for("go")
+    """
+    async with bench(tmp_path, handler) as b:
+        skipped: list[str] = []
+
+        class Source(Journal):
+            def skip_unreadable(self, partition: AssignedPartition) -> None:
+                skipped.append(f"{partition} {partition.ledger.position}")
+                partition.why_cut_off = ""
+
+        b.dispatcher.connect(Source())
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await until(b.lines)
+        b.dispatcher.cut_off(p, "the record can't be decoded")
+        assert p.lane.buffer.count, "some are in the buffer still"
+        assert stuck_at(p) == 10
+        assert b.dispatcher.act("skip", p) == "t/0: offset 10 is skipped"
+        (tmp_path / "go").touch()
+        await b.settled(p, 10)
+        assert skipped == ["t/0 10"]
+        assert order(b) == list(range(10))
+
+
+async def test_a_dead_letter_settles_its_record_only_once_it_is_confirmed(tmp_path: Path) -> None:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter")) as b:
+        journal = journal_of(b)
+        bad, good = b.assign(("t", 0), ("t", 1))
+        sent = [Record(n, b"\xff\x00", b"\x00key", (("h", b"\xfe"),)) for n in range(10)]
+        b.feed(bad, sent)
+        await until(lambda: attempts_at(b, 5) == [1, 2])
+        journal.gate.clear()  # the commit before attempt 3 may wait; the letter does in any case
+        await until(lambda: bad.lane.state in (PartitionState.BACKOFF, PartitionState.WRITING_DEAD_LETTER))
+        journal.gate.set()
+        await b.settled(bad, 5)
+        await until(lambda: journal.dead_letters)
+        (letter,) = journal.dead_letters
+        assert letter[0] is sent[5]
+        assert "ValueError: no such customer" in letter[1]
+        assert letter[2] == 3
+        await b.settled(bad, 10)
+        assert order(b) == list(range(10))
+        assert not is_stuck(good)
+
+
+async def test_nothing_moves_while_a_dead_letter_is_being_written(tmp_path: Path) -> None:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter", attempts=1)) as b:
+        journal = journal_of(b)
+        journal.gate.clear()
+        bad, good = b.assign(("t", 0), ("t", 1))
+        b.feed(bad, records(0, 10))
+        await until(lambda: journal.dead_letters)
+        b.feed(good, records(0, 100))
+        await b.settled(good, 100)
+        assert bad.ledger.committable == 5
+        assert not is_stuck(bad), "a write takes its time: that is no trouble yet"
+        journal.gate.set()
+        await b.settled(bad, 10)
+        assert len(journal.dead_letters) == 1
+
+
+async def test_a_dead_letter_that_cannot_be_written_says_why_until_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter")) as b:
+        journal = journal_of(b)
+        journal.refusal = OSError("there is no dead-letter topic dlq")
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await until(lambda: len(journal.dead_letters) == 3)
+        assert (p.ledger.committable, stuck_at(p)) == (5, 5)
+        assert "there is no dead-letter topic dlq" in problem(p)
+        assert "can't be written to dead-letter topic dlq" in caplog.text
+        journal.refusal = None
+        await b.settled(p, 10)
+        assert problem(p) == ""
+        assert attempts_at(b, 5) == [1, 2, 3]
+
+
+async def test_a_halted_partition_says_what_is_wrong_with_its_record(tmp_path: Path) -> None:
+    async with bench(tmp_path, FAILS_AT_5) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await until(lambda: is_stuck(p))
+        assert problem(p) == "t/0 is halted at offset 5 after 3 attempts: ValueError: no such customer"
+        b.dispatcher.act("skip", p)
+        await b.settled(p, 10)
+        assert problem(p) == ""
+
+
+async def test_skip_goes_on_behind_the_record(tmp_path: Path) -> None:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("skip")) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await b.settled(p, 10)
+        assert attempts_at(b, 5) == [1, 2, 3]
+        assert order(b) == list(range(10))
+        assert 'headrace_records_given_up_total{function="f",replica="",result="skipped"' in metrics(b)
+
+
+def metrics(b: Bench) -> str:
+    from prometheus_client import generate_latest
+
+    return generate_latest(b.metrics.registry).decode()

@@ -1,0 +1,101 @@
+"""Counters and gauges as a scrape shows them: each metric from its one declaration."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from headrace.runtime.metrics import METRICS, Metrics, TriggerMetrics, declared_in
+from headrace.runtime.partitions.assigned import AssignedPartition, of_records
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.status import PartitionStatus, status
+from headrace.runtime.processor.gauges import fill_gauges
+
+OWN = {"replica": "r", "function": "f", "trigger_kind": "k", "trigger_id": "t"}
+PARTITION = OWN | {"topic": "orders", "partition": "3"}
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def counters(metrics: Metrics) -> TriggerMetrics:
+    return TriggerMetrics(metrics, "r", "f", "k", "t")
+
+
+def scraped(metrics: Metrics) -> Iterator[Sample]:
+    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
+        yield from family.samples
+
+
+def shown(metrics: Metrics, name: str) -> list[tuple[dict[str, str], float]]:
+    return [(sample.labels, sample.value) for sample in scraped(metrics) if sample.name == name]
+
+
+def assigned(number: int) -> AssignedPartition:
+    return of_records(PartitionKey("orders", number), Checkpoint(7), 10)
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in declared_in(TriggerMetrics)])
+def test_a_counter_counts_its_own_metric_and_nothing_else(
+    metrics: Metrics, counters: TriggerMetrics, name: str
+) -> None:
+    getattr(counters, name).inc(3)
+    ((metric, values),) = [(m, v) for n, m, v in declared_in(TriggerMetrics) if n == name]
+    (counted,) = [sample for sample in scraped(metrics) if sample.value]
+    result = dict(zip(["result"], values, strict=False))
+    assert (counted.name, counted.labels, counted.value) == (metric.shown_name, OWN | result, 3)
+
+
+def row(partition: AssignedPartition) -> PartitionStatus:
+    return status(partition, worker=None, committed=None)
+
+
+def test_metrics_have_different_names() -> None:
+    names = [metric.name for metric in METRICS]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_a_partition_is_shown_as_its_trigger_reports_it(metrics: Metrics, counters: TriggerMetrics) -> None:
+    partition = assigned(3)
+    fill_gauges(metrics.gauges, counters.labels, (), [row(partition)])
+    assert shown(metrics, "headrace_unsettled_records") == [(PARTITION, 0)]
+    assert shown(metrics, "headrace_partition_halted") == [(PARTITION, 0)]
+    assert shown(metrics, "headrace_committed_offset") == []
+
+    partition.why_cut_off = "a reason"
+    committed = replace(row(partition), committed=7)
+    fill_gauges(metrics.gauges, counters.labels, (), [committed])
+    assert shown(metrics, "headrace_partition_halted") == [(PARTITION, 1)]
+    assert shown(metrics, "headrace_committed_offset") == [(PARTITION, 7)]
+
+
+def test_a_partition_that_has_left_is_shown_no_more(metrics: Metrics, counters: TriggerMetrics) -> None:
+    rows = [replace(row(assigned(number)), committed=7) for number in (3, 4)]
+    fill_gauges(metrics.gauges, counters.labels, (), rows)
+    metrics.gauges.clear()
+    fill_gauges(metrics.gauges, counters.labels, (), rows[:1])
+    assert shown(metrics, "headrace_committed_offset") == [(PARTITION, 7)]
+
+
+def test_a_status_page_says_the_names_in_camel_case() -> None:
+    assert replace(row(assigned(3)), worker=1).json() == {
+        "topic": "orders",
+        "partition": 3,
+        "state": "active",
+        "isStuck": False,
+        "committable": 7,
+        "position": 7,
+        "inFlight": 0,
+        "unsettled": 0,
+        "unacked": 0,
+        "attempt": 1,
+        "worker": 1,
+        "committed": None,
+    }

@@ -1,0 +1,35 @@
+"""A processor as the admin server sees it, without functions."""
+
+from typing import Any
+
+from headrace.runtime.errors import HeadraceError
+from headrace.runtime.processor.admin import Action, NotHaltedError
+
+
+class FakeProcessor:
+    """Has partitions of one topic; those in `halted` stand still until somebody acts."""
+
+    def __init__(self, owned: set[int], halted: set[int], topic: str = "orders") -> None:
+        self.topic = topic
+        self.owned, self.halted = owned, halted
+        self.acted: list[tuple[Action, str, int]] = []
+
+    async def problems(self) -> list[str]:
+        return [f"orders/{number} is halted" for number in sorted(self.halted)]
+
+    async def status(self) -> dict[str, Any]:
+        return {"functions": ["f"], "replicas": []}
+
+    async def metrics(self) -> bytes:
+        return b""
+
+    async def act(self, action: Action, topic: str, partition: int) -> list[str]:
+        if topic == "broken":
+            raise HeadraceError("the broker is away")
+        if topic != self.topic or partition not in self.owned:
+            return []
+        if partition not in self.halted:
+            raise NotHaltedError(f"{topic}/{partition} is not halted")
+        self.halted.discard(partition)
+        self.acted.append((action, topic, partition))
+        return [f"{topic}/{partition}: offset 41 gets {action}"]

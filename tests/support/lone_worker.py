@@ -1,0 +1,98 @@
+"""One worker process, and what is heard of it: without a dispatcher, so nothing is handed out by itself."""
+
+import os
+import textwrap
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from worker_bench import PRELUDE
+
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.testing.lane import TrialLane, TrialRecord
+from headrace.runtime.wire.frames import Ack, WireRecord
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.reply import Reply
+from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.workers.handle import WorkerHandle
+from headrace.runtime.workers.process import WorkerProcess
+
+
+def a_lane(*values: bytes | None, number: int = 0) -> TrialLane:
+    return TrialLane(PartitionKey("t", number), [TrialRecord(n, value) for n, value in enumerate(values)])
+
+
+class Heard:
+    """A WorkerListener that keeps what it is told, as (what, partition, offsets, more)."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.replies: dict[tuple[int, int], Reply] = {}
+
+    def on_started(self, worker: WorkerHandle) -> None:
+        """Of no interest."""
+
+    def on_loaded(self, worker: WorkerHandle) -> None:
+        """Of no interest."""
+
+    def on_changed(self) -> None:
+        """Of no interest."""
+
+    def on_measured(self, count: int, handler_ns: int) -> None:
+        """Of no interest."""
+
+    def on_acked(self, ack: Ack) -> None:
+        self.told.append(("acked", ack.partition, [ack.offset]))
+
+    def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
+        self.told.append(("replied", lane.key.partition, [record.offset]))
+        self.replies[lane.key.partition, record.offset] = reply
+
+    def on_handled(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        self._tell("handled", lane, records)
+        lane.on_settled(records)
+
+    def on_unacked(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        self._tell("unacked", lane, records)
+        lane.on_unacked(records)
+
+    def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
+        self._tell("failed", lane, records, reason)
+        lane.on_failed(records, reason, among)
+
+    def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
+        self._tell("suspected", lane, records, reason)
+        lane.on_suspected(records)
+
+    def on_returned(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        self._tell("returned", lane, records)
+        lane.on_returned(records)
+
+    def _tell(self, what: str, lane: Lane, records: Sequence[WireRecord], *more: str) -> None:
+        self.told.append((what, lane.key.partition, [record.offset for record in records], *more))
+
+
+@asynccontextmanager
+async def lone_worker(folder: Path, handler: str, **start: Any) -> AsyncIterator[tuple[WorkerHandle, Heard]]:
+    """A worker that runs `handler`, source text as for `bench`; `start` goes to its WorkerStart."""
+    (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
+    lease, heard = Lease.create(1), Heard()
+
+    def spawn(index: int, on_frame: Any) -> WorkerProcess:
+        about = WorkerStart(str(folder), "function_code", "handler", index, "test", "t", **start)
+        return WorkerProcess(about, os.environ, on_frame, lease)
+
+    worker = WorkerHandle(0, spawn, heard)
+    try:
+        await worker.start()
+        yield worker, heard
+    finally:
+        await worker.stop(0)
+
+
+def lines(folder: Path, name: str = "log") -> list[str]:
+    """What the handler has written with `write(...)`."""
+    path = folder / name
+    return path.read_text().splitlines() if path.exists() else []

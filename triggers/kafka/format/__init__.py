@@ -1,0 +1,1 @@
+"""Kafka's record batches, byte by byte: for workers too, so nothing else of the trigger's."""

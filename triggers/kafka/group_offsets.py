@@ -1,0 +1,50 @@
+"""The consumer group's offsets on the broker, with what Headrace keeps beside each."""
+
+from collections.abc import Mapping
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import (
+    CommitFailedError,
+    InvalidCommitOffsetSizeError,
+    KafkaError,
+    OffsetMetadataTooLargeError,
+)
+
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, Encoded
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
+from headrace.triggers.kafka.client.internals import generation
+
+
+class GroupOffsets:
+    """Keeps OffsetStore."""
+
+    max_text_chars = MAX_TEXT_CHARS
+    # A broker writes a request as one batch, of 1 MiB at most by default; beyond, its error says nothing.
+    max_request_chars = 512 * 1024
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self.first_partition_counts: dict[str, int] = {}
+        """By topic: how many partitions it had when the group came to it; every commit carries it on."""
+        self._consumer = consumer
+
+    @property
+    def generation(self) -> int | None:
+        """aiokafka tries again under whatever is current, where a partition may be somebody else's."""
+        return generation(self._consumer)
+
+    def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
+        """As the next owner reads it."""
+        return CheckpointText(self.first_partition_counts[key.topic], checkpoint).encode(max_chars)
+
+    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
+        """One request."""
+        try:
+            await self._consumer.commit({TopicPartition(*key): offset for key, offset in offsets.items()})
+        except (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError) as error:
+            raise TextTooLongError(str(error) or type(error).__name__) from error
+        except CommitFailedError as error:
+            raise CommitRefusedError("the group has gone on without this replica") from error
+        except KafkaError as error:
+            raise CommitRefusedError(str(error) or type(error).__name__) from error

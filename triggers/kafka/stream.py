@@ -1,0 +1,100 @@
+"""A Kafka group's partitions, as their assignment sees them: starts, positions, ends, dead letters."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.streams.assignment import Starts
+from headrace.runtime.wire.frames import WireRecord
+from headrace.triggers.kafka.dead_letters import DeadLetters
+from headrace.triggers.kafka.fetching import Fetching
+from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.ranges import read_record
+from headrace.triggers.kafka.settings.model import KafkaSettings
+from headrace.triggers.kafka.start import read_ends, read_starts
+
+T = TypeVar("T")
+
+
+class KafkaStream:
+    """Keeps Stream, once it is connected."""
+
+    fetching: Fetching
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        dead_letters: DeadLetters,
+        client_id: str,
+        on_started: Callable[[], None],
+        *,
+        takes_acks: bool,
+    ) -> None:
+        """`takes_acks`: whether somebody will ask where partitions end, before a fetch has said it."""
+        self._settings = settings
+        self._dead_letters = dead_letters
+        self._client_id = client_id
+        self._takes_acks = takes_acks
+        self.on_started = on_started
+
+    def connect(
+        self,
+        consumer: AIOKafkaConsumer,
+        admin: AIOKafkaAdminClient,
+        offsets: GroupOffsets,
+        fetching: Fetching,
+    ) -> None:
+        """What exists from then on."""
+        self._consumer, self._admin, self._offsets, self.fetching = consumer, admin, offsets, fetching
+
+    async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+        """The group's commits, or initialOffset."""
+        tps = [TopicPartition(*key) for key in keys]
+        group, initial = self._settings.consumer_group, self._settings.initial_offset
+        found = await read_starts(self._consumer, self._admin, group, tps, initial)
+        self._offsets.first_partition_counts |= found.first_partition_counts
+        ends = await read_ends(self._consumer, tps) if self._takes_acks else {}
+        return Starts(_by_key(found.checkpoints), _by_key(found.committed), _by_key(ends))
+
+    async def position(self, key: PartitionKey) -> int:
+        """By the consumer."""
+        position: int = await self._consumer.position(TopicPartition(*key))
+        return position
+
+    def seek(self, key: PartitionKey, offset: int) -> None:
+        """By the consumer."""
+        self._consumer.seek(TopicPartition(*key), offset)
+
+    def on_room(self, partition: AssignedPartition) -> None:
+        """Fetch it, or not."""
+        self.fetching.on_room(partition)
+
+    def on_left(self, keys: Iterable[PartitionKey]) -> None:
+        """Fetch these no more."""
+        self.fetching.on_left(keys)
+
+    def end_of(self, key: PartitionKey) -> int:
+        """The high watermark of the last fetch."""
+        tp = TopicPartition(*key)
+        return (self._consumer.highwater(tp) if tp in self._consumer.assignment() else None) or 0
+
+    async def write_dead_letter(
+        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
+    ) -> bool:
+        """To the dead-letter topic. Of a range, which nobody has fetched, it is read first."""
+        key = partition.key
+        if partition.lane.buffer.holds_ranges:
+            found = await read_record(self._settings, self._client_id, TopicPartition(*key), record.offset)
+            if found is None:
+                return False
+            record = found
+        await self._dead_letters.write(record, key.topic, key.partition, reason, attempts)
+        return True
+
+
+def _by_key(by_tp: Mapping[TopicPartition, T]) -> dict[PartitionKey, T]:
+    return {PartitionKey(*tp): it for tp, it in by_tp.items()}
