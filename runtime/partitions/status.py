@@ -35,7 +35,7 @@ class PartitionStatus:
 
     def json(self) -> dict[str, Any]:
         """For /api/status: the same names in camelCase."""
-        return {key: getattr(self, name) for name, key in STATUS_KEYS.items()}
+        return {key: getattr(self, name) for name, key in _KEYS.items()}
 
 
 def is_stuck_in_a_record(partition: AssignedPartition) -> bool:
@@ -92,4 +92,4 @@ def _camel_case(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-STATUS_KEYS = {found.name: _camel_case(found.name) for found in fields(PartitionStatus)}
+_KEYS = {found.name: _camel_case(found.name) for found in fields(PartitionStatus)}
