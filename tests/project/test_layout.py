@@ -55,6 +55,19 @@ def test_designs_table_of_floors_says_of_every_room_what_its_docstring_says() ->
     assert shown == {room: text.splitlines()[0] for room, text in said.items() if text}
 
 
+def test_designs_floors_are_those_of_the_import_contract() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    layers = config["importlinter:contract:house"]["layers"].split("\n")
+    floor_of = {name: floor for floor, row in enumerate(reversed(layers)) for name in row.split(" : ")}
+    shown = re.findall(r"^\| (\d) \| `(.+)/` \|", (ROOT / "DESIGN.md").read_text(), re.MULTILINE)
+    rooms = {room: int(floor) for floor, room in shown}
+    parts = {room: room.split("/") for room in rooms}
+    assert rooms == {
+        room: floor_of.get(names[0], floor_of.get(".".join(names[:2]))) for room, names in parts.items()
+    }
+
+
 def test_nothing_catches_by_except_star() -> None:
     # Before Python 3.11.4, an error that is raised there comes out inside another group: tasks.task_group.
     paths = (ROOT / name for name in tracked_files() if name.endswith(".py"))
