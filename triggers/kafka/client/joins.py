@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 class Joins:
-    """Counts in cycles of one try and `retry_max` retries. `kafka_internals.watch_joins` calls it.
+    """Counts in cycles of one try and `retry_max` retries. `internals.watch_joins` calls it.
 
     A cycle that is spent is an error line, a call of `on_spent` (a metric) and a `problem`; the next one
     follows after the same wait as every try. The problem stands until a join succeeds.
