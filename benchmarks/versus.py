@@ -18,6 +18,7 @@ from rig import ACKS, COUNTS_ASYNC, COUNTS_BATCHES, SLEEPS, Load, Start, headrac
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 
 PAIRS = int(os.environ.get("BENCH_PAIRS", "5"))
+ONLY = os.environ.get("BENCH_ONLY", "")  # cases whose name has it
 LIMIT = 0.97
 
 Make = Callable[[str], Start]
@@ -41,6 +42,8 @@ async def pairs(title: str, cases: dict[str, Make], load: Load, pythons: tuple[s
     """Those that are slower here, by more than the limit."""
     slower = []
     for name, make in cases.items():
+        if ONLY not in f"{title}, {name}":
+            continue
         ratios = []
         for number in range(PAIRS):
             order = pythons if number % 2 else pythons[::-1]
@@ -55,6 +58,8 @@ async def latency_pairs(kafka: EmbeddedKafka, pythons: tuple[str, str]) -> list[
     await kafka.create_topics({"latency": 8})
     slower = []
     for rate in (200, 2000):
+        if ONLY not in f"latency at {rate}/s":
+            continue
         ratios = []
         for number in range(PAIRS):
             middles = {}

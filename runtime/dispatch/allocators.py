@@ -23,11 +23,11 @@ class Allocator(Protocol):
     def put_back(self, worker_index: int, lanes: Sequence[Lane]) -> None:
         """What `take` has just given, in its order: before all others."""
 
-    def waiting(self, worker_index: int) -> list[Lane]:
-        """All deliverable lanes that this worker may get, in the order of `take`; they stay."""
+    def prune(self, worker_index: int) -> list[Lane]:
+        """Forget what this worker can't be given now: it comes back by `offer`, at the end.
 
-    def prune(self, worker_index: int) -> None:
-        """Forget those among them that can't be handed out now: they come back by `offer`, at the end."""
+        What is left, all that it can be given, in the order of `take`; it stays.
+        """
 
     def worker_of(self, key: PartitionKey) -> int | None:
         """The one worker that gets this partition's records, None where any may."""
@@ -71,10 +71,12 @@ class LaneQueue:
         self._lanes.clear()
         self._ids.clear()
 
-    def prune(self) -> None:
-        """Forget those that can't be handed out now."""
-        self._lanes = deque(self.waiting())
-        self._ids = {lane.id for lane in self._lanes}
+    def prune(self) -> list[Lane]:
+        """Forget those that can't be handed out now; the others."""
+        left = self.waiting()
+        self._lanes = deque(left)
+        self._ids = {lane.id for lane in left}
+        return left
 
 
 def _is_waiting(lane: Lane) -> bool:
@@ -102,13 +104,9 @@ class PoolAllocator:
         """To the head of the one queue."""
         self._queue.put_back(lanes)
 
-    def waiting(self, worker_index: int) -> list[Lane]:
+    def prune(self, worker_index: int) -> list[Lane]:
         """The one queue."""
-        return self._queue.waiting()
-
-    def prune(self, worker_index: int) -> None:
-        """The one queue."""
-        self._queue.prune()
+        return self._queue.prune()
 
     def worker_of(self, key: PartitionKey) -> int | None:
         """Any."""
@@ -146,13 +144,9 @@ class StaticAllocator:
         """To the head of this worker's queue."""
         self._queues[worker_index].put_back(lanes)
 
-    def waiting(self, worker_index: int) -> list[Lane]:
+    def prune(self, worker_index: int) -> list[Lane]:
         """This worker's queue."""
-        return self._queues[worker_index].waiting()
-
-    def prune(self, worker_index: int) -> None:
-        """This worker's queue."""
-        self._queues[worker_index].prune()
+        return self._queues[worker_index].prune()
 
     def worker_of(self, key: PartitionKey) -> int | None:
         """Decided by what this replica has."""

@@ -123,18 +123,16 @@ class Dispatcher:
         self.partitions.update((partition.lane.id, partition) for partition in partitions)
         self.allocator.place([partition.key for partition in self.partitions.values()])
         self._old_sessions.end(partitions, {worker.spark_session_id for worker in self.workers})
-        self._deliver(partitions)
+        for partition in partitions:
+            self._failures.begin(partition)
+        self._acks.begin(partitions)
         self._router.on_changed()
 
     def restart(self, partition: AssignedPartition) -> None:
         """One partition begins anew; it keeps its place."""
         self.partitions[partition.lane.id] = partition
-        self._deliver([partition])
-
-    def _deliver(self, partitions: Sequence[AssignedPartition]) -> None:
-        for partition in partitions:
-            self._failures.begin(partition)
-        self._acks.begin(partitions)
+        self._failures.begin(partition)
+        self._acks.begin([partition])
 
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Records were fetched. Call `dispatch` once all partitions of a fetch are added."""
@@ -155,6 +153,7 @@ class Dispatcher:
 
     def submit(self, lane: Lane) -> None:
         """It has something to hand out. Call `dispatch` at last."""
+        assert not self.policy.batch or lane.id in self.partitions, "batches are planned by partition"
         if not lane.in_flight_count:
             self.allocator.offer(lane)
 
@@ -163,6 +162,11 @@ class Dispatcher:
         if (partition := self.partitions.get(lane.id)) is not None:
             partition.is_paused = True
             self._shared.feed.on_room(partition)
+
+    def forget(self, lane: Lane) -> None:
+        """Workers needn't know it any more."""
+        for worker in self.workers:
+            worker.forget(lane)
 
     def withdraw(self, lane: Lane) -> None:
         """Nobody waits for its records any more."""
@@ -207,8 +211,7 @@ class Dispatcher:
         for partition in partitions:
             self._acks.end(partition)
             self.partitions.pop(partition.lane.id, None)
-            for worker in self.workers:
-                worker.forget(partition.lane)
+            self.forget(partition.lane)
 
     def shorten_revoke(self, wait_seconds: float) -> None:
         """Handlers that a revoke under way waits for get `wait_seconds` from now, if it gives them more."""

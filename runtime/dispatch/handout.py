@@ -109,8 +109,7 @@ class Batches:
         if worker.in_flight.runs or worker.index in self._planning:
             return False
         allocator = self._shared.allocator
-        allocator.prune(worker.index)
-        waiting = [self._shared.partitions[lane.id] for lane in allocator.waiting(worker.index)]
+        waiting = [self._shared.partitions[lane.id] for lane in allocator.prune(worker.index)]
         if refused := [partition for partition in waiting if partition.lane.is_head_refused]:
             self._refuse(refused[0])
             return True

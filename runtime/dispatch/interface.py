@@ -111,7 +111,13 @@ class Dispatch(Protocol):
         """The log of a partition whose records aren't fetched ends at `end` now. `dispatch` follows."""
 
     def submit(self, lane: Lane) -> None:
-        """Hand out the records of a lane that has no partition."""
+        """Hand out the records of a lane that has no partition, and is never refused. `dispatch` follows.
+
+        Not with batches, whose plans are partitions'. `forget` follows when it is over.
+        """
+
+    def forget(self, lane: Lane) -> None:
+        """Nothing of it is in flight, and nothing of it comes again: workers needn't know it any more."""
 
     def withdraw(self, lane: Lane) -> None:
         """Nobody waits for them any more: what hasn't started comes back, what runs may be cancelled."""

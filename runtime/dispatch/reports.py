@@ -52,7 +52,8 @@ class Warnings:
             self.look()
 
     def look(self) -> None:
-        """Once."""
+        """Once. What has ended before a long record leaves first: what leaves ends a pause."""
+        self._dispatcher.sync_progress()
         for worker in self._dispatcher.workers:
             self._look_at_worker(worker)
         if self._dispatcher.policy.ack_mode.is_explicit:

@@ -131,12 +131,12 @@ class AssignedPartition:
             self.lane.buffer.append_open(records, ledger)
         else:
             self.lane.buffer.append(records)
+        self.failed.forget_below(ledger.committable)
 
     def advance(self, position: int) -> None:
         """The fetch moved to `position` and found no record on the way: what is gone can't fail any more."""
         self.ledger.advance(position)
-        if self.failed:
-            self.failed.forget([offset for offset in self.failed if offset < self.ledger.committable])
+        self.failed.forget_below(self.ledger.committable)
 
     def extend(self, end: int) -> None:
         """Its log, which nobody fetches, ends at `end` now."""

@@ -154,7 +154,7 @@ class PartitionLane:
         """The records before offset `end`: this lane's part of a batch."""
         first = self.buffer.next_offset
         taken = self.buffer.take_below(end)
-        if first is not None and self._books.failed:
+        if taken and first is not None and self._books.failed:
             self._books.failed.split(first, end)
         self._books.plan.on_taken(first)
         self.waiting_since = self.fetched_at

@@ -49,12 +49,14 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class _Start:
     keys: frozenset[PartitionKey]
-    generation: int
     tasks: asyncio.TaskGroup
 
 
 class Stream(Protocol):
-    """What an assignment asks of the kind whose partitions it holds."""
+    """What an assignment asks of the kind whose partitions it holds.
+
+    The kind renews the dispatcher's lease as long as it is a member: with none, nothing is handed out.
+    """
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
         """Ask until the source answers: nothing may be delivered without. Raises what waiting can't mend."""
@@ -100,6 +102,7 @@ class Assignment:
         self._max_buffered_bytes = limits.max_buffered_bytes
         self._byte_share = limits.max_buffered_bytes
         self._ends: dict[PartitionKey, int] = {}
+        self._generation = -1
         self._releasing = asyncio.Lock()
         self._starting: dict[asyncio.Task[None], _Start] = {}
         dispatch.connect(self)
@@ -108,11 +111,12 @@ class Assignment:
 
     def on_assigned(self, keys: Collection[PartitionKey], generation: int, tasks: asyncio.TaskGroup) -> None:
         """These are ours, besides those that are here. A task reads where they start: a caller can't wait."""
-        task = tasks.create_task(self._start(keys, generation), name="assignment")
-        self._starting[task] = _Start(frozenset(keys), generation, tasks)
+        self._generation = generation
+        task = tasks.create_task(self._start(keys), name="assignment")
+        self._starting[task] = _Start(frozenset(keys), tasks)
         task.add_done_callback(lambda task: self._starting.pop(task, None))
 
-    async def _start(self, keys: Collection[PartitionKey], generation: int) -> None:
+    async def _start(self, keys: Collection[PartitionKey]) -> None:
         self._dispatch.on_assigned(keys)
         starts = await self._stream.read_starts(keys)
         self._ends |= starts.ends
@@ -121,7 +125,7 @@ class Assignment:
         self.partitions |= begun
         self._dispatch.lease.begin()
         self._dispatch.begin(list(begun.values()))
-        self.committer.open(begun, starts.committed, generation)
+        self.committer.open(begun, starts.committed, self._generation)
         self._stream.on_started()
         self._log_allocation()
         # Start positions count as commits from now on: initialOffset must not be asked twice.
@@ -183,14 +187,15 @@ class Assignment:
                     self.committer.close()
 
     async def _end_starts(self, keys: Collection[PartitionKey] | None) -> None:
-        """Where something of a start leaves, the rest of it starts anew."""
+        """Where something of a start leaves, what of the rest hasn't begun starts anew."""
         for task, start in list(self._starting.items()):
             if keys is not None and start.keys.isdisjoint(keys):
                 continue
             task.cancel()
             await asyncio.wait([task])
-            if rest := start.keys.difference(start.keys if keys is None else keys):
-                self.on_assigned(rest, start.generation, start.tasks)
+            rest = start.keys.difference(start.keys if keys is None else keys, self.partitions)
+            if rest:
+                self.on_assigned(rest, self._generation, start.tasks)
 
     async def restart(self, partition: AssignedPartition, start: Checkpoint, wait_seconds: float) -> None:
         """Its log was cut, or made anew: what is here of it is dropped, and it goes on elsewhere."""

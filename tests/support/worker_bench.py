@@ -146,6 +146,7 @@ async def bench(
             decoder=decoder,
             event=event,
             is_batch=policy.batch is not None,
+            wants_replies=policy.wants_replies,
             spark_session_id=spark_session_id,
         )
         return WorkerProcess(start, os.environ, on_frame, lease)  # type: ignore[arg-type]

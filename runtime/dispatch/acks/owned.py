@@ -24,9 +24,9 @@ class Acks:
         """`end_of` says where a partition ends, as far as is known."""
         self.owned: set[PartitionKey] = set()
         self._end_of = end_of
-        self._policy = policy
+        self._is_cumulative = policy.is_cumulative
         self._metrics = metrics
-        self._delivered: dict[PartitionKey, AssignedPartition] = {}
+        self._delivered: dict[tuple[str, int], AssignedPartition] = {}
         self._early: list[Ack] = []
 
     def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
@@ -45,7 +45,7 @@ class Acks:
     def begin(self, partitions: Collection[AssignedPartition]) -> list[AssignedPartition]:
         """Their start is known. Those that were acked meanwhile are returned."""
         self._delivered |= {partition.key: partition for partition in partitions}
-        self.owned |= self._delivered.keys()
+        self.owned.update(partition.key for partition in partitions)
         early, self._early = self._early, []
         return [partition for ack in early if (partition := self.take(ack)) is not None]
 
@@ -56,11 +56,11 @@ class Acks:
 
     def has(self, ack: Ack) -> bool:
         """Whether the ack's partition is ours."""
-        return _key(ack) in self.owned
+        return (ack.topic, ack.partition) in self.owned
 
     def take(self, ack: Ack) -> AssignedPartition | None:
         """Settle what it names, of a partition that is ours; the partition, where something came of it."""
-        partition = self._delivered.get(_key(ack))
+        partition = self._delivered.get((ack.topic, ack.partition))
         if partition is None:
             self._early.append(ack)
             return None
@@ -80,7 +80,7 @@ class Acks:
         if first is None:
             _refuse(ack, "it lies inside a range that is open; a range is acked through its last offset")
             return None
-        is_through = ack.is_through or self._policy.is_cumulative
+        is_through = ack.is_through or self._is_cumulative
         partition.on_acked(0 if is_through else first, ack.offset + 1)
         self._metrics.acks.inc(ack.count)
         return partition

@@ -102,6 +102,11 @@ class FailedRecords(dict[int, FailedRecord]):
         for offset in offsets:
             self.pop(offset, None)
 
+    def forget_below(self, offset: int) -> None:
+        """They are settled without an outcome: the log has them no more."""
+        if self:
+            self.forget([failed for failed in self if failed < offset])
+
     def forget_settled(self, is_open: Callable[[int], bool]) -> None:
         """Keep those that are open."""
         self.forget([offset for offset in self if not is_open(offset)])

@@ -257,3 +257,16 @@ def test_every_offset_is_settled_once_and_what_was_planned_comes_again(
         model.batch(5, "handled")
     assert model.partition.checkpoint == Checkpoint(model.end)
     assert model.settled == Counter(range(model.end))
+
+
+def test_a_planned_range_that_is_acked_before_it_goes_splits_no_other() -> None:
+    p = partition(0, Checkpoint(50, ((200, 1), (250, 0)), None, ((150, 200),)))
+    p.extend(250)
+    part = next_part(p, 100)
+    assert isinstance(part, Part)
+    assert part.plan == Plan(50, 150)
+    p.propose(part.plan)
+    p.on_acked(50, 150)  # late, while the plan is committed
+    p.lane.become(PartitionState.ACTIVE)
+    assert list(p.lane.take_below(150)) == []
+    assert spans(take(p, 100)) == [(200, 250)]

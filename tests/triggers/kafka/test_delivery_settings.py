@@ -71,6 +71,14 @@ def test_every_setting_reaches_the_delivery_policy(tmp_path: Path) -> None:
     )
 
 
+def test_ranges_reach_the_delivery_policy(tmp_path: Path) -> None:
+    trigger = _loaded(tmp_path, {"delivery": "ranges"}, batch={"mode": "enable"})
+    policy = KafkaTrigger.delivery(trigger.settings, trigger.fields)
+    assert (policy.is_ranges, policy.decoder) == (True, "")
+    assert policy.event == "headrace.runtime.worker.given.event:RangeEvent"
+    assert policy.source_options == trigger.settings.spark_source_options
+
+
 def test_nobody_waits_for_late_acks_without_explicit_acks(tmp_path: Path) -> None:
     off = _loaded(tmp_path, waitExplicitAckDuringRebalanceTimeout="2s")
     assert KafkaTrigger.delivery(off.settings, off.fields).late_ack_seconds == 0

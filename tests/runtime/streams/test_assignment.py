@@ -1,0 +1,155 @@
+"""The life of an assignment: what is given, and given back, all of it or some. Real workers, no broker."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from worker_bench import Bench, bench, records, until
+
+from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.streams.assignment import Assignment, Limits, Starts
+from headrace.runtime.streams.committer import Committer
+from headrace.runtime.wire.frames import WireRecord
+
+ONE, OTHER = PartitionKey("t", 0), PartitionKey("t", 1)
+WAITS = """
+    def handler(context, event):
+        write(f"{event.shard_id} {event.offset}")
+        wait_for(f"go{event.shard_id}")
+"""
+
+
+class Memory:
+    """A Stream and an OffsetStore: what is committed is kept, and answers wait while they are held."""
+
+    max_text_chars = 4096
+    max_request_chars = 1 << 16
+
+    def __init__(self) -> None:
+        self.generation: int | None = 1
+        self.held: dict[PartitionKey, Checkpoint] = {}
+        self.reads: list[set[PartitionKey]] = []
+        self.may_read, self.may_write, self.writes = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.may_read.set()
+        self.may_write.set()
+        self.left: list[PartitionKey] = []
+
+    async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+        self.reads.append(set(keys))
+        await self.may_read.wait()
+        starts = {key: self.held.get(key, Checkpoint(0)) for key in keys}
+        return Starts(starts, {key: self.held[key] for key in keys if key in self.held})
+
+    async def position(self, key: PartitionKey) -> int:
+        return 0
+
+    def seek(self, key: PartitionKey, offset: int) -> None:
+        """Nothing is fetched by itself."""
+
+    def on_room(self, partition: AssignedPartition) -> None:
+        """As above."""
+
+    def on_started(self) -> None:
+        """Nobody asks."""
+
+    def on_left(self, keys: Iterable[PartitionKey]) -> None:
+        self.left += keys
+
+    def end_of(self, key: PartitionKey) -> int:
+        return 0
+
+    async def write_dead_letter(
+        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
+    ) -> bool:
+        raise AssertionError(reason)
+
+    def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
+        return CheckpointText(2, checkpoint).encode(max_chars)
+
+    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
+        self.writes.set()
+        await self.may_write.wait()
+        self.held |= {key: Checkpoint(offset) for key, (offset, _) in offsets.items()}
+
+
+@asynccontextmanager
+async def assigned(
+    folder: Path, handler: str, memory: Memory
+) -> AsyncIterator[tuple[Bench, Assignment, asyncio.TaskGroup]]:
+    async with bench(folder, handler, workers=2, static=True) as b:
+        b.dispatcher.lease.renew(time.monotonic_ns() + 10**12)  # as a heartbeat that was answered does
+        assignment = Assignment(b.dispatcher, memory, Limits(64, 0, 1 << 20))
+        assignment.committer = Committer(memory, TriggerMetrics(Metrics(), "", "f", "memory", "t"))
+        async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
+            yield b, assignment, tasks
+
+
+async def test_what_is_given_back_leaves_the_others_alone(tmp_path: Path) -> None:
+    memory = Memory()
+    async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await until(lambda: memory.held == {ONE: Checkpoint(0), OTHER: Checkpoint(0)})
+        for partition in assignment.partitions.values():
+            b.feed(partition, records(0, 2))
+        await until(lambda: sorted(b.lines()) == ["0 0", "1 0"])
+        kept = assignment.partitions[OTHER]
+        await assignment.give_back(0, 0, [ONE])  # its worker is killed, amid its record
+        assert (list(assignment.partitions), memory.left) == ([OTHER], [ONE])
+        assert assignment.partitions[OTHER] is kept
+        assert kept.lane.in_flight_count > 0
+        (tmp_path / "go1").touch()
+        await b.settled(kept, 2)
+        assert await assignment.commit([kept])
+        assert memory.held == {ONE: Checkpoint(0), OTHER: Checkpoint(2)}
+        (tmp_path / "go0").touch()
+        assignment.on_assigned([ONE], 1, tasks)  # it comes back, and the other stays what it is
+        await until(lambda: len(assignment.partitions) == 2)
+        assert assignment.partitions[OTHER] is kept
+        b.feed(assignment.partitions[ONE], records(0, 2))
+        await b.settled(assignment.partitions[ONE], 2)
+
+
+async def test_what_leaves_while_starts_are_read_does_not_begin_and_the_rest_does(tmp_path: Path) -> None:
+    memory = Memory()
+    memory.may_read.clear()
+    async with assigned(tmp_path, WAITS, memory) as (_, assignment, tasks):
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await until(lambda: memory.reads == [{ONE, OTHER}])
+        await assignment.give_back(0, 0, [ONE])
+        memory.may_read.set()
+        await until(lambda: list(assignment.partitions) == [OTHER])
+        assert memory.reads[1:] == [{OTHER}]
+
+
+async def test_what_has_begun_goes_on_when_another_leaves_amid_the_first_commit(tmp_path: Path) -> None:
+    memory = Memory()
+    memory.may_write.clear()
+    async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await memory.writes.wait()
+        begun = assignment.partitions[OTHER]
+        memory.may_write.set()
+        await assignment.give_back(0, 0, [ONE])
+        assert list(assignment.partitions.values()) == [begun] == list(b.dispatcher.partitions.values())
+        assert memory.reads == [{ONE, OTHER}]
+
+
+async def test_all_that_is_given_back_closes_the_gate_for_commits(tmp_path: Path) -> None:
+    memory = Memory()
+    async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE], 1, tasks)
+        await until(lambda: memory.held == {ONE: Checkpoint(0)})
+        partition = assignment.partitions[ONE]
+        (tmp_path / "go0").touch()
+        b.feed(partition, records(0, 3))
+        await b.settled(partition, 3)
+        await assignment.give_back(1, 0)
+        assert memory.held == {ONE: Checkpoint(3)}
+        assert not await assignment.commit([partition])
+        assert b.dispatcher.partitions == {}
