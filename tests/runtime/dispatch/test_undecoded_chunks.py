@@ -302,7 +302,7 @@ async def test_a_batch_that_kills_its_worker_as_it_is_decoded_counts_as_an_attem
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "deadly.py").write_text(
         "import os, signal\n"
-        "from headrace.triggers.kafka import decoder as kafka_decoder\n"
+        "from headrace.triggers.kafka.format import decoder as kafka_decoder\n"
         "def decode(data, skip):\n"
         "    for record in kafka_decoder.decode(data, skip):\n"
         "        if record.value == b'0':\n"
