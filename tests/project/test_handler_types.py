@@ -124,13 +124,13 @@ def test_what_has_a_type_is_there() -> None:
     context = run.context
     worker = ROOT / "runtime/worker"
     for path, name, real in (
-        (worker / "sdk.py", "TriggerInfo", context.trigger),
-        (worker / "sdk.py", "Event", event),
-        (worker / "sdk.py", "QualifiedOffset", QualifiedOffset("t", 0, 0)),
-        (worker / "sdk.py", "Response", Response()),
-        (worker / "sdk.py", "Logger", context.logger),
-        (worker / "sdk.py", "Platform", context.platform),
-        (worker / "event.py", "StreamEvent", event),
+        (worker / "given/sdk.py", "TriggerInfo", context.trigger),
+        (worker / "given/sdk.py", "Event", event),
+        (worker / "given/sdk.py", "QualifiedOffset", QualifiedOffset("t", 0, 0)),
+        (worker / "given/sdk.py", "Response", Response()),
+        (worker / "given/sdk.py", "Logger", context.logger),
+        (worker / "given/sdk.py", "Platform", context.platform),
+        (worker / "given/event.py", "StreamEvent", event),
         (worker / "context.py", "Context", context),
     ):
         names = [it for it in names_typed_in(path, name) if it != "spark"]  # asks for a server
@@ -139,7 +139,7 @@ def test_what_has_a_type_is_there() -> None:
 
 
 def test_methods_take_what_their_types_say() -> None:
-    tree = ast.parse((ROOT / "runtime/worker/sdk.py").read_text())
+    tree = ast.parse((ROOT / "runtime/worker/given/sdk.py").read_text())
     for cls in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         for method in (node for node in cls.body if isinstance(node, ast.FunctionDef)):
             given = method.args
