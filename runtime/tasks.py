@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -14,6 +14,14 @@ def start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(_report)
     return task
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel them; return once they have ended, in whatever way. Those that had ended stay as they were."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 def _report(task: asyncio.Task[None]) -> None:

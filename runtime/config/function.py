@@ -18,10 +18,10 @@ from headrace.runtime.config.function_fields import (
 from headrace.runtime.config.handler_lookup import handler_fault
 from headrace.runtime.config.spark import SparkSpec, read_spark
 from headrace.runtime.config.trigger import TriggerReader, TriggerSpec
-from headrace.runtime.config.trigger_kinds import TriggerKind, installed_kinds, trigger_fields
+from headrace.runtime.config.trigger_kinds import TriggerKind, annotated_models, installed_kinds
 from headrace.runtime.errors import ConfigError, Problem
 from headrace.runtime.settings.checks import nearest
-from headrace.runtime.settings.declare import CHECKED_ANNOTATIONS, Settings, annotation_keys
+from headrace.runtime.settings.declare import CHECKED_ANNOTATIONS, annotation_keys
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.inline import read_inline
 from headrace.runtime.settings.overrides import Override, overridden
@@ -221,10 +221,7 @@ class _Load:
         return {key: value for key, value in written.items() if isinstance(value, str)}
 
     def _unknown_annotations(self, written: Mapping[str, object]) -> None:
-        models: list[type[Settings]] = [
-            trigger_fields(self.kinds.values()),
-            *(kind.Settings for kind in self.kinds.values()),
-        ]
+        models = annotated_models(self.kinds.values())
         known = sorted({key for model in models for key in annotation_keys(model)})
         for key in written:
             if key.startswith(CHECKED_ANNOTATIONS) and key not in known:

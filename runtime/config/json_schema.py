@@ -6,7 +6,7 @@ from typing import Any
 from headrace.runtime.config.environment import ENV_SCHEMA
 from headrace.runtime.config.function_fields import BuildFields, DocumentFields
 from headrace.runtime.config.spark import SparkFields
-from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind, trigger_fields
+from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind, annotated_models, trigger_fields
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import (
     CHECKED_ANNOTATIONS,
@@ -85,13 +85,9 @@ def _attributes(kind: TriggerKind) -> Schema:
 
 
 def _annotations(kinds: Mapping[str, TriggerKind]) -> Schema:
-    models: list[type[Settings]] = [
-        trigger_fields(kinds.values()),
-        *(kind.Settings for kind in kinds.values()),
-    ]
     known = {
         key: {"type": "string", "description": declared.setting.effect}
-        for model in models
+        for model in annotated_models(kinds.values())
         for declared in settings_of(model)
         for key in declared.setting.annotation_keys()
     }

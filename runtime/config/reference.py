@@ -1,12 +1,12 @@
 """The configuration reference, docs/reference/configuration.md, from the declarations."""
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from headrace.runtime.config.function_fields import BuildFields, DocumentFields
 from headrace.runtime.config.spark import SparkFields
-from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind, trigger_fields
+from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind, find_kind, trigger_fields
 from headrace.runtime.settings.checks import as_written, limits_of
 from headrace.runtime.settings.declare import Declared, KeysLike, Settings, fields_of, settings_of
 from headrace.runtime.settings.types import ANYTHING, CHOICE
@@ -43,26 +43,25 @@ def configuration_reference(kinds: Mapping[str, TriggerKind]) -> str:
         names = " or ".join(f"`{name}`" for name in (name, *kind.aliases))
         parts.append((f"`spec.triggers.NAME.attributes`, kind {names}", kind.Settings))
     lines = [line for title, model in parts for line in _part(title, model)]
-    others = ", ".join(f"`{kind}`" for kind in NUCLIO_KINDS if not _is_installed(kind, kinds))
+    others = ", ".join(f"`{kind}`" for kind in NUCLIO_KINDS if find_kind(kind, kinds) is None)
     lines += ["", "## Other kinds of triggers", "", f"Known and not built yet: {others}."]
     return _HEAD + "\n".join(lines) + "\n"
-
-
-def _is_installed(name: str, kinds: Mapping[str, TriggerKind]) -> bool:
-    return any(name in (kind.kind, *kind.aliases) for kind in kinds.values())
 
 
 def _part(title: str, model: type[Settings]) -> Iterator[str]:
     yield from ("", f"## {title}")
     if rows := [_row(declared) for declared in settings_of(model)]:
-        yield from ("", _cells(_COLUMNS), _cells("---" for _ in _COLUMNS), *map(_cells, rows))
+        yield from ("", *table(_COLUMNS, rows))
     if rules := [_rule(model, rule.about, rule.check) for rule in model.rules]:
         yield from ("", *dict.fromkeys(rules))
     yield from _ignored(model)
 
 
-def _cells(texts: Iterable[str]) -> str:
-    return f"| {' | '.join(texts)} |"
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Markdown, line by line."""
+    for cells in (columns, ("---",) * len(columns), *rows):
+        escaped = (cell.replace("|", "\\|") for cell in cells)  # choices have bars, in code too
+        yield f"| {' | '.join(escaped)} |"
 
 
 def _row(declared: Declared) -> tuple[str, ...]:

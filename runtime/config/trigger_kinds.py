@@ -1,6 +1,7 @@
 """The trigger kinds of this installation, found through entry points: runtime imports no trigger."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Protocol
 
@@ -57,7 +58,19 @@ def by_kind(kinds: Iterable[TriggerKind]) -> dict[str, TriggerKind]:
 
 def trigger_fields(kinds: Iterable[TriggerKind]) -> type[TriggerFields]:
     """The fields that every trigger has, with these kinds' annotations for them."""
-    return with_annotations(TriggerFields, {k: key for kind in kinds for k, key in kind.annotations.items()})
+    annotations = {name: key for kind in kinds for name, key in kind.annotations.items()}
+    return _trigger_fields(tuple(annotations.items()))
+
+
+@cache  # each model has validators of its own, which take longer to make than a file to read
+def _trigger_fields(annotations: tuple[tuple[str, str], ...]) -> type[TriggerFields]:
+    return with_annotations(TriggerFields, dict(annotations))
+
+
+def annotated_models(kinds: Iterable[TriggerKind]) -> list[type[Settings]]:
+    """All whose settings `metadata.annotations` may give: what every trigger has, and the kinds' own."""
+    kinds = list(kinds)
+    return [trigger_fields(kinds), *(kind.Settings for kind in kinds)]
 
 
 def find_kind(written: str, kinds: Mapping[str, TriggerKind]) -> TriggerKind | None:

@@ -18,7 +18,6 @@ from headrace.runtime.dispatch.interface import Feed
 from headrace.runtime.dispatch.old_sessions import OldSessions
 from headrace.runtime.dispatch.outcomes import Outcomes
 from headrace.runtime.dispatch.revoking import Revoking
-from headrace.runtime.dispatch.run_sizer import RunSizer
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.stragglers import Stragglers
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
@@ -54,25 +53,30 @@ class Dispatcher:
         self.worker_count = worker_count
         self.partitions = shared.partitions
         """Those that began and were not revoked, by the id of their lane."""
-        self.run_sizer = RunSizer()
+        self.run_sizer = shared.run_sizer
         self._router = router or AckRouter()
         self._failures = Failures(shared, self._resume)
         self._acks = TriggerAcks(shared, self._failures.retry, self._resume)
         self._router.add(self._acks)
-        outcomes = Outcomes(shared, self._failures, self._router, self.run_sizer, self.dispatch)
+        self._watchdog = Watchdog(shared.workers, policy)
+        outcomes = Outcomes(
+            shared,
+            self._failures,
+            self._router,
+            self.dispatch,
+            self._watchdog.look_at_memory,
+        )
         shared.workers += [WorkerHandle(index, spawn, outcomes) for index in range(worker_count)]
         self.workers: Sequence[WorkerHandle] = shared.workers
         self._hand_out: HandOut = (
             Batches(shared, policy.batch, self._failures.refuse, self.dispatch, end_session)
             if policy.batch
-            else Runs(shared, self.run_sizer, self._failures.refuse)
+            else Runs(shared, self._failures.refuse)
         )
         self._revoking = Revoking(shared)
         self._old_sessions = OldSessions(end_session)
         # Nothing waits behind a batch.
         self._stragglers = Stragglers([] if policy.batch else shared.workers, allocator)
-        self._watchdog = Watchdog(shared.workers, policy)
-        outcomes.look_at_memory = self._watchdog.look_at_memory
         self._is_stopping = False
         self._is_dispatching = False
 

@@ -11,7 +11,7 @@ from headrace.runtime.partitions.books.failed_records import FailedRecord
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import is_stuck_in_a_record, problem, stuck_at
-from headrace.runtime.tasks import start_task
+from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableError
 
@@ -98,10 +98,7 @@ class Failures:
 
     async def stop(self) -> None:
         """Idempotent."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._tasks.values())
 
     # ---- inside
 

@@ -8,12 +8,12 @@ from typing import Protocol
 
 from headrace.runtime.config.delivery import BatchPolicy
 from headrace.runtime.dispatch.batcher import Batcher
-from headrace.runtime.dispatch.run_sizer import MAX_RUN_BYTES, RunSizer
+from headrace.runtime.dispatch.run_sizer import MAX_RUN_BYTES
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.tasks import start_task
+from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.workers.handle import WorkerHandle
 
 logger = logging.getLogger(__name__)
@@ -44,14 +44,13 @@ class HandOut(Protocol):
 class Runs:
     """Consecutive records of a lane, as many as keep a worker busy for a few milliseconds."""
 
-    def __init__(self, shared: Shared, run_sizer: RunSizer, refuse: Refuse) -> None:
+    def __init__(self, shared: Shared, refuse: Refuse) -> None:
         self._shared = shared
-        self._run_sizer = run_sizer
         self._refuse = refuse
 
     def give(self, worker: WorkerHandle) -> bool:
         """One run."""
-        if not self._run_sizer.has_room(len(worker.in_flight)):
+        if not self._shared.run_sizer.has_room(len(worker.in_flight)):
             return False
         lane = self._next_for(worker)
         if lane is None:
@@ -59,7 +58,7 @@ class Runs:
         if lane.is_head_refused:
             self._refuse(self._shared.partitions[lane.id])
         else:
-            worker.send(lane, lane.take(self._run_sizer.run_length, MAX_RUN_BYTES))
+            worker.send(lane, lane.take(self._shared.run_sizer.run_length, MAX_RUN_BYTES))
         return True
 
     def _next_for(self, worker: WorkerHandle) -> Lane | None:
@@ -130,10 +129,7 @@ class Batches:
         """Batches that are only planned are not handed out."""
         if self._timer is not None:
             self._timer.cancel()
-        tasks = list(self._planning.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._planning.values())
 
     async def _commit_and_send(
         self, worker: WorkerHandle, parts: Sequence[tuple[AssignedPartition, int]]

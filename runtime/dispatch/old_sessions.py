@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.tasks import start_task
+from headrace.runtime.tasks import end_tasks, start_task
 
 
 class OldSessions:
@@ -24,10 +24,7 @@ class OldSessions:
 
     async def stop(self) -> None:
         """Cancel what is still tried."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
 
     async def _end(self, session: str) -> None:
         await self._end_session(session)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.dispatch.failures import Failures
-from headrace.runtime.dispatch.run_sizer import RunSizer
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.state import PartitionState
@@ -25,15 +24,14 @@ class Outcomes:
         shared: Shared,
         failures: Failures,
         router: AckRouter,
-        run_sizer: RunSizer,
         dispatch: Callable[[], None],
+        look_at_memory: Callable[[WorkerHandle], None],
     ) -> None:
         self._shared = shared
         self._failures = failures
         self._router = router
-        self._run_sizer = run_sizer
         self._dispatch = dispatch
-        self.look_at_memory: Callable[[WorkerHandle], None] = lambda _: None  # the watchdog's
+        self._look_at_memory = look_at_memory
 
     def on_started(self, worker: WorkerHandle) -> None:
         """A process was started for it."""
@@ -41,11 +39,11 @@ class Outcomes:
 
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Its handler is imported: that may have taken too much."""
-        self.look_at_memory(worker)
+        self._look_at_memory(worker)
 
     def on_measured(self, count: int, handler_ns: int) -> None:
         """Handlers took that long."""
-        self._run_sizer.on_measured(count, handler_ns)
+        self._shared.run_sizer.on_measured(count, handler_ns)
         self._shared.metrics.handler_ms.inc(handler_ns / 1e6)
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.allocators import Allocator
 from headrace.runtime.dispatch.interface import Feed, NoFeed
+from headrace.runtime.dispatch.run_sizer import RunSizer
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.lane import Lane
@@ -23,6 +24,7 @@ class Shared:
     lease: Lease
     workers: list[WorkerHandle] = field(default_factory=list)
     partitions: dict[int, AssignedPartition] = field(default_factory=dict)
+    run_sizer: RunSizer = field(default_factory=RunSizer)
     feed: Feed = field(default_factory=NoFeed)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Some lane has nothing in flight any more, or something was acked."""

@@ -33,7 +33,7 @@ from headrace.runtime.worker.orders import obey
 from headrace.runtime.worker.output import WireLogHandler
 from headrace.runtime.workers.in_flight import InFlight
 from headrace.runtime.workers.news import News
-from headrace.runtime.workers.outbox import Outbox
+from headrace.runtime.workers.outbox import Outbox, by_attempt
 
 ExplicitAckMode: TypeAlias = Literal["disable", "enable", "explicitOnly"]
 
@@ -200,8 +200,8 @@ class _Trial:
             self._outbox.send_batch(parts)
         else:
             for lane, records in parts:
-                for _, run in groupby(records, key=lane.attempt):
-                    self._outbox.send(lane, list(run))
+                for run in by_attempt(lane, records):
+                    self._outbox.send(lane, run)
         self.worker.run_forever()
 
     def _call(self, context: Any, given: Any) -> Any:

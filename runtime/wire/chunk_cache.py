@@ -43,8 +43,3 @@ class ChunkCache(Generic[T]):
     def has_place_for(self, chunk_id: int, size_bytes: int) -> bool:
         """Whether it is here, or can be without another one being dropped."""
         return chunk_id in self._kept or self._size_bytes + size_bytes <= self._max_bytes or not self._kept
-
-    def clear(self) -> None:
-        """Another process, which has none."""
-        self._kept.clear()
-        self._size_bytes = 0

@@ -28,7 +28,7 @@ class WorkerStart:
     decoder: str = ""
     """`module:function`, of chunks that come undecoded; empty where all records come decoded."""
     event: str = STREAM_EVENT
-    """`module:Class` of what the handler gets, which keeps worker.event.Event."""
+    """`module:Class` of what the handler gets, which keeps worker.given.event.Event."""
     source_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What Spark needs to read ranges of offsets; passwords included."""
     spark_url: str = field(default="", repr=False)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from headrace.runtime.processes import until_ended
-from headrace.runtime.tasks import start_task
+from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.wire.lease import Lease
 
 logger = logging.getLogger(__name__)
@@ -29,8 +29,7 @@ class Fence:
     async def stop(self) -> None:
         """Idempotent."""
         if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+            await end_tasks([self._keeper])
 
     async def _keep_running(self) -> None:
         while True:

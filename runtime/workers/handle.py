@@ -9,6 +9,7 @@ from typing import Protocol
 from headrace.runtime.errors import HandlerLoadError
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.processes import describe_exit
+from headrace.runtime.tasks import end_tasks
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Buffer, Kind, WireRecord
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
@@ -118,8 +119,7 @@ class WorkerHandle:
             self.kill()
             await asyncio.wait([process.exited], timeout=REAP_SECONDS)
         if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+            await end_tasks([self._keeper])
             self._keeper = None
 
     def kill(self, verdict: Verdict | None = None) -> None:

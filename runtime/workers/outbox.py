@@ -60,7 +60,7 @@ class Outbox:
     def send_batch(self, parts: Sequence[tuple[Lane, Sequence[WireRecord]]]) -> None:
         """Records of several lanes, for one call of the handler."""
         self._in_flight.batch_size = sum(len(records) for _, records in parts)
-        runs = [(lane, list(run)) for lane, records in parts for run in _by_attempt(lane, records)]
+        runs = [(lane, run) for lane, records in parts for run in by_attempt(lane, records)]
         last = len(runs) - 1
         frames = [frame for i, run in enumerate(runs) for frame in self._frames(*run, has_more=i < last)]
         self.send_frame(*frames)
@@ -125,6 +125,6 @@ class Outbox:
         yield wire.encode_slice(header, chunk.id, first - chunk.first, first, is_end=is_end)
 
 
-def _by_attempt(lane: Lane, records: Sequence[WireRecord]) -> Iterator[Iterator[WireRecord]]:
+def by_attempt(lane: Lane, records: Sequence[WireRecord]) -> Iterator[list[WireRecord]]:
     """Runs of records that are at the same attempt."""
-    return (run for _, run in groupby(records, key=lane.attempt))
+    return (list(run) for _, run in groupby(records, key=lane.attempt))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.settings.durations import format_duration
-from headrace.runtime.tasks import start_task
+from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.verdict import Verdict
 
@@ -39,9 +39,7 @@ class Watchdog:
 
     async def stop(self) -> None:
         """Idempotent."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
 
     async def _watch_time(self, limit_seconds: float) -> None:
         """A call that starts after this look has time until `limit_seconds` from now: so long is slept."""

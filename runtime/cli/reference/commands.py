@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import click
 
+from headrace.runtime.config.reference import table
+
 _HEAD = """\
 # Command line
 
@@ -27,9 +29,7 @@ def _section(context: click.Context) -> Iterator[str]:
     yield from (_help(command), "")
     options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
     if options:
-        yield from (_cells(_COLUMNS), _cells(("---",) * len(_COLUMNS)))
-        yield from (_cells(_row(option, context)) for option in options)
-        yield ""
+        yield from (*table(_COLUMNS, [_row(option, context) for option in options]), "")
     for name in command.list_commands(context) if isinstance(command, click.Group) else ():
         below = command.get_command(context, name) if isinstance(command, click.Group) else None
         if below is not None and not below.hidden:
@@ -61,8 +61,3 @@ def _effect(option: click.Option) -> str:
     repeated = "may be given several times" if option.multiple else ""
     more = ", ".join(filter(None, (variable, repeated)))
     return (option.help or "") + (f" ({more})" if more else "")
-
-
-def _cells(texts: tuple[str, ...]) -> str:
-    escaped = (text.replace("|", "\\|") for text in texts)  # choices have bars, in code too
-    return f"| {' | '.join(escaped)} |"

@@ -1,7 +1,6 @@
 """The reference of all metrics, docs/operate/metrics.md, from their declarations."""
 
-from collections.abc import Iterable, Iterator
-
+from headrace.runtime.config.reference import table
 from headrace.runtime.metrics import LABELS, METRICS, TRIGGER_LABELS, Metric, TriggerMetrics, declared_in
 
 _HEAD = """\
@@ -21,21 +20,15 @@ def metrics_reference() -> str:
     everywhere = ", ".join(f"`{label}`" for label in TRIGGER_LABELS)
     lines = [
         "",
-        *_table(("name", "type", "unit", "labels besides", "what it says"), map(_row, METRICS)),
+        *table(("name", "type", "unit", "labels besides", "what it says"), map(_row, METRICS)),
         "",
         "## Labels",
         "",
         f"Every metric has {everywhere}; some have others besides.",
         "",
-        *_table(("label", "value"), ((f"`{label}`", meaning) for label, meaning in LABELS.items())),
+        *table(("label", "value"), ((f"`{label}`", meaning) for label, meaning in LABELS.items())),
     ]
     return _HEAD + "\n".join(lines) + "\n"
-
-
-def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    titles = tuple(columns)
-    for cells in (titles, ("---",) * len(titles), *rows):
-        yield f"| {' | '.join(cells)} |"
 
 
 def _row(metric: Metric) -> tuple[str, ...]:

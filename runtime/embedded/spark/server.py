@@ -26,6 +26,7 @@ from headrace.runtime.embedded.spark.sharing import share_spark
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.tasks import end_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -88,8 +89,7 @@ class SparkServer:
     async def stop(self) -> None:
         """End the server: SIGTERM, a bounded wait, SIGKILL. Its folder goes with it."""
         if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+            await end_tasks([self._keeper])
             self._keeper = None
         await self._end_process()
         await self._folder.release()
