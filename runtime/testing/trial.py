@@ -207,7 +207,7 @@ class _Trial:
     def _call(self, context: Any, given: Any) -> Any:
         """The user's handler, with an eye on what it returns."""
         self.context = context
-        result = self._handler(context, given)
+        result = self._handler(context, given.copy() if self._is_batch else given)
         if inspect.iscoroutine(result):
             return self._awaited(given, result)
         return self._returns(given, result)

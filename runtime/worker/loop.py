@@ -305,7 +305,8 @@ class WorkerLoop:
         for event in events:
             event.enter()
         try:
-            result = self._handler.call(self._context, events)
+            # A copy: whatever the handler does with its list, outcomes are told of what was handed over.
+            result = self._handler.call(self._context, events.copy())
             if handler_results.is_pending(result):
                 rest = handler_results.finish(result, keeps_items=self._wants_replies)
                 result = await rest if is_async else self._loop.run_until_complete(rest)

@@ -32,6 +32,35 @@ async def test_a_batch_that_fails_as_a_whole_comes_again_as_a_whole(tmp_path: Pa
         assert p.checkpoint == Checkpoint(4)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "events.reverse()",
+        "events.pop()",
+        "events.clear()",
+        "events.sort(key=lambda e: -e.offset)",
+        "del events[0]",
+    ],
+)
+async def test_a_handler_may_do_with_its_list_what_it_likes(tmp_path: Path, change: str) -> None:
+    handler = f"""
+        def handler(context, events):
+            see(events)
+            responses = [
+                context.Response(status_code=500 if (e.offset, e.attempt) == (1, 1) else 200, event_id=e.id)
+                for e in events
+            ]
+            {change}
+            return responses
+    """
+    async with batch_bench(tmp_path, handler, size=4, timeout_seconds=0.05, failure=policy()) as b:
+        (p,) = b.assign(*fresh(1))
+        b.feed(4, p)
+        await b.settled(4, p)
+        assert b.seen == [[(0, o, 1) for o in range(4)], [(0, 1, 2)]]
+        assert not b.source.dead_letters
+
+
 async def test_those_that_failed_come_in_the_next_batch_while_the_others_stay_settled(tmp_path: Path) -> None:
     handler = """
         def handler(context, events):

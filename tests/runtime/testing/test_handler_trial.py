@@ -183,6 +183,20 @@ def test_a_batch_is_one_call_and_its_responses_speak_for_their_records() -> None
     assert len(run_handler(lambda *_: 1 / 0, records, is_batch=True).failures) == 4
 
 
+@pytest.mark.parametrize("change", ["reverse", "pop", "clear"])
+def test_a_batch_handler_may_change_its_list(change: str) -> None:
+    def handler(context: Any, events: Any) -> Any:
+        answers = [nuclio_sdk.Response(status_code=500 if e.body == b"bad" else 200) for e in events]
+        for answer, event in zip(answers, events, strict=True):
+            answer.event_id = event.id
+        getattr(events, change)()
+        return answers
+
+    run = run_handler(handler, [b"bad", b"a", b"b"], is_batch=True)
+    assert [outcome.is_acked for outcome in run.outcomes] == [False, True, True]
+    assert all(len(outcome.result) == 3 for outcome in run.outcomes)
+
+
 def test_logs_are_kept_and_prints_stay_prints(capsys: pytest.CaptureFixture[str]) -> None:
     def handler(context: Any, event: Any) -> None:
         context.logger.debug("d")
