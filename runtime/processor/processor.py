@@ -179,9 +179,17 @@ class Processor:
     """Start, run, stop. Keeps admin.Reported."""
 
     def __init__(
-        self, functions: Sequence[FunctionSpec], replica: str, sparks: Mapping[str, SparkLink] | None = None
+        self,
+        functions: Sequence[FunctionSpec],
+        replica: str,
+        sparks: Mapping[str, SparkLink] | None = None,
+        on_loaded: Callable[[], None] = lambda: None,
     ) -> None:
-        """Functions of different names; `sparks` by function, for those that have Spark."""
+        """Functions of different names; `sparks` by function, for those that have Spark.
+
+        `on_loaded` is called once all handlers are.
+        """
+        self._on_loaded = on_loaded
         self._functions = functions
         self._replica = replica
         self._metrics = Metrics()
@@ -218,6 +226,7 @@ class Processor:
         for running in self._triggers:
             await asyncio.create_task(running.start_workers(), context=running.context)
         gc.freeze()  # what is imported stays: no collection need look at it
+        self._on_loaded()
         async with task_group(HeadraceError) as runs:
             for running in self._triggers:
                 runs.create_task(running.run(), context=running.context)

@@ -1,11 +1,10 @@
 """What `headrace run` does: embedded Kafka if asked for, then one processor, or several supervised."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin import TcpAddress, admin_server
 from headrace.runtime.processor.kinds import trigger_class
+from headrace.runtime.processor.lifeline import Parent, stop_seconds
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.processor import Processor
 from headrace.runtime.processor.supervisor import Supervisor
@@ -33,8 +33,7 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
     functions = _to_run(functions)
     stop = asyncio.Event()
     _stop_on_signals(stop)
-    if options.parent_fd is not None:
-        _stop_with_parent(stop, options.parent_fd)
+    tell_up = _parent(functions, options, stop)
     for function in functions:
         logger.info("function %s: %s from %s", function.name, function.handler, function.path)
     async with _brokers(functions, options) as brokers, _spark_server(functions) as spark:
@@ -42,7 +41,7 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
             served: Supervisor | Processor = Supervisor(functions, replace(options, brokers=brokers), spark)
         else:
             placed = [with_brokers(function, brokers) for function in functions]
-            served = Processor(placed, options.replica_name, dict(_spark_links(functions, spark)))
+            served = Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up)
         async with admin_server(served, options.admin) as url:
             if isinstance(options.admin, TcpAddress):
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
@@ -144,13 +143,10 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(signum, on_signal, signum)
 
 
-def _stop_with_parent(stop: asyncio.Event, fd: int) -> None:
-    """The supervisor holds the other end of this pipe; it closes when the supervisor is gone."""
-
-    def on_end() -> None:
-        asyncio.get_running_loop().remove_reader(fd)
-        with contextlib.suppress(OSError):
-            os.close(fd)
-        stop.set()
-
-    asyncio.get_running_loop().add_reader(fd, on_end)
+def _parent(
+    functions: Sequence[FunctionSpec], options: RunOptions, stop: asyncio.Event
+) -> Callable[[], None]:
+    """Stop with the supervisor, if there is one. To be called once the handlers are loaded."""
+    if options.parent_fd is None:
+        return lambda: None
+    return Parent(options.parent_fd, stop.set, stop_seconds(functions)).tell_up

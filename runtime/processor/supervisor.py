@@ -1,6 +1,7 @@
 """Several replicas on one machine, each with all functions: `headrace run --replicas N`."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -23,13 +24,14 @@ from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.processor.admin import Action, NotHaltedError
 from headrace.runtime.processor.declare import command_line
+from headrace.runtime.processor.lifeline import Lifeline, stop_seconds
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.spark.link import SparkLink
 
 logger = logging.getLogger(__name__)
 
-_RESPAWN_SECONDS = 1.0
-_STOP_MARGIN_SECONDS = 20.0
+_FIRST_RESPAWN_SECONDS = 1.0
+_MAX_RESPAWN_SECONDS = 30.0
 _ASK_SECONDS = 2.0
 _ACT_SECONDS = 10.0
 _SILENCE = (503, b'{"problem": "does not answer"}')
@@ -44,16 +46,15 @@ class Replica:
         self._options = options
         self._env = {**os.environ, **(spark.environment() if spark else {})}
         self._process: asyncio.subprocess.Process | None = None
-        self._lifeline: int | None = None
-        """Our end of a pipe: it closes when this process dies, whatever way, and the replica stops."""
+        self._lifeline: Lifeline | None = None
 
     async def run(self, output: IO[str] | None = None) -> int:
         """Start it, its log lines to `output` or where ours go; return its exit code."""
-        theirs, self._lifeline = os.pipe()
+        self._lifeline = lifeline = Lifeline()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command(theirs),
-                pass_fds=(theirs,),
+                *self._command(lifeline.replica_fd),
+                pass_fds=(lifeline.replica_fd,),
                 process_group=0,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -65,7 +66,7 @@ class Replica:
             logger.error("%s can't be started (%s)", self.name, error.strerror or error)  # noqa: TRY400
             return 1
         finally:
-            os.close(theirs)
+            lifeline.on_started()
         code = await self._process.wait()
         self.stop()
         return code
@@ -73,8 +74,12 @@ class Replica:
     def stop(self) -> None:
         """Ask it to stop. Idempotent."""
         if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
+            self._lifeline.close()
+
+    @property
+    def has_been_up(self) -> bool:
+        """Whether the process that it has, or had last, has loaded all handlers."""
+        return self._lifeline is not None and self._lifeline.has_been_up
 
     def kill(self) -> None:
         """It did not stop in time."""
@@ -120,12 +125,15 @@ class Supervisor:
         self._spark = spark
         self._options = options
         self._replicas: list[Replica] = []
-        self._stop_seconds = _STOP_MARGIN_SECONDS + max(
-            (spec.worker_termination_timeout_seconds for f in functions for spec in f.triggers), default=0
-        )
+        self._stop_seconds = stop_seconds(functions)
+        self._has_been_up = False
+        """A replica has been: what each of them is given can be run."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set, or a replica says that a function can't run. Raises HeadraceError."""
+        """Until `stop` is set, or a replica says that a function can't run before one has been up.
+
+        Raises HeadraceError.
+        """
         async with AsyncExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-")))
             names = [f"replica-{number}" for number in range(self._options.replicas)]
@@ -145,14 +153,22 @@ class Supervisor:
                 keeper.result()
 
     async def _keep(self, replica: Replica, stop: asyncio.Event) -> None:
+        failures = 0  # one after another, without its having been up
         while not stop.is_set():
             code = await replica.run()
             if stop.is_set():
                 return
-            if code == FunctionCannotRunError.exit_code:
+            self._has_been_up |= any(each.has_been_up for each in self._replicas)
+            if code == FunctionCannotRunError.exit_code and not self._has_been_up:
                 raise FunctionCannotRunError(f"{replica.name} says above why a function can't run")
-            logger.error("%s ended with exit code %d; started again", replica.name, code)
-            await asyncio.sleep(_RESPAWN_SECONDS)
+            if replica.has_been_up:
+                failures = 0
+            respawn_seconds = min(_FIRST_RESPAWN_SECONDS * 2.0 ** min(failures, 10), _MAX_RESPAWN_SECONDS)
+            failures += not replica.has_been_up
+            message = "%s ended with exit code %d; started again in %.0f s"
+            logger.error(message, replica.name, code, respawn_seconds)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), respawn_seconds)
 
     async def _ask_all(self, path: str) -> list[tuple[Replica, bytes | None]]:
         answers = await asyncio.gather(*(replica.get(path) for replica in self._replicas))
@@ -203,7 +219,7 @@ class Supervisor:
 
 
 class FunctionCannotRunError(HeadraceError):
-    """A replica ended because of a function's own files: starting it again would not help."""
+    """A replica ended because of a function's own files, as any other would."""
 
     exit_code = 2
 

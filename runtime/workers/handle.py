@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headrace.runtime.errors import HandlerLoadError
 from headrace.runtime.partitions.lane import Lane
@@ -36,6 +36,16 @@ class WorkerState(Enum):
     STARTING = "starting"
     READY = "ready"
     STOPPED = "stopped"
+
+
+class _End(NamedTuple):
+    """Why a process ended, and what follows."""
+
+    why: str
+    was_well: bool
+    """It has handled a record, died in one, or was killed for a rebalance: no reason to wait."""
+    is_in_vain: bool = False
+    """The handler, or its import, has said that it can't be loaded: another process would say the same."""
 
 
 class Withdrawal(Enum):
@@ -143,28 +153,26 @@ class WorkerHandle:
     async def _keep_running(self) -> None:
         respawn_seconds = _FIRST_RESPAWN_SECONDS
         while True:
-            failure, was_well = await self._live_once()
-            if not self._loaded.done():
-                self._loaded.set_exception(HandlerLoadError(failure))
-                return
+            end = await self._live_once()
             if self.state is WorkerState.STOPPED:
+                self._loaded.cancel()
                 return
-            if was_well:
+            if end.is_in_vain and not self._loaded.done():
+                self._loaded.set_exception(HandlerLoadError(end.why))
+                return
+            if end.was_well:
                 respawn_seconds = _FIRST_RESPAWN_SECONDS
             else:
-                logger.error("worker %d: %s; next try in %.1f s", self.index, failure, respawn_seconds)
+                logger.error("worker %d: %s; next try in %.1f s", self.index, end.why, respawn_seconds)
                 await asyncio.sleep(respawn_seconds)
                 respawn_seconds = min(2 * respawn_seconds, _MAX_RESPAWN_SECONDS)
 
-    async def _live_once(self) -> tuple[str, bool]:
-        """From the start of a process to the decision on its records: why it ended, and whether it was well.
-
-        It was if it has handled a record, died in one, or was killed for a rebalance: no reason to wait.
-        """
+    async def _live_once(self) -> _End:
+        """From the start of a process to the decision on its records."""
         try:
             process = self._begin()
         except OSError as error:
-            return f"its process can't be started ({error.strerror or error})", False
+            return _End(f"its process can't be started ({error.strerror or error})", was_well=False)
         self._listener.on_started(self)
         code = await asyncio.shield(process.exited)
         was_ready = self.is_ready
@@ -176,9 +184,13 @@ class WorkerHandle:
         if was_ready and not (has_started or is_ours):
             logger.warning("worker %d died while idle (%s); replaced", self.index, describe_exit(code))
         self.restarts += 1
-        was_well = has_started or self._news.has_handled or (is_ours and not failure)
         why = "it died before it had handled a record" if was_ready else "it died while loading the handler"
-        return failure or f"{why} ({describe_exit(code)})", was_well
+        return _End(
+            failure or f"{why} ({describe_exit(code)})",
+            was_well=has_started or self._news.has_handled or (is_ours and not failure),
+            # A signal says nothing of the handler: the kernel short of memory or a person may have sent it.
+            is_in_vain=bool(failure) or not (was_ready or code < 0),
+        )
 
     def _begin(self) -> WorkerProcess:
         lanes: dict[int, Lane] = {}

@@ -1,0 +1,97 @@
+"""What a supervisor and a replica of it hear of each other: this one is up, and the other is gone."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from headrace.runtime.config.function import FunctionSpec
+
+_STOP_MARGIN_SECONDS = 20.0
+# A loop that turns hears of it at once; one that is held for so long may be held for ever.
+_HEED_SECONDS = 5.0
+
+
+def stop_seconds(functions: Iterable[FunctionSpec]) -> float:
+    """How long a replica of these may take to stop."""
+    waits = (spec.worker_termination_timeout_seconds for f in functions for spec in f.triggers)
+    return _STOP_MARGIN_SECONDS + max(waits, default=0)
+
+
+class Lifeline:
+    """The supervisor's end, on the running event loop. It closes when this process dies, whatever way."""
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = socket.socketpair()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._ours, self._read)
+        self.has_been_up = False
+        """Its handlers were loaded."""
+
+    @property
+    def replica_fd(self) -> int:
+        """For the replica to inherit."""
+        return self._theirs.fileno()
+
+    def on_started(self) -> None:
+        """The replica has its end, or there will be none."""
+        self._theirs.close()
+
+    def close(self) -> None:
+        """Have the replica stop. Idempotent."""
+        if self._ours.fileno() >= 0:
+            self._read()
+            self._loop.remove_reader(self._ours)
+            self._ours.close()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # nothing was said, or the replica has died with something unread
+            if self._ours.recv(1, socket.MSG_DONTWAIT):
+                self.has_been_up = True
+                return
+        self._loop.remove_reader(self._ours)
+
+
+class Parent:
+    """The replica's end."""
+
+    def __init__(self, fd: int, stop: Callable[[], None], stop_seconds: float) -> None:
+        """`stop` is called on the running event loop when the supervisor is gone, or says so.
+
+        Should the loop not turn, or the stop take longer than `stop_seconds`, this process just ends: nobody
+        is left to kill it.
+        """
+        self._socket = socket.socket(fileno=fd)
+        self._loop = asyncio.get_running_loop()
+        self._stop = stop
+        self._stop_seconds = stop_seconds
+        self._is_heeded = threading.Event()
+        threading.Thread(target=self._wait_for_end, name="headrace-parent", daemon=True).start()
+
+    def tell_up(self) -> None:
+        """All handlers are loaded."""
+        with contextlib.suppress(OSError):  # it is gone
+            self._socket.send(b"\1")
+
+    def _wait_for_end(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.recv(1)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: this process is about to end
+            self._loop.call_soon_threadsafe(self._heed)
+        if not self._is_heeded.wait(_HEED_SECONDS):
+            _end("its event loop does not turn")
+        time.sleep(self._stop_seconds)
+        _end(f"it did not stop within {self._stop_seconds:.0f} s")
+
+    def _heed(self) -> None:
+        self._is_heeded.set()
+        self._stop()
+
+
+def _end(why: str) -> None:
+    # Not by the log, whose lock whoever holds the loop may hold as well.
+    os.write(2, f"headrace: the supervisor is gone, and so is this replica: {why}\n".encode())
+    os._exit(1)  # workers die with this process
