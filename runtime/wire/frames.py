@@ -12,6 +12,8 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from headrace.runtime.wire.text import MAX_REASON, bounded
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
@@ -314,13 +316,24 @@ def decode_about(body: bytes) -> tuple[int, str]:
 
 def encode_failed(first: int, end: int, reason: str) -> bytes:
     """FAILED."""
+    reason = bounded(reason, MAX_REASON)
     return frame(Kind.FAILED, _SPAN.pack(first, end), reason.encode(errors="backslashreplace"))
 
 
 def decode_failed(body: bytes) -> tuple[int, int, str]:
     """`first, end, reason`."""
     first, end = _SPAN.unpack_from(body)
-    return first, end, body[_SPAN.size :].decode()
+    return first, end, bounded(body[_SPAN.size :].decode(), MAX_REASON)
+
+
+def encode_init_failed(reason: str) -> bytes:
+    """INIT_FAILED."""
+    return frame(Kind.INIT_FAILED, bounded(reason, MAX_REASON).encode(errors="backslashreplace"))
+
+
+def decode_init_failed(body: bytes) -> str:
+    """Why."""
+    return bounded(body.decode(), MAX_REASON)
 
 
 def encode_seq(kind: Kind, seq: int) -> bytes:

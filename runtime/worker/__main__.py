@@ -67,7 +67,7 @@ def main() -> None:
         follow.start()
         worker.load(Path(start.folder), start.module, start.function)
     except HandlerNotLoadedError as error:
-        link.send(wire.frame(Kind.INIT_FAILED, str(error).encode(errors="backslashreplace")))
+        link.send(wire.encode_init_failed(str(error)))
         os._exit(1)
     # What is imported stays: a collection need not look at it, nor come after every few hundred records.
     gc.freeze()

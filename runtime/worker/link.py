@@ -3,7 +3,9 @@
 import json
 import socket
 import threading
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from headrace.runtime.processes import die
 from headrace.runtime.wire import frames as wire
@@ -11,7 +13,10 @@ from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.progress_slot import ProgressSlot
 
 _RECEIVE_BYTES = 1 << 18
+_MAX_LOG = 1 << 20  # characters
 NO_RECORD = 2**64 - 1
+
+T = TypeVar("T")
 
 
 class Sender(Protocol):
@@ -21,6 +26,37 @@ class Sender(Protocol):
         """Whole frames."""
 
 
+class InTurn(Generic[T]):
+    """Has one thing at a time written.
+
+    A thread waits for another's. A signal handler of Python runs amid what its own thread writes: waiting for
+    that would be for ever, writing now would be into the middle of it. So what it brings waits, and is
+    written by whoever it has interrupted.
+    """
+
+    def __init__(self, write: Callable[[deque[T]], None]) -> None:
+        """`write` takes each from the left of what waits once that is written.
+
+        It may be ended by what a signal handler raises: the next call goes on with what is left.
+        """
+        self._write = write
+        self._lock = threading.RLock()
+        self._waiting: deque[T] = deque()
+        self._is_writing = False
+
+    def __call__(self, item: T) -> None:
+        """Returns once it is written, but for a signal handler amid another call of its thread."""
+        with self._lock:
+            self._waiting.append(item)
+            # Again: more may have come before the flag fell.
+            while self._waiting and not self._is_writing:
+                self._is_writing = True
+                try:
+                    self._write(self._waiting)
+                finally:
+                    self._is_writing = False
+
+
 class Link:
     """The socket to the processor: one reader, many writers."""
 
@@ -28,19 +64,29 @@ class Link:
         sock.set_inheritable(False)  # what a handler starts must not keep it open
         self._sock = sock
         self._slot = slot
-        self._send_lock = threading.Lock()
+        self._write = InTurn(self._write_frames)
         self._received = bytearray()
         self._is_abandoned = False
 
     def send(self, data: bytes) -> None:
         """Returns once the kernel has it: it reaches the processor even if this process is killed now."""
-        if self._is_abandoned:
-            return
-        try:
-            with self._send_lock:
-                self._sock.sendall(data)
-        except OSError:
-            die()
+        if not self._is_abandoned:
+            self._write((data, []))
+
+    def _write_frames(self, waiting: deque[tuple[bytes, list[int]]]) -> None:
+        """Whole frames, each with how much of it was written, piece by piece."""
+        while waiting:
+            data, written = waiting[0]
+            rest = data[sum(written) :] if written else data
+            try:
+                # By map: no signal handler runs, and raises, between a write and the note of it.
+                written.extend(map(self._sock.send, (rest,)))
+            except OSError as error:
+                if error.errno is None:
+                    raise  # by a signal handler, as a timeout is
+                die()
+            if written[-1] == len(rest):
+                waiting.popleft()
 
     def abandon(self) -> None:
         """In a process that the handler has forked: it shares the socket, and has no part in it."""
@@ -50,7 +96,10 @@ class Link:
     def send_log(self, line: dict[str, object]) -> None:
         """A log line, bound to the record that runs now."""
         now = self._slot.read()
-        self.send(wire.encode_about(Kind.LOG, now.seq if now.is_running else NO_RECORD, json.dumps(line)))
+        text = json.dumps(line)
+        if len(text) > _MAX_LOG:
+            text = json.dumps({**line, "with": {"left_out": f"{len(text)} characters of what is bound"}})
+        self.send(wire.encode_about(Kind.LOG, now.seq if now.is_running else NO_RECORD, text))
 
     def receive(self) -> list[tuple[Kind, bytes]]:
         """The next frames, at least one. The processor's death is ours."""

@@ -4,10 +4,15 @@ import io
 import json
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from headrace.runtime.wire.text import MAX_LINE, bounded
+from headrace.runtime.worker.link import InTurn
+
 SendLog = Callable[[dict[str, object]], None]
+_MAX_LINE_BYTES = 32_768
 
 
 class WireLogHandler(logging.Handler):
@@ -31,7 +36,7 @@ def _line(record: logging.LogRecord) -> dict[str, object]:
         message += "\n" + logging.Formatter().formatException(record.exc_info)
     bound = getattr(record, "with", {})
     values = {str(key): _plain(value) for key, value in bound.items()} if isinstance(bound, dict) else {}
-    return {"level": record.levelno, "message": message, "with": values}
+    return {"level": record.levelno, "message": bounded(message, MAX_LINE), "with": values}
 
 
 def _plain(value: object) -> object:
@@ -42,13 +47,17 @@ def _plain(value: object) -> object:
 
 
 class LineSink(io.RawIOBase):
-    """Stands in for stdout or stderr: each finished line becomes a log line."""
+    """Stands in for stdout or stderr: each finished line becomes a log line, a very long one several.
+
+    A carriage return ends a line too, as of a progress bar, but no empty one.
+    """
 
     def __init__(self, send: SendLog, level: int, fd: int) -> None:
         self._send = send
         self._level = level
         self._fd = fd
-        self._unfinished = b""
+        self._line = bytearray()
+        self._write = InTurn(self._take_in)
 
     def fileno(self) -> int:
         """The real file's, for child processes that are given this one to write to."""
@@ -59,15 +68,48 @@ class LineSink(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Keep what follows the last newline until its line ends."""
-        *lines, self._unfinished = (self._unfinished + bytes(data)).split(b"\n")
-        for line in lines:
-            self._send({"level": self._level, "message": line.decode(errors="backslashreplace"), "with": {}})
-        return len(data)
+        """Keep what follows the last end of a line until its own comes."""
+        text = bytes(data)
+        self._write(text)
+        return len(text)
+
+    def _take_in(self, waiting: deque[bytes]) -> None:
+        while waiting:
+            *lines, rest = waiting.popleft().replace(b"\r\n", b"\n").split(b"\n")
+            for line in lines:
+                self._add(line)
+                self._end_line()
+            self._add(rest)
+
+    def _add(self, text: bytes) -> None:
+        *overwritten, rest = text.split(b"\r")
+        for part in overwritten:
+            self._append(part)
+            if self._line:
+                self._end_line()
+        self._append(rest)
+
+    def _append(self, text: bytes) -> None:
+        self._line += text
+        while len(self._line) > _MAX_LINE_BYTES:
+            cut = _MAX_LINE_BYTES
+            while cut > _MAX_LINE_BYTES - 4 and self._line[cut] & 0xC0 == 0x80:  # amid a character
+                cut -= 1
+            part = self._line[:cut]
+            del self._line[:cut]  # from the left that moves nothing
+            self._say(part)
+
+    def _end_line(self) -> None:
+        line, self._line = self._line, bytearray()
+        self._say(line)
+
+    def _say(self, line: bytearray) -> None:
+        self._send({"level": self._level, "message": line.decode(errors="backslashreplace"), "with": {}})
 
 
 def _stream(send: SendLog, level: int, fd: int) -> io.TextIOWrapper:
-    sink = io.BufferedWriter(LineSink(send, level, fd))
+    # Without a BufferedWriter: to a signal handler that prints amid a print, that one raises.
+    sink: Any = LineSink(send, level, fd)
     return io.TextIOWrapper(sink, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 

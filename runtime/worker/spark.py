@@ -41,7 +41,7 @@ class WorkerSpark:
         self._on_new_id = on_new_id
         self._session: Any = None
         self._used_at = 0.0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may ask for it as well
 
     @property
     def session(self) -> Any:

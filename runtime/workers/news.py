@@ -136,7 +136,7 @@ class News:
                 self.is_async = bool(body[0])
                 self._on_ready()
             case Kind.INIT_FAILED:
-                self.init_failure = body.decode()
+                self.init_failure = wire.decode_init_failed(body)
             case _:
                 raise AssertionError(f"a worker does not send {kind.name}")
 
