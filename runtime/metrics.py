@@ -97,6 +97,11 @@ class TriggerMetrics:
         "Workers killed because a handler outlasted its wait at a rebalance or a stop",
         "processes",
     )
+    nonsense: Counter = _counter(
+        "headrace_workers_refused",
+        "Workers killed because they said what they can't know: something writes to their socket or memory",
+        "processes",
+    )
     long_records: Counter = _counter(
         "headrace_long_records", "Records that ran longer than maxProcessingTime", "records"
     )

@@ -41,6 +41,10 @@ class Outcomes:
         """Its handler is imported: that may have taken too much."""
         self._look_at_memory(worker)
 
+    def on_nonsense(self) -> None:
+        """A worker says what it can't know."""
+        self._shared.metrics.nonsense.inc()
+
     def on_measured(self, count: int, handler_ns: int) -> None:
         """Handlers took that long."""
         self._shared.run_sizer.on_measured(count, handler_ns)

@@ -56,5 +56,8 @@ class Book:
     def on_measured(self, count: int, handler_ns: int) -> None:
         """Of no interest here."""
 
+    def on_nonsense(self) -> None:
+        """A handler that is tested writes to no socket of ours."""
+
     def on_changed(self) -> None:
         """Of no interest here."""

@@ -10,6 +10,7 @@ WORDS = 3
 _KEY, _FIRST, _END = range(WORDS)
 _ID_BITS = 32
 _ID_MASK = 2**_ID_BITS - 1
+_MAX_READS = 1000
 
 
 class AckedSpan(NamedTuple):
@@ -48,11 +49,12 @@ class AckSlot:
         self._words.release()
 
     def read(self) -> AckedSpan | None:
-        """What is there, from any process; None where nothing is."""
+        """What is there, from any process; None where nothing is, or what never stands still."""
         words = self._words
-        while True:
+        for _ in range(_MAX_READS):
             key, first, end = words[_KEY], words[_FIRST], words[_END]
             if not end:
                 return None
             if words[_KEY] == key:
                 return AckedSpan(key & _ID_MASK, first, end)
+        return None

@@ -18,6 +18,10 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
+class NonsenseError(Exception):
+    """A worker says what can't be, or what it can't know: nothing that it says from then on counts."""
+
+
 class Kind(IntEnum):
     """What a frame says. Below 16: to the worker; from 16 on: from it."""
 
@@ -117,6 +121,8 @@ class Ack:  # not frozen: there is one per record, and that would double its cos
         return (replace(self, offset=offset, count=1) for offset in range(self.first, self.offset + 1))
 
 
+# Of one frame from a worker: a reply may be long, anything else is short.
+MAX_SAID_BYTES = 64 << 20
 _KINDS = {kind.value: kind for kind in Kind}
 _FRAME = struct.Struct("<IB")
 _RUN = struct.Struct("<IIQII?")
@@ -149,14 +155,19 @@ def decode_json(body: Buffer) -> Any:
     return json.loads(bytes(body))
 
 
-def split_frames(received: bytearray) -> Iterator[tuple[Kind, bytes]]:
-    """Take the complete frames out of `received`; what is left begins with an incomplete one."""
+def split_frames(received: bytearray, max_bytes: int = 2**32) -> Iterator[tuple[Kind, bytes]]:
+    """Take the complete frames out of `received`; what is left begins with an incomplete one.
+
+    Raises NonsenseError for what is no frame, or a longer one.
+    """
     at, size = 0, len(received)
     view = memoryview(received)
     try:
         while size - at >= _FRAME.size:
             length, kind = _FRAME.unpack_from(received, at)
             end = at + 4 + length
+            if not 0 < length <= max_bytes or kind not in _KINDS:
+                raise NonsenseError(f"a frame of kind {kind} and {length} bytes")
             if end > size:
                 break
             yield _KINDS[kind], bytes(view[at + _FRAME.size : end])
@@ -272,8 +283,11 @@ def decode_headers(blob: bytes) -> list[tuple[str, bytes | None]]:
     pairs = []
     at = 0
     while at < len(blob):
+        begin = at
         (name,), at = _cut(blob, at + 4, _LENGTH.unpack_from(blob, at))
         (value,), at = _cut(blob, at + 4, _LENGTH.unpack_from(blob, at))
+        if not begin + 2 * _LENGTH.size <= at <= len(blob):  # a length below -1 may go back, for ever
+            raise NonsenseError("headers whose lengths can't be")
         pairs.append(((name or b"").decode(errors="surrogateescape"), value))
     return pairs
 

@@ -32,12 +32,17 @@ class Channel:
         on_frame: OnFrame,
         on_read: Callable[[], None],
         on_end: Callable[[], None],
+        on_nonsense: Callable[[str], None],
     ) -> None:
-        """`on_read` is called after the frames of a read, `on_end` once, when the other side has closed."""
+        """`on_read` is called after the frames of a read, `on_end` once, when the other side has closed.
+
+        `on_nonsense` is called once before that, where it said what can't be.
+        """
         self._sock = sock
         self._on_frame = on_frame
         self._on_read = on_read
         self._on_end = on_end
+        self._on_nonsense = on_nonsense
         self._received = bytearray()
         self._unsent: deque[memoryview] = deque()
         self._is_open = True
@@ -89,18 +94,30 @@ class Channel:
             data = b""
         self._received += data
         try:
-            for kind, body in wire.split_frames(self._received):
+            for kind, body in wire.split_frames(self._received, wire.MAX_SAID_BYTES):
                 self._on_frame(kind, body)
             self._on_read()
-        except Exception:
-            # Left as it is, this frame would come up at every read, and nothing behind it ever.
-            logger.exception("a worker sent what its processor can't handle: it is replaced")
-            self.is_broken = True
-            data = b""
-        if not data:
-            self._close()
-            self._on_end()
+        except wire.NonsenseError as error:
+            self.refuse(str(error))
+        except Exception as error:
+            logger.exception("a worker sent what its processor can't handle")
+            self.refuse(repr(error))
+        else:
+            if not data:
+                self._end()
         return len(data)
+
+    def refuse(self, why: str) -> None:
+        """Nothing that it says from now on is heard. Idempotent."""
+        if not self.is_broken:
+            # Left as it is, this frame would come up at every read, and nothing behind it ever.
+            self.is_broken = True
+            self._on_nonsense(why)
+            self._end()
+
+    def _end(self) -> None:
+        self._close()
+        self._on_end()
 
     def _write_some(self) -> None:
         try:

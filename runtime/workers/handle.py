@@ -178,8 +178,9 @@ class WorkerHandle:
         was_ready = self.is_ready
         if was_ready:
             self.state = WorkerState.STARTING  # first: nothing more may be handed to it
-        is_ours = self._is_kill_ours = self._is_kill_ours or process.is_swept
-        failure = self._why_replaced or self._news.init_failure
+        news = self._news
+        is_ours = self._is_kill_ours = self._is_kill_ours or process.is_swept or bool(news.nonsense)
+        failure = self._why_replaced or news.nonsense or news.init_failure
         has_started = self._news.on_death(process, Death(self.index, code, is_ours, self._verdict))
         if was_ready and not (has_started or is_ours):
             logger.warning("worker %d died while idle (%s); replaced", self.index, describe_exit(code))
@@ -198,6 +199,7 @@ class WorkerHandle:
         news = News(self.index, in_flight, lanes, self._listener, self._on_ready)
         process = self._spawn(self.index, news.on_frame)
         process.on_read = news.on_read
+        process.on_nonsense = news.on_nonsense
         self._process, self.in_flight, self._news = process, in_flight, news
         self.outbox = Outbox(self.index, process, in_flight, lanes)
         self._is_kill_ours, self._verdict, self._why_replaced = False, None, ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire.frames import RunHeader, WireRecord
+from headrace.runtime.wire.frames import NonsenseError, RunHeader, WireRecord
 from headrace.runtime.wire.progress_slot import Progress
 
 
@@ -23,6 +23,15 @@ class Run:
     def end_seq(self) -> int:
         """The seq after its last record."""
         return self.first_seq + len(self.records)
+
+
+@dataclass(slots=True)
+class _Given:
+    """What a process was given of one lane: how many records, all of them of offsets `[first, end)`."""
+
+    first: int
+    end: int = 0
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +53,10 @@ class InFlight:
         """How many records the last batch had; 0 where they are handled one by one."""
         self.slow_seq: int | None = None
         """The last record that was seen to take long."""
-        self._next_seq = 0
+        self.next_seq = 0
+        """Of the record that it will be given next."""
         self._count = 0
+        self._given: dict[int, _Given] = {}  # by lane
 
     @property
     def is_straggling(self) -> bool:
@@ -58,11 +69,24 @@ class InFlight:
 
     def add(self, lane: Lane, records: Sequence[WireRecord], has_more: bool = False) -> RunHeader:
         """Records at the same attempt are about to be sent; the header to send them under."""
-        first_seq = self._next_seq
-        self._next_seq += len(records)
+        first_seq = self.next_seq
+        self.next_seq += len(records)
         self._count += len(records)
+        given = self._given.get(lane.id) or self._given.setdefault(lane.id, _Given(records[0].offset))
+        given.first = min(given.first, records[0].offset)
+        given.end = max(given.end, records[-1].offset + 1)
+        given.count += len(records)
         self.runs.append(Run(lane, first_seq, records))
         return RunHeader(lane.id, lane.epoch, first_seq, lane.attempt(records[0]), len(records), has_more)
+
+    def forget(self, lane: Lane) -> None:
+        """It is over, and nothing of it is there."""
+        self._given.pop(lane.id, None)
+
+    def has_given(self, lane_id: int, first: int, end: int) -> bool:
+        """Whether the process may know of `[first, end)`: they lie within what it was given of that lane."""
+        given = self._given.get(lane_id)
+        return given is not None and given.first <= first < end <= given.end and end - first <= given.count
 
     def settle_before(self, seq: int) -> Iterator[tuple[Lane, Sequence[WireRecord]]]:
         """Take out what lies before `seq`: all of that has had the same outcome."""
@@ -91,8 +115,10 @@ class InFlight:
         return [Run(taken[0], seq, taken[1])] if taken else []
 
     def take_back(self, first: int, end: int) -> tuple[Lane, Sequence[WireRecord]]:
-        """Take out the records of `[first, end)`: the tail of one run, or a whole one."""
-        run = next(run for run in self.runs if run.first_seq <= first < run.end_seq)
+        """Take out the records of `[first, end)`. Raises NonsenseError for others than the tail of a run."""
+        run = next((run for run in self.runs if run.first_seq <= first < run.end_seq == end), None)
+        if run is None:
+            raise NonsenseError(f"it gives back records {first} to {end}")
         keep = first - run.first_seq
         returned = run.records[keep : end - run.first_seq]
         run.records = run.records[:keep]

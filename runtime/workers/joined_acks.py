@@ -11,26 +11,25 @@ class JoinedAcks:
 
     def __init__(self, pass_on: Callable[[Ack], None]) -> None:
         self._pass_on = pass_on
-        self._first: bytes | None = None  # the body of the first that was joined
+        self._first: Ack | None = None  # of those that were joined
         self._about = b""  # all of it but the offset
         self._next = 0
         self._count = 0
 
     def add(self, body: bytes) -> None:
-        """An ACK frame has come."""
+        """An ACK frame has come. Raises what decode_ack does, and then has taken nothing in."""
         offset = decode_ack_offset(body)
         about = body[:-8]
         if self._first is not None and offset == self._next and about == self._about:
             self._count += 1
         else:
+            first = decode_ack(body)
             self.flush()
-            self._first, self._about, self._count = body, about, 1
+            self._first, self._about, self._count = first, about, 1
         self._next = offset + 1
 
     def flush(self) -> None:
         """Pass on what is held back."""
         if self._first is not None:
-            ack = decode_ack(self._first)
-            last, count = self._next - 1, self._count
-            self._first = None
-            self._pass_on(replace(ack, offset=last, count=count))
+            ack, self._first = self._first, None
+            self._pass_on(replace(ack, offset=self._next - 1, count=self._count))

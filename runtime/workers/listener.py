@@ -35,5 +35,8 @@ class RecordListener(Protocol):
     def on_acked(self, ack: Ack) -> None:
         """The handler acked a record, of whichever trigger."""
 
+    def on_nonsense(self) -> None:
+        """It said what can't be, and is killed for it."""
+
     def on_changed(self) -> None:
         """One batch of news is over: a good moment to hand out more."""

@@ -2,14 +2,18 @@
 
 import json
 import logging
+import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.ack_slot import AckedSpan
-from headrace.runtime.wire.frames import Ack, Kind, WireRecord
+from headrace.runtime.wire.frames import Ack, Kind, NonsenseError, WireRecord
 from headrace.runtime.wire.progress_slot import Progress
 from headrace.runtime.wire.reply import Reply, decode_reply
+from headrace.runtime.wire.text import MAX_LINE, bounded
 from headrace.runtime.workers.in_flight import InFlight, Run
 from headrace.runtime.workers.joined_acks import JoinedAcks
 from headrace.runtime.workers.listener import RecordListener
@@ -18,9 +22,15 @@ from headrace.runtime.workers.verdict import Death, Fate, judge
 
 logger = logging.getLogger(__name__)
 
+_STATUSES = range(100, 600)
+
 
 class News:
-    """Takes out of `in_flight` what has an outcome, and passes that on."""
+    """Takes out of `in_flight` what has an outcome, and passes that on.
+
+    The process runs anybody's code: each number of it is checked against what it was given, so that no loop
+    here is longer than that.
+    """
 
     def __init__(
         self,
@@ -35,6 +45,8 @@ class News:
         """The handler is."""
         self.init_failure = ""
         """Why the handler can't be loaded."""
+        self.nonsense = ""
+        """What it said that can't be: it is killed for that."""
         self.has_handled = False
         """A record has succeeded."""
         self._worker_index = worker_index
@@ -44,14 +56,26 @@ class News:
         self._on_ready = on_ready
         self._acks = JoinedAcks(listener.on_acked)
         self._acked = AckedSpan(-1, 0, 0)  # what was seen of it last
+        self._is_ready = False
+        self._born_ns = time.monotonic_ns()
 
     def on_frame(self, kind: Kind, body: bytes) -> None:
-        """A frame has come."""
-        if kind is Kind.ACK:
-            self._acks.add(body)
-        else:
+        """A frame has come. Raises NonsenseError, and then nothing of it was taken in."""
+        if kind is not Kind.ACK:
             self._acks.flush()
-            self._on_news(kind, body)
+            self._on_news(kind, _read(kind, body))
+        else:
+            try:
+                self._acks.add(body)
+            except (struct.error, ValueError) as error:
+                raise NonsenseError(f"an ACK that can't be read ({error})") from None
+
+    def on_nonsense(self, why: str) -> None:
+        """It is killed for that."""
+        message = "worker %d says what can't be (%s): it is killed, and what it holds is delivered again"
+        logger.error(message, self._worker_index, why)
+        self.nonsense = f"it said what can't be ({why})"
+        self._listener.on_nonsense()
 
     def on_read(self) -> None:
         """What came in one read is one batch of news."""
@@ -63,10 +87,16 @@ class News:
         acked = process.slot.acks.read()
         progress = process.read_progress()
         self._acks.flush()
-        if acked is not None:  # before anything is settled: acks came first
-            self._on_acked(acked)
-        if progress is not None:  # else only what was reported is settled: better twice than never
-            self.settle_before(progress.seq)
+        if progress is None:  # only what was reported is settled: better twice than never
+            return None
+        try:
+            if acked is not None:  # before anything is settled: acks came first
+                self._on_acked(acked)
+            self._check_before(progress.seq + progress.is_running)
+        except NonsenseError as error:
+            process.refuse(str(error))
+            return None
+        self.settle_before(progress.seq)
         return progress
 
     def on_death(self, process: WorkerProcess, death: Death) -> bool:
@@ -107,71 +137,120 @@ class News:
             self.has_handled = True
             self._listener.on_handled(lane, records)
 
-    def _on_news(self, kind: Kind, body: bytes) -> None:
+    def _on_news(self, kind: Kind, said: Any) -> None:
         match kind:
             case Kind.PROGRESS:
-                seq, handler_ns, count = wire.decode_progress(body)
-                self.settle_before(seq)
-                self._listener.on_measured(count, handler_ns)
+                self._on_progress(*said)
             case Kind.FAILED:
-                self._on_failed(*wire.decode_failed(body))
+                self._on_failed(*said)
             case Kind.ACKED:
-                self._on_acked(AckedSpan(*wire.decode_acked(body)))
+                self._on_acked(AckedSpan(*said))
             case Kind.REPLY:
-                self._on_reply(*decode_reply(body))
+                self._on_reply(*said)
             case Kind.UNACKED:
-                self._listener.on_unacked(*self._take(wire.decode_seq(body)))
+                self._listener.on_unacked(*self._take(said))
             case Kind.RETURNED:
-                for span in wire.decode_returned(body):
+                for span in said:
                     self._listener.on_returned(*self._in_flight.take_back(*span))
-            case _:
-                self._on_other(kind, body)
-
-    def _on_other(self, kind: Kind, body: bytes) -> None:
-        """About no outcome."""
-        match kind:
             case Kind.LOG:
-                self._on_log(*wire.decode_about(body))
-            case Kind.READY:
-                self.is_async = bool(body[0])
-                self._on_ready()
-            case Kind.INIT_FAILED:
-                self.init_failure = wire.decode_init_failed(body)
-            case _:
-                raise AssertionError(f"a worker does not send {kind.name}")
+                self._on_log(*said)
+            case Kind.READY | Kind.INIT_FAILED:
+                self._on_loaded(kind, said)
+
+    def _on_loaded(self, kind: Kind, said: Any) -> None:
+        if self._is_ready or self.init_failure:
+            raise NonsenseError("it is loaded, or not, for the second time")
+        if kind is Kind.INIT_FAILED:
+            self.init_failure = said or "it doesn't say why"
+        else:
+            self._is_ready, self.is_async = True, said
+            self._on_ready()
+
+    def _on_progress(self, seq: int, handler_ns: int, count: int) -> None:
+        self._check_before(seq)
+        if count > self._in_flight.next_seq or handler_ns > time.monotonic_ns() - self._born_ns:
+            raise NonsenseError(f"it ran {count} records in {handler_ns} ns")
+        self.settle_before(seq)
+        self._listener.on_measured(count, handler_ns)
 
     def _on_acked(self, acked: AckedSpan) -> None:
         """A span is seen again and again, each time longer perhaps: what is new of it."""
+        lane = self._lanes.get(acked.lane_id)
+        if lane is None:  # it has left, and this was seen before
+            return
+        if not self._in_flight.has_given(*acked):
+            raise NonsenseError(f"it acks {lane.key} from {acked.first} to {acked.end}")
         first = self._acked.end if acked[:2] == self._acked[:2] else acked.first
         self._acked = acked
-        lane = self._lanes.get(acked.lane_id)  # None: it has left, and this was seen before
-        if lane is not None and first < acked.end:
+        if first < acked.end:
             count = acked.end - first
             self._listener.on_acked(Ack(*lane.key, acked.end - 1, is_through=False, count=count))
 
     def _on_reply(self, seq: int, reply: Reply) -> None:
         found = self._in_flight.find(seq)
-        assert found is not None, "a worker answers only what it holds"
+        if found is None or reply.status not in _STATUSES:
+            raise NonsenseError(f"it answers record {seq} with status {reply.status}")
         self._listener.on_replied(*found, reply)
 
     def _on_failed(self, first: int, end: int, reason: str) -> None:
+        in_flight = self._in_flight
+        is_held = first < end and in_flight.find(first) is not None and in_flight.find(end - 1) is not None
+        if not is_held or not (in_flight.batch_size or end == first + 1):
+            raise NonsenseError(f"records {first} to {end} have failed")
         self.settle_before(first)
-        failed = list(self._in_flight.settle_before(end))
-        assert failed, "a worker decides only on what it holds"
-        for lane, records in failed:
-            self._listener.on_failed(lane, records, reason, self._in_flight.batch_size or 1)
+        for lane, records in list(in_flight.settle_before(end)):
+            self._listener.on_failed(lane, records, reason, in_flight.batch_size or 1)
 
     def _take(self, seq: int) -> tuple[Lane, Sequence[WireRecord]]:
         """The record whose outcome has come, out of what is in flight."""
+        if self._in_flight.find(seq) is None:
+            raise NonsenseError(f"it decides on record {seq}")
         self.settle_before(seq)
         taken = self._in_flight.take(seq)
-        assert taken is not None, "a worker decides only on what it holds"
+        assert taken is not None, "it was found, and all before it is settled"
         return taken
 
-    def _on_log(self, seq: int, text: str) -> None:
-        line = json.loads(text)
+    def _check_before(self, seq: int) -> None:
+        """It may be past all that it was given, and no further."""
+        if seq > self._in_flight.next_seq:
+            raise NonsenseError(f"it is at record {seq}, and was given {self._in_flight.next_seq}")
+
+    def _on_log(self, seq: int, line: dict[str, Any]) -> None:
         bound = {"worker": self._worker_index, **line["with"]}
         if (found := self._in_flight.find(seq)) is not None:
             lane, record = found
             bound |= {"partition": str(lane.key), "offset": record.offset}
-        logging.getLogger("handler").log(line["level"], "%s", line["message"], extra={"bound": bound})
+        message = bounded(line["message"], MAX_LINE)
+        logging.getLogger("handler").log(line["level"], "%s", message, extra={"bound": bound})
+
+
+def _read_log(body: bytes) -> tuple[int, dict[str, Any]]:
+    seq, text = wire.decode_about(body)
+    line = json.loads(text)
+    for name, kind in (("level", int), ("message", str), ("with", dict)):
+        if not isinstance(line[name], kind):
+            raise TypeError(name)
+    return seq, line
+
+
+_READERS: Mapping[Kind, Callable[[bytes], Any]] = {
+    Kind.READY: lambda body: bool(body[0]),
+    Kind.INIT_FAILED: wire.decode_init_failed,
+    Kind.PROGRESS: wire.decode_progress,
+    Kind.FAILED: wire.decode_failed,
+    Kind.RETURNED: wire.decode_returned,
+    Kind.LOG: _read_log,
+    Kind.UNACKED: wire.decode_seq,
+    Kind.ACKED: wire.decode_acked,
+    Kind.REPLY: decode_reply,
+}
+
+
+def _read(kind: Kind, body: bytes) -> Any:
+    """What the frame says, each number still unchecked. Raises NonsenseError."""
+    if kind not in _READERS:
+        raise NonsenseError(f"a worker does not send {kind.name}")
+    try:
+        return _READERS[kind](body)
+    except Exception as error:  # whatever a decoder stumbles over
+        raise NonsenseError(f"a {kind.name} that can't be read ({error!r:.100})") from None

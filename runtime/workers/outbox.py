@@ -85,6 +85,7 @@ class Outbox:
     def forget(self, lane: Lane) -> None:
         """It is over, and nothing of it is there."""
         if self._lanes.pop(lane.id, None) is not None:
+            self._in_flight.forget(lane)
             self.send_frame(wire.encode_forget(lane.id))
 
     def cancel(self, seq: int, why: str) -> float:

@@ -7,9 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 
-from headrace.runtime.wire.frames import Buffer, Kind
+from headrace.runtime.wire.frames import Buffer, Kind, NonsenseError
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart, encode_start
@@ -63,8 +64,16 @@ class WorkerProcess:
         self._on_frame = on_frame
         self.on_read: Callable[[], None] = lambda: None
         """Called after the frames of each read were passed to `on_frame`. Its owner sets it."""
+        self.on_nonsense: Callable[[str], None] = lambda _: None
+        """Called once, where it says what can't be; then it is killed. Its owner sets it."""
         listen = self._listen if start.spark_url else on_frame
-        self._channel = Channel(ours, listen, on_read=self._tell_read, on_end=self.kill)
+        self._channel = Channel(
+            ours,
+            listen,
+            on_read=self._tell_read,
+            on_end=self.kill,
+            on_nonsense=self._tell_nonsense,
+        )
         self.send(encode_start(start))
 
     @property
@@ -100,6 +109,10 @@ class WorkerProcess:
         self._channel.read_available()
         return None if self._channel.is_broken else progress
 
+    def refuse(self, why: str) -> None:
+        """It said what can't be: nothing more of it is heard, and it is killed."""
+        self._channel.refuse(why)
+
     def kill(self) -> None:
         """SIGKILL to the process and all that it started. Idempotent."""
         if self.is_alive:
@@ -109,9 +122,12 @@ class WorkerProcess:
     def _tell_read(self) -> None:
         self.on_read()
 
+    def _tell_nonsense(self, why: str) -> None:
+        self.on_nonsense(why)
+
     def _listen(self, kind: Kind, body: bytes) -> None:
         if kind is Kind.SPARK_SESSION:
-            self.spark_session_id = body.decode()
+            self.spark_session_id = _session_id(body)
         else:
             self._on_frame(kind, body)
 
@@ -134,6 +150,13 @@ class WorkerProcess:
             await end_session(self.spark_session_id)
         finally:
             self.exited.set_result(code)
+
+
+def _session_id(body: bytes) -> str:
+    try:
+        return str(uuid.UUID(body.decode()))
+    except ValueError:
+        raise NonsenseError("a Spark session whose id is none") from None
 
 
 def _spawn(socket_fd: int, slot_fd: int, lease_fd: int, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":

@@ -53,7 +53,8 @@ class Watchdog:
         running = worker.look()
         if running is None:
             return limit_seconds
-        left = limit_seconds - (time.monotonic_ns() - running.since_ns) / 1e9
+        # No more than the limit, whatever the process says since when it runs.
+        left = min(limit_seconds, limit_seconds - (time.monotonic_ns() - running.since_ns) / 1e9)
         if left > 0:
             return left
         if worker.can_cancel and (waited := worker.outbox.cancel(running.seq, _LATE)) < _CANCEL_SECONDS:

@@ -30,12 +30,16 @@ class Heard:
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
         self.replies: dict[tuple[int, int], Reply] = {}
+        self.nonsense = 0
 
     def on_started(self, worker: WorkerHandle) -> None:
         """Of no interest."""
 
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Of no interest."""
+
+    def on_nonsense(self) -> None:
+        self.nonsense += 1
 
     def on_changed(self) -> None:
         """Of no interest."""

@@ -1,14 +1,16 @@
 """What a worker says, frame by frame, against what was meant."""
 
+import struct
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lone_worker import Heard, a_lane
 
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Ack, Kind
+from headrace.runtime.wire.frames import Ack, Kind, NonsenseError
 from headrace.runtime.wire.reply import Reply, encode_reply
 from headrace.runtime.workers.in_flight import InFlight
 from headrace.runtime.workers.news import News
@@ -29,7 +31,7 @@ class Talk:
         self.news = News(0, self.in_flight, known, self.heard, on_ready=lambda: None)
 
     def hear(self, *frames: bytes) -> None:
-        for kind, body in wire.split_frames(bytearray(b"".join(frames))):
+        for kind, body in wire.split_frames(bytearray(b"".join(frames)), wire.MAX_SAID_BYTES):
             self.news.on_frame(kind, body)
         self.news.on_read()
 
@@ -98,8 +100,105 @@ def test_acks_that_follow_each_other_are_one_and_a_span_that_is_seen_again_count
 
 def test_what_is_not_a_workers_to_say_is_refused() -> None:
     for kind in (kind for kind in Kind if kind < Kind.READY):
-        with pytest.raises(AssertionError, match=f"does not send {kind.name}"):
+        with pytest.raises(NonsenseError, match=f"does not send {kind.name}"):
             Talk([1]).hear(wire.frame(kind))
     for frame in (wire.encode_seq(Kind.UNACKED, 1), encode_reply(1, Reply(200, "", (), b""))):
-        with pytest.raises(AssertionError, match="only"):
+        with pytest.raises(NonsenseError, match="record 1"):
             Talk([1]).hear(frame)
+
+
+numbers = st.integers(0, 12) | st.sampled_from([2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1])
+offsets = st.integers(-2, 12) | st.sampled_from([-(2**63), 2**31, 2**62, 2**63 - 1])
+said = st.one_of(
+    st.builds(wire.encode_progress, numbers, numbers, st.integers(0, 2**32 - 1)),
+    st.builds(wire.encode_failed, numbers, numbers, st.text(max_size=5)),
+    st.builds(wire.encode_returned, st.lists(st.tuples(numbers, numbers), max_size=3)),
+    st.builds(wire.encode_seq, st.just(Kind.UNACKED), numbers),
+    st.builds(wire.encode_acked, st.integers(0, 2**32 - 1), offsets, offsets),
+    st.builds(Ack, st.text(max_size=3), st.integers(0, 3), offsets, st.booleans()).map(wire.encode_ack),
+    st.builds(wire.encode_about, st.just(Kind.LOG), numbers, st.text(max_size=9)),
+    st.builds(
+        encode_reply,
+        numbers,
+        st.builds(Reply, st.integers(0, 2**32 - 1), st.text(), st.just(()), st.binary()),
+    ),
+    st.builds(
+        wire.frame, st.sampled_from([kind for kind in Kind if kind >= Kind.READY]), st.binary(max_size=40)
+    ),
+)
+
+
+@st.composite
+def hostile(draw: st.DrawFn) -> bytes:
+    """A frame with any numbers, cut short perhaps, or of a kind or length that can't be."""
+    whole: bytes = draw(said)
+    body = whole[5 : draw(st.integers(5, len(whole)))] if draw(st.booleans()) else whole[5:]
+    kind = draw(st.just(whole[4]) | st.just(whole[4]) | st.integers(0, 255))
+    length = draw(st.just(1 + len(body)) | st.just(1 + len(body)) | st.sampled_from([0, 2**32 - 1, 2**30]))
+    head = struct.pack("<IB", length, kind)
+    return head + body
+
+
+@settings(max_examples=400)
+@given(lengths, st.lists(hostile(), max_size=8), st.data())
+def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
+    lengths: list[int], frames: list[bytes], data: st.DataObject
+) -> None:
+    talk = Talk(lengths)
+    given = [(number, offset) for number, length in enumerate(lengths) for offset in range(length)]
+    if data.draw(st.booleans()):
+        frames.append(wire.encode_acked(talk.lanes[0].id, data.draw(offsets), data.draw(offsets)))
+    received = bytearray()
+    try:
+        for frame in frames:
+            received += frame
+            for kind, body in wire.split_frames(received, wire.MAX_SAID_BYTES):
+                talk.news.on_frame(kind, body)
+            talk.news.on_read()
+    except NonsenseError:
+        pass  # its channel ends it there
+    ended = [(number, offset) for _, number, offset in talk.outcomes]
+    held = [(run.lane.key.partition, r.offset) for run in talk.in_flight.runs for r in run.records]
+    assert sorted([*ended, *held]) == given
+    assert len(talk.heard.told) < 100
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        wire.encode_progress(3, 0, 1),
+        wire.encode_progress(1, 2**63, 1),
+        wire.encode_progress(1, 0, 2**31),
+        wire.encode_failed(2**63, 2**63 + 1, ""),
+        wire.encode_failed(1, 1, ""),
+        wire.encode_failed(0, 2, ""),
+        wire.encode_seq(Kind.UNACKED, 2),
+        wire.encode_returned([(0, 1)]),
+        wire.encode_returned([(1, 3)]),
+        wire.frame(Kind.READY),
+        wire.frame(Kind.READY, b"\1\1") + wire.frame(Kind.READY, b"\1"),
+        wire.encode_about(Kind.LOG, 0, '{"level": "high", "message": "", "with": {}}'),
+        wire.encode_about(Kind.LOG, 0, "[" * 100_000),
+        encode_reply(0, Reply(7, "", (), b"")),
+        wire.frame(Kind.REPLY, struct.pack("<QIII", 0, 200, 0, 8), struct.pack("<ii", -8, 0)),
+        wire.frame(Kind.ACK, b"\0"),
+        struct.pack("<IB", 0, Kind.LOG),
+        struct.pack("<IB", 2**31, Kind.LOG),
+        struct.pack("<IB", 1, 99),
+    ],
+)
+def test_what_a_worker_cannot_know_is_refused_before_anything_is_made_of_it(frame: bytes) -> None:
+    talk = Talk([2])
+    with pytest.raises(NonsenseError):
+        talk.hear(frame)
+    assert talk.heard.told == []
+    assert len(talk.in_flight) == 2
+
+
+@pytest.mark.parametrize("span", [(0, 2**62), (-1, 1), (0, 3), (1, 1), (2**62, 2**62 + 1)])
+def test_acks_of_what_it_was_not_given_are_refused(span: tuple[int, int]) -> None:
+    talk = Talk([2])
+    with pytest.raises(NonsenseError, match="it acks t/0"):
+        talk.hear(wire.encode_acked(talk.lanes[0].id, *span))
+    talk.hear(wire.encode_acked(2**32 - 1, 0, 2**62))  # of no lane that is here any more
+    assert talk.heard.told == []
