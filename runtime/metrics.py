@@ -120,8 +120,13 @@ class TriggerMetrics:
     commits_failed: Counter = _bound(_COMMITS, "failure")
     offset_resets: Counter = _counter(
         "headrace_offset_resets",
-        "Partitions whose position was out of range and went to the earliest record",
+        "Partitions whose position was out of range, or of a topic that is gone: to the earliest record",
         "partitions",
+    )
+    deleted_unread: Counter = _counter(
+        "headrace_deleted_unread",
+        "Offsets that the broker had deleted (retention) before they were fetched",
+        "offsets",
     )
 
     def __post_init__(self, metrics: "Metrics", replica: str, kind: str, trigger: str) -> None:

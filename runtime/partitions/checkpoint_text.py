@@ -1,8 +1,9 @@
 """What Headrace writes into the metadata of a commit, a string that the broker keeps beside the offset.
 
-    headrace/1 n=8 s=CHECKSUM/ATTEMPTS/PLAN/RUNS.
+    headrace/1 n=8 t=TOPIC f=TOPIC,TOPIC s=CHECKSUM/ATTEMPTS/PLAN/RUNS.
 
-The word `s=` stands only where there is something to say; unknown words are skipped. Its numbers are base 36:
+The words after `n=` stand only where there is something to say; unknown ones are skipped. A TOPIC is the
+beginning of a topic's id, as the broker's tools show it. Numbers of `s=` are base 36:
 a span is `GAP+MORE`, GAP offsets after the end of the span before it (the first one: after the commit), of
 MORE + 1 offsets (`GAP` alone: one); attempts are `SPAN*COUNT`; the plan is `SPAN` or `SPAN@SESSION`, with a
 UUID as a number; commas stand between. The checksum covers the commit's offset too: metadata that a tool
@@ -24,6 +25,10 @@ _FORMAT = re.compile(r"headrace/1 n=([0-9]{1,9})(?: (.*))?", re.DOTALL)
 _STATE = re.compile(
     r"s=([0-9a-z]{7})/(([0-9a-z+*,]*)/(-?)([0-9a-z+]*)(?:@([0-9a-z]{1,25}))?/([0-9a-z+,]*)\.)"
 )
+_TOPIC = re.compile(r"t=([0-9A-Za-z_-]{6})")
+_FIRST_TOPICS = re.compile(r"f=([0-9A-Za-z_-]{6}(?:,[0-9A-Za-z_-]{6})*)")
+TOPIC_ID_CHARS = 6  # of 22: two topics of one name in 68 billion share them
+_MAX_FIRST_TOPICS = 64
 _STATE_CHARS = len(" s=0000000/" + "//.")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _END_OF_OFFSETS = 2**63
@@ -45,10 +50,16 @@ class CheckpointText:
 
     A partition from that number on has appeared since, and is read from its beginning whatever initialOffset
     says; one below it that has no commit has only been left alone so far.
+
+    `topic_id`: of the topic whose offsets these are, its first TOPIC_ID_CHARS; a topic made anew under its
+    name has another. `first_topics`: the ids of those that were there when the group first came to any. A
+    topic that isn't among them has appeared since, as a partition may. Both are empty where nobody knows.
     """
 
     first_partition_count: int
     checkpoint: Checkpoint
+    topic_id: str = ""
+    first_topics: tuple[str, ...] = ()
 
     def encode(self, max_chars: int) -> Encoded:
         """Count, attempts from the lowest up, plan, acked runs from the lowest up, until one doesn't fit.
@@ -56,8 +67,7 @@ class CheckpointText:
         What is left out is delivered again, or counted anew: less than the truth is always safe.
         """
         checkpoint = self.checkpoint
-        head = f"headrace/1 n={self.first_partition_count}"
-        head = head if len(head) <= max_chars else ""
+        head = self._head(max_chars)
         room = max_chars - len(head) - _STATE_CHARS if head else -1
         attempts, is_whole = _as_many_as_fit(_attempt_items(checkpoint), room)
         plan = _plan_item(checkpoint)
@@ -70,6 +80,19 @@ class CheckpointText:
         text = f"{head} s={_checksum(checkpoint.offset, state)}/{state}" if state else head
         return Encoded(text, is_whole, holds_plan)
 
+    def _head(self, max_chars: int) -> str:
+        """Its first words, as many as fit. Topics beyond a number are left out: all count as new."""
+        head = ""
+        for word in (
+            f"headrace/1 n={self.first_partition_count}",
+            f" t={self.topic_id}" if self.topic_id else "",
+            f" f={','.join(self.first_topics)}" if 0 < len(self.first_topics) <= _MAX_FIRST_TOPICS else "",
+        ):
+            if len(head) + len(word) > max_chars:
+                break
+            head += word
+        return head
+
 
 def decode_text(offset: int, text: str | None) -> CheckpointText | None:
     """What was written with a commit of `offset`; None for metadata of other tools and of versions to come.
@@ -79,15 +102,19 @@ def decode_text(offset: int, text: str | None) -> CheckpointText | None:
     found = _FORMAT.fullmatch(text or "")
     if found is None:
         return None
-    checkpoint = Checkpoint(offset)
+    checkpoint, topic_id, first_topics = Checkpoint(offset), "", tuple[str, ...]()
     for word in (found[2] or "").split(" "):
+        if topic := _TOPIC.fullmatch(word):
+            topic_id = topic[1]
+        if topics := _FIRST_TOPICS.fullmatch(word):
+            first_topics = tuple(topics[1].split(","))
         state = _STATE.fullmatch(word)
         if state is not None and state[1] == _checksum(offset, state[2]):
             try:
                 checkpoint = _read_state(offset, state)
             except ValueError:
                 break  # somebody's joke: the checksum is right and the numbers are not
-    return CheckpointText(int(found[1]), checkpoint)
+    return CheckpointText(int(found[1]), checkpoint, topic_id, first_topics)
 
 
 # ---- writing

@@ -197,15 +197,23 @@ class Assignment:
             if rest:
                 self.on_assigned(rest, self._generation, start.tasks)
 
-    async def restart(self, partition: AssignedPartition, start: Checkpoint, wait_seconds: float) -> None:
-        """Its log was cut, or made anew: what is here of it is dropped, and it goes on elsewhere."""
-        key = partition.key
-        self._stream.on_left([key])
-        await self._dispatch.revoke([partition], wait_seconds)
-        await self.committer.mark_stale(key)
-        if self.partitions.get(key) is partition:
-            self.partitions[key] = self._deliver_from(key, start)
-            self._dispatch.restart(self.partitions[key])
+    async def restart(self, starts: Mapping[PartitionKey, Checkpoint], wait_seconds: float) -> None:
+        """Their logs were cut, or made anew: what is here of them is dropped, and they go on elsewhere."""
+        before = {key: self.partitions[key] for key in starts if key in self.partitions}
+        self._stream.on_left(before)
+        await self._dispatch.revoke(before.values(), wait_seconds)
+        for key, partition in before.items():
+            await self.committer.mark_stale(key)
+            if self.partitions.get(key) is partition:
+                self.partitions[key] = self._deliver_from(key, starts[key])
+                self._dispatch.restart(self.partitions[key])
+
+    def go_on_from(self, partition: AssignedPartition, offset: int) -> None:
+        """There is nothing more to fetch below it. What was fetched is handed out all the same."""
+        if self.partitions.get(partition.key) is partition:
+            partition.advance(offset)
+            self._stream.seek(partition.key, offset)
+            self._stream.on_room(partition)
 
     # ---- records and commits
 
@@ -264,10 +272,8 @@ class Assignment:
             return
         offset = partition.ledger.position
         logger.warning("%s offset %d, which can't be read, is skipped by hand", partition, offset)
-        partition.advance(offset + 1)
         partition.why_cut_off = ""
-        self._stream.seek(partition.key, offset + 1)
-        self._stream.on_room(partition)
+        self.go_on_from(partition, offset + 1)
 
     # ---- what others see
 

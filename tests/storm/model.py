@@ -39,6 +39,7 @@ from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.wire.frames import Ack
 from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.start import GroupTopics
 
 PARTITIONS = 3
 REPLICAS = 3
@@ -105,7 +106,7 @@ class Replica:
         metrics = TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
         self.client = Client(group, member)
         self.offsets = GroupOffsets(self.client)
-        self.offsets.first_partition_counts = {"t": PARTITIONS}
+        self.offsets.topics = GroupTopics(first_partition_counts={"t": PARTITIONS})
         self.committer = Committer(self.offsets, metrics)
         self.acks = Acks(policy, metrics, lambda p: group.ends[p.key.partition])
         self.early: list[Ack] = []

@@ -158,6 +158,16 @@ def replica(
         running.kill()
 
 
+@contextmanager
+def frozen(running: Replica) -> Iterator[None]:
+    """Its processor stands still; its workers go on."""
+    running.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        running.process.send_signal(signal.SIGCONT)
+
+
 def wait_until(condition: Callable[[], object], seconds: float = 300, about: Replica | None = None) -> None:
     """Poll another process; on failure show what it said."""
     deadline = time.monotonic() + seconds

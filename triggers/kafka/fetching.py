@@ -3,17 +3,15 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.triggers.kafka.client import chunks, internals
@@ -33,15 +31,14 @@ class Fetching:
         consumer: AIOKafkaConsumer,
         assignment: Assignment,
         dispatch: Dispatch,
-        metrics: TriggerMetrics,
-        revoke_wait_seconds: float,
+        on_out_of_range: Callable[[Mapping[TopicPartition, int]], None],
     ) -> None:
+        """`on_out_of_range` is told of positions, by partition, that no log has."""
         self._consumer = consumer
         self._assignment = assignment
         self._assigned = assignment.partitions
         self._dispatch = dispatch
-        self._metrics = metrics
-        self._revoke_wait_seconds = revoke_wait_seconds
+        self._on_out_of_range = on_out_of_range
         self._wanted = internals.Wanted()
         self._tight: dict[PartitionKey, AssignedPartition] = {}  # wanted, with room for few
         self._item_limit = ItemLimit()
@@ -117,7 +114,9 @@ class Fetching:
             self._consumer.seek(TopicPartition(*key), partition.ledger.position)
         unreadable = internals.unreadable_record(error)
         if isinstance(error, OffsetOutOfRangeError):
-            await self.restart_out_of_range(error.args[0])
+            for tp in error.args[0]:
+                self._wanted.discard(tp)  # until it is known where to go on: the others are fetched meanwhile
+            self._on_out_of_range(error.args[0])
         elif unreadable is not None and (found := self._assigned.get(unreadable.tp)) is not None:
             await self.halt_at(found, unreadable.offset, error)
         elif isinstance(error, KafkaError) and error.retriable:
@@ -143,23 +142,6 @@ class Fetching:
             self._dispatch.cut_off(partition, f"the record can't be decoded ({error})")
         if (now := self._assigned.get(key)) is not None:
             self.on_room(now)
-
-    async def restart_out_of_range(self, positions: Mapping[TopicPartition, int]) -> None:
-        """A log was truncated, or a topic created anew: go on with the earliest record, and say so."""
-        before = dict(self._assigned)
-        try:
-            beginnings = await self._consumer.beginning_offsets(list(positions))
-        except KafkaError as error:
-            logger.warning("the earliest offsets can't be read yet (%r); trying again", error)
-            await asyncio.sleep(_RETRY_SECONDS)
-            return
-        for key, start in beginnings.items():
-            partition = before.get(key)
-            if partition is None or self._assigned.get(key) is not partition:
-                continue
-            self._metrics.offset_resets.inc()
-            logger.error("%s: offset %d is out of range, going on with %d", partition, positions[key], start)
-            await self._assignment.restart(partition, Checkpoint(start), self._revoke_wait_seconds)
 
 
 def _average_bytes(records: Sequence[Any]) -> int:

@@ -15,6 +15,7 @@ from headrace.runtime.partitions.checkpoint_text import MAX_TEXT_CHARS, Checkpoi
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
 from headrace.triggers.kafka.client.internals import generation
+from headrace.triggers.kafka.start import GroupTopics
 
 
 class GroupOffsets:
@@ -25,8 +26,8 @@ class GroupOffsets:
     max_request_chars = 512 * 1024
 
     def __init__(self, consumer: AIOKafkaConsumer) -> None:
-        self.first_partition_counts: dict[str, int] = {}
-        """By topic: how many partitions it had when the group came to it; every commit carries it on."""
+        self.topics = GroupTopics()
+        """Every commit carries it on."""
         self._consumer = consumer
 
     @property
@@ -36,7 +37,12 @@ class GroupOffsets:
 
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
         """As the next owner reads it."""
-        return CheckpointText(self.first_partition_counts[key.topic], checkpoint).encode(max_chars)
+        topics, name = self.topics, key.topic
+        first = tuple(sorted(topics.first or ()))
+        text = CheckpointText(
+            topics.first_partition_counts[name], checkpoint, topics.ids.get(name, ""), first
+        )
+        return text.encode(max_chars)
 
     async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
         """One request."""

@@ -31,19 +31,19 @@ Ask = Callable[[list[TopicPartition]], Awaitable[Offsets]]
 
 
 class EndWatcher:
-    """`restart` begins partitions anew whose position is out of range."""
+    """`on_out_of_range` is told of partitions whose position is, as often as that is seen."""
 
     def __init__(
         self,
         consumer: AIOKafkaConsumer,
         dispatch: Dispatch,
         assignment: Assignment,
-        restart: Callable[[Offsets], Awaitable[None]],
+        on_out_of_range: Callable[[Offsets], None],
     ) -> None:
         self._consumer = consumer
         self._dispatch = dispatch
         self._assigned = assignment.partitions
-        self._restart = restart
+        self._on_out_of_range = on_out_of_range
         self._is_due = asyncio.Event()
         self._known: Offsets = {}  # where the logs begin
         self._asked_at = 0.0
@@ -74,7 +74,7 @@ class EndWatcher:
             elif self._assigned.get(tp) is partition:
                 self._dispatch.extend(partition, ends[tp])
         if lost:
-            await self._restart(lost)
+            self._on_out_of_range(lost)
         self._dispatch.dispatch()
 
     async def _beginnings(self, partitions: Collection[TopicPartition]) -> Offsets:

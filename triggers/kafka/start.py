@@ -3,45 +3,69 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    KafkaError,
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+)
 
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
 from headrace.triggers.kafka.client.internals import fetch_commits
+from headrace.triggers.kafka.client.topics import Topic, describe_topics
+from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _RETRY_SECONDS = 0.5
+_ANSWER_SECONDS = 10.0
+
+Texts = Mapping[TopicPartition, CheckpointText | None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTopics:
+    """What commits carry on of the trigger's topics; `first` is of all of them, the rest by name.
+
+    `ids`, and how many partitions each had when the group came to it: 0 where it has appeared since.
+    `first`: the ids of those that were there when the group came to any; None before anybody has looked.
+    """
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    first_partition_counts: Mapping[str, int] = field(default_factory=dict)
+    first: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStarts:
     """By assigned partition: what to start from, and what the group has committed, if it has.
 
-    By topic: the first partition count, which every commit is to carry on.
+    Partitions without a leader are left out. `made_anew`: topics that aren't those that were read before.
     """
 
     checkpoints: Mapping[TopicPartition, Checkpoint]
     committed: Mapping[TopicPartition, Checkpoint]
-    first_partition_counts: Mapping[str, int]
+    topics: GroupTopics
+    made_anew: frozenset[str] = frozenset()
 
 
 async def read_starts(
     consumer: AIOKafkaConsumer,
     admin: AIOKafkaAdminClient,
-    group: str,
+    settings: KafkaSettings,
     assigned: Collection[TopicPartition],
-    initial_offset: str,
+    before: GroupTopics,
 ) -> GroupStarts:
-    """Ask until the broker answers: nothing may be delivered without."""
-    return await _answer(lambda: _read_starts(consumer, admin, group, assigned, initial_offset))
+    """Ask until the broker answers for some: nothing may be delivered without. `before`: what is known."""
+    return await _answer(lambda: _read_starts(consumer, admin, settings, assigned, before))
 
 
 async def read_ends(
@@ -52,37 +76,45 @@ async def read_ends(
 
 
 async def _answer(ask: Callable[[], Awaitable[T]]) -> T:
+    said = ""
     while True:
         try:
-            return await ask()
+            async with asyncio.timeout(_ANSWER_SECONDS):  # the client would wait for a leader for a minute
+                return await ask()
         except (GroupAuthorizationFailedError, TopicAuthorizationFailedError):
             raise  # waiting does not mend it
-        except KafkaError as error:
-            logger.warning(
-                "the group's offsets can't be read yet (%r); nothing is delivered before that", error
-            )
+        except (KafkaError, TimeoutError) as error:
+            line = f"the group's offsets can't be read yet ({error!r}); nothing is delivered before that"
+            if line != said:
+                logger.warning("%s", line)
+                said = line
             await asyncio.sleep(_RETRY_SECONDS)
 
 
 async def _read_starts(
     consumer: AIOKafkaConsumer,
     admin: AIOKafkaAdminClient,
-    group: str,
+    settings: KafkaSettings,
     assigned: Collection[TopicPartition],
-    initial_offset: str,
+    before: GroupTopics,
 ) -> GroupStarts:
-    numbers = {tp.topic: consumer.partitions_for_topic(tp.topic) or {tp.partition} for tp in assigned}
-    every = [TopicPartition(topic, number) for topic in numbers for number in numbers[topic]]
-    commits = await fetch_commits(admin, group, sorted({*every, *assigned}))
+    found = await describe_topics(admin, {*settings.topics, *(tp.topic for tp in assigned)})
+    readable = [tp for tp in assigned if tp.topic in found and tp.partition not in found[tp.topic].leaderless]
+    if assigned and not readable:
+        raise LeaderNotAvailableError(", ".join(f"{tp.topic}/{tp.partition}" for tp in sorted(assigned)))
+    every = {TopicPartition(name, n) for name, topic in found.items() for n in range(topic.partition_count)}
+    commits = await fetch_commits(admin, settings.consumer_group, sorted(every.union(readable)))
     told = {tp: decode_text(commit.offset, commit.metadata) for tp, commit in commits.items()}
-    counts = {topic: _first_partition_count(topic, told, len(numbers[topic])) for topic in numbers}
+    outdated = {tp for tp, text in told.items() if _is_outdated(text, found.get(tp.topic))}
+    topics = _topics(found, told, outdated, before)
     committed = {
         tp: metadata.checkpoint if (metadata := told[tp]) is not None else Checkpoint(commits[tp].offset)
-        for tp in assigned
-        if tp in commits
+        for tp in readable
+        if tp in commits and tp not in outdated
     }
-    fresh = [tp for tp in assigned if tp not in committed]
-    at_end = [tp for tp in fresh if initial_offset == "latest" and tp.partition < counts[tp.topic]]
+    fresh = [tp for tp in readable if tp not in committed]
+    is_latest, counts = settings.initial_offset == "latest", topics.first_partition_counts
+    at_end = [tp for tp in fresh if is_latest and tp.partition < counts[tp.topic]]
     at_beginning = [tp for tp in fresh if tp not in at_end]
     offsets: dict[TopicPartition, int] = {}
     if at_end:
@@ -90,13 +122,48 @@ async def _read_starts(
     if at_beginning:
         offsets |= await consumer.beginning_offsets(at_beginning)
     fresh_starts = {tp: Checkpoint(offset) for tp, offset in offsets.items()}
-    return GroupStarts(committed | fresh_starts, committed, counts)
+    anew = {tp.topic for tp in outdated} | {name for name in found if _differs(before, topics, name)}
+    mine = {tp.topic for tp in assigned}
+    return GroupStarts(committed | fresh_starts, committed, topics, frozenset(anew & mine))
 
 
-def _first_partition_count(
-    topic: str, told: Mapping[TopicPartition, CheckpointText | None], count: int
-) -> int:
-    """What the group's commits on a topic say, or if there are none what is so now.
+def _is_outdated(text: CheckpointText | None, topic: Topic | None) -> bool:
+    """It is about the offsets of another topic, which had the same name."""
+    return text is not None and topic is not None and text.topic_id not in {"", topic.id}
+
+
+def _differs(before: GroupTopics, now: GroupTopics, name: str) -> bool:
+    return before.ids.get(name, now.ids[name]) != now.ids[name]
+
+
+def _topics(
+    found: Mapping[str, Topic], told: Texts, outdated: Collection[TopicPartition], before: GroupTopics
+) -> GroupTopics:
+    ids = {name: topic.id for name, topic in found.items()}
+    first = _first_topics(told, before, ids.values())
+    current = {tp: text for tp, text in told.items() if tp not in outdated}
+    counts = {
+        name: _first_partition_count(name, current, topic.partition_count if topic.id in first else 0)
+        for name, topic in found.items()
+    }
+    return GroupTopics({**before.ids, **ids}, {**before.first_partition_counts, **counts}, first)
+
+
+def _first_topics(told: Texts, before: GroupTopics, ids: Collection[str]) -> frozenset[str]:
+    """What the group's commits say, or what was so when this process came, or if it is the first what is now.
+
+    Commits that say nothing of it say that the group was here: what has no commit counts as new.
+    """
+    lists = [frozenset(text.first_topics) for text in told.values() if text is not None and text.first_topics]
+    if lists:
+        return frozenset.intersection(*lists)
+    if before.first is not None:
+        return before.first
+    return frozenset() if told else frozenset(ids)
+
+
+def _first_partition_count(topic: str, told: Texts, count: int) -> int:
+    """What the group's commits on a topic say, or if there are none `count`.
 
     Commits without our metadata say that the group was here, but not when: all else counts as new.
     """

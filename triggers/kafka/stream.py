@@ -13,6 +13,7 @@ from headrace.runtime.wire.frames import WireRecord
 from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.logs import Logs
 from headrace.triggers.kafka.ranges import read_record
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.start import read_ends, read_starts
@@ -47,17 +48,21 @@ class KafkaStream:
         admin: AIOKafkaAdminClient,
         offsets: GroupOffsets,
         fetching: Fetching,
+        logs: Logs,
     ) -> None:
         """What exists from then on."""
-        self._consumer, self._admin, self._offsets, self.fetching = consumer, admin, offsets, fetching
+        self._consumer, self._admin, self._offsets = consumer, admin, offsets
+        self.fetching, self._logs = fetching, logs
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
         """The group's commits, or initialOffset."""
         tps = [TopicPartition(*key) for key in keys]
-        group, initial = self._settings.consumer_group, self._settings.initial_offset
-        found = await read_starts(self._consumer, self._admin, group, tps, initial)
-        self._offsets.first_partition_counts |= found.first_partition_counts
-        ends = await read_ends(self._consumer, tps) if self._takes_acks else {}
+        topics = self._offsets.topics
+        found = await read_starts(self._consumer, self._admin, self._settings, tps, topics)
+        ends = await read_ends(self._consumer, found.checkpoints) if self._takes_acks else {}
+        self._offsets.topics = found.topics
+        for name in sorted(found.made_anew):
+            self._logs.report_made_anew(name, [key for key in keys if key.topic == name])
         return Starts(_by_key(found.checkpoints), _by_key(found.committed), _by_key(ends))
 
     async def position(self, key: PartitionKey) -> int:

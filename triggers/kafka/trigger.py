@@ -29,6 +29,7 @@ from headrace.triggers.kafka.client.joins import Joins
 from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.logs import Logs
 from headrace.triggers.kafka.ranges import EndWatcher
 from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
 from headrace.triggers.kafka.stream import KafkaStream
@@ -97,6 +98,7 @@ class KafkaTrigger(Trigger):
         )
         limits = Limits(settings.channel_buffer_size, settings.max_in_flight, settings.max_buffered_bytes)
         self._assignment = Assignment(dispatch, self._stream, limits)
+        self._logs: Logs
         self._watcher: EndWatcher | None = None  # with delivery: ranges
         self._problem = "connecting"
         self._lease = dispatch.lease
@@ -161,6 +163,7 @@ class KafkaTrigger(Trigger):
                 if self._watcher is not None:
                     tasks.create_task(self._watcher.run_forever(), name="ends")
                 tasks.create_task(self._stream.fetching.run_forever(), name="fetch")
+                tasks.create_task(self._logs.run_forever(), name="logs")
                 tasks.create_task(self._assignment.commit_forever(), name="commit")
         except KafkaError as error:
             raise explain(error, settings) from None
@@ -171,11 +174,11 @@ class KafkaTrigger(Trigger):
         self._consumer = consumer
         offsets = GroupOffsets(consumer)
         assignment.committer = Committer(offsets, self._metrics)
-        wait_seconds = settings.max_wait_handler_during_rebalance_seconds
-        fetching = Fetching(consumer, assignment, self._dispatch, self._metrics, wait_seconds)
-        self._stream.connect(consumer, self._admin, offsets, fetching)
+        logs = self._logs = Logs((consumer, self._admin), settings, assignment, offsets, self._metrics)
+        fetching = Fetching(consumer, assignment, self._dispatch, logs.on_out_of_range)
+        self._stream.connect(consumer, self._admin, offsets, fetching, logs)
         if self._dispatch.policy.is_ranges:
-            self._watcher = EndWatcher(consumer, self._dispatch, assignment, fetching.restart_out_of_range)
+            self._watcher = EndWatcher(consumer, self._dispatch, assignment, logs.on_out_of_range)
         self._fence.start()
         internals.watch_session(consumer, self._session_renewed)
         internals.tune(consumer, retry_seconds=settings.retry_backoff_seconds)

@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, decode_text
+from headrace.runtime.partitions.checkpoint_text import (
+    MAX_TEXT_CHARS,
+    TOPIC_ID_CHARS,
+    CheckpointText,
+    decode_text,
+)
 
 OFFSETS = st.integers(0, 2**62)
 
@@ -26,7 +31,14 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
     return Checkpoint(offset, tuple(sorted(attempts.items())), plan, tuple(acked))
 
 
-METADATA = st.builds(CheckpointText, st.integers(0, 10**6), checkpoints())
+TOPIC_IDS = st.text("abcXYZ019_-", min_size=TOPIC_ID_CHARS, max_size=TOPIC_ID_CHARS)
+METADATA = st.builds(
+    CheckpointText,
+    st.integers(0, 10**6),
+    checkpoints(),
+    TOPIC_IDS | st.just(""),
+    st.lists(TOPIC_IDS, max_size=9).map(tuple),
+)
 
 
 def read(offset: int, text: str | None) -> CheckpointText:

@@ -28,6 +28,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.committer import Committer
 from headrace.triggers.kafka.client.internals import fetch_commits, generation
 from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.start import GroupTopics
 
 TP = TopicPartition("t", 0)
 KEY = PartitionKey("t", 0)
@@ -82,7 +83,7 @@ def committer(consumer: Consumer) -> Committer:
 
 def group_offsets(consumer: object, topic: str) -> GroupOffsets:
     offsets = GroupOffsets(consumer)
-    offsets.first_partition_counts[topic] = 8
+    offsets.topics = GroupTopics(first_partition_counts={topic: 8})
     return offsets
 
 

@@ -44,8 +44,7 @@ def fed_by_hand(b: Bench) -> Fetching:
     dead_letters: Any = SimpleNamespace()
     stream = ByHand(settings, dead_letters, "", lambda: None, takes_acks=False)
     assignment = Assignment(b.dispatcher, stream, Limits(16, 0, 1 << 26))
-    metrics = TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t")
-    fetching = stream.fetching = Fetching(None, assignment, b.dispatcher, metrics, 5)
+    fetching = stream.fetching = Fetching(None, assignment, b.dispatcher, lambda _: None)
     return fetching
 
 

@@ -8,9 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.protocol.metadata import MetadataRequest_v5
 from broker import Broker
 
-from headrace.triggers.kafka.client import internals
+from headrace.triggers.kafka.client import internals, topics
+from headrace.triggers.kafka.client.topics import describe_topics
 
 
 @asynccontextmanager
@@ -154,3 +157,35 @@ async def test_a_refused_heartbeat_renews_nothing(broker: Broker, topic: str) ->
         consumer._coordinator.generation += 1
         assert not await consumer._coordinator._do_heartbeat()
         assert not renewed
+
+
+async def test_topics_are_described_with_their_ids_and_none_is_made_by_asking(broker: Broker) -> None:
+    one, other, missing = broker.create_topic(3), broker.create_topic(1), "never-made"
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    await admin.start()
+    try:
+        found = await describe_topics(admin, [one, other, missing])
+        assert await describe_topics(admin, []) == {}
+        assert missing not in await admin.list_topics()
+    finally:
+        await admin.close()
+    assert {name: (topic.partition_count, *topic.leaderless) for name, topic in found.items()} == {
+        one: (3,),
+        other: (1,),
+    }
+    assert found[one].id != found[other].id
+
+
+async def test_a_broker_without_topic_ids_is_asked_for_what_it_knows(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.create_topic(3)
+    monkeypatch.setattr(topics._TopicsRequest, "_CLASSES", (MetadataRequest_v5,))
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    await admin.start()
+    try:
+        (found,) = (await describe_topics(admin, [topic])).values()
+    finally:
+        await admin.close()
+    assert found.partition_count == 3
+    assert len(found.id) == 6

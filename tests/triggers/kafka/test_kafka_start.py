@@ -1,5 +1,8 @@
 """Where partitions start, and what a commit says besides its offset."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -9,19 +12,19 @@ from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.checkpoint_text import CheckpointText
 from headrace.triggers.kafka import start as kafka_start
 from headrace.triggers.kafka.client.internals import Commit, fetch_commits
+from headrace.triggers.kafka.client.topics import Topic
+from headrace.triggers.kafka.start import GroupTopics
 
-TOPIC = "t"
+TOPIC, OTHER = "t", "other"
+NEVER_SEEN = GroupTopics()
 
 
 class Broker:
     """Answers for one topic whose partitions hold offsets 0 to 99; stands in for consumer and admin."""
 
     def __init__(self, partitions: int, commits: dict[int, Commit]) -> None:
-        self.partitions = partitions
+        self.topics = {TOPIC: Topic("topic0", partitions, frozenset())}
         self.commits = {TopicPartition(TOPIC, number): commit for number, commit in commits.items()}
-
-    def partitions_for_topic(self, topic: str) -> set[int]:
-        return set(range(self.partitions))
 
     async def beginning_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(tps, 0)
@@ -30,21 +33,33 @@ class Broker:
         return dict.fromkeys(tps, 100)
 
 
-def commit(checkpoint: Checkpoint, first_partition_count: int = 4) -> Commit:
+def commit(
+    checkpoint: Checkpoint, first_partition_count: int = 4, topic_id: str = "", first: tuple[str, ...] = ()
+) -> Commit:
     """As this program writes it."""
-    metadata = CheckpointText(first_partition_count, checkpoint)
+    metadata = CheckpointText(first_partition_count, checkpoint, topic_id, first)
     return Commit(checkpoint.offset, metadata.encode(4096).text)
 
 
-async def read(
-    monkeypatch: pytest.MonkeyPatch, broker: Broker, assigned: list[int], initial_offset: str
+async def read(  # noqa: PLR0917  # what a start depends on
+    monkeypatch: pytest.MonkeyPatch,
+    broker: Broker,
+    assigned: list[int],
+    initial_offset: str,
+    before: GroupTopics = NEVER_SEEN,
+    topic: str = TOPIC,
 ) -> kafka_start.GroupStarts:
     async def commits(*_: object) -> dict[TopicPartition, Commit]:
         return broker.commits
 
+    async def topics(*_: object) -> dict[str, Topic]:
+        return broker.topics
+
     monkeypatch.setattr(kafka_start, "fetch_commits", commits)
-    tps = [TopicPartition(TOPIC, number) for number in assigned]
-    return await kafka_start.read_starts(broker, broker, "g", tps, initial_offset)
+    monkeypatch.setattr(kafka_start, "describe_topics", topics)
+    settings: Any = SimpleNamespace(consumer_group="g", topics=[TOPIC], initial_offset=initial_offset)
+    tps = [TopicPartition(topic, number) for number in assigned]
+    return await kafka_start.read_starts(broker, broker, settings, tps, before)
 
 
 async def starts(
@@ -52,8 +67,11 @@ async def starts(
 ) -> tuple[dict[int, int], int]:
     """First offsets by partition number, and the partition count that commits carry on."""
     found = await read(monkeypatch, broker, assigned, initial_offset)
-    offsets = {tp.partition: checkpoint.offset for tp, checkpoint in found.checkpoints.items()}
-    return offsets, found.first_partition_counts[TOPIC]
+    return offsets_of(found), found.topics.first_partition_counts[TOPIC]
+
+
+def offsets_of(found: kafka_start.GroupStarts) -> dict[int, int]:
+    return {tp.partition: checkpoint.offset for tp, checkpoint in found.checkpoints.items()}
 
 
 async def test_a_group_without_commits_starts_at_its_initial_offset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +109,56 @@ async def test_an_offset_that_a_tool_has_reset_clears_what_was_acked(monkeypatch
     broker = Broker(4, {0: Commit(10, ""), 1: Commit(10, told.metadata)})
     found = await read(monkeypatch, broker, [0, 1], "earliest")
     assert set(found.committed.values()) == {Checkpoint(10)}
+
+
+async def test_a_topic_that_appears_beside_one_with_commits_is_read_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker(4, {0: commit(Checkpoint(50), topic_id="topic0", first=("topic0",))})
+    broker.topics[OTHER] = Topic("topic1", 2, frozenset())
+    found = await read(monkeypatch, broker, [0, 1], "latest", topic=OTHER)
+    assert offsets_of(found) == {0: 0, 1: 0}
+    assert found.topics.first == frozenset({"topic0"})
+    assert found.topics.first_partition_counts[OTHER] == 0
+
+
+async def test_a_topic_beside_one_with_commits_of_an_older_program_is_read_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker(4, {0: commit(Checkpoint(50))})
+    broker.topics[OTHER] = Topic("topic1", 2, frozenset())
+    assert offsets_of(await read(monkeypatch, broker, [0], "latest", topic=OTHER)) == {0: 0}
+
+
+async def test_replicas_that_start_together_agree_on_latest_for_all_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker(4, {0: commit(Checkpoint(100), topic_id="topic0", first=("topic0", "topic1"))})
+    broker.topics[OTHER] = Topic("topic1", 2, frozenset())
+    found = await read(monkeypatch, broker, [0, 1], "latest", topic=OTHER)
+    assert offsets_of(found) == {0: 100, 1: 100}
+
+
+async def test_a_topic_made_anew_is_read_from_its_beginning_by_a_process_that_knew_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = (await read(monkeypatch, Broker(4, {}), [0, 1], "latest")).topics
+    broker = Broker(4, {})
+    broker.topics[TOPIC] = Topic("topic9", 4, frozenset())
+    found = await read(monkeypatch, broker, [0, 1], "latest", before)
+    assert offsets_of(found) == {0: 0, 1: 0}
+    assert found.made_anew == {TOPIC}
+
+
+@pytest.mark.parametrize("initial_offset", ["earliest", "latest"])
+async def test_a_commit_on_the_topic_that_had_the_name_before_counts_no_more(
+    initial_offset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = commit(Checkpoint(50, acked=((55, 60),)), topic_id="topic9", first=("topic9",))
+    found = await read(monkeypatch, Broker(4, {0: old, 1: old}), [0, 1], initial_offset)
+    assert offsets_of(found) == {0: 0, 1: 0}
+    assert not found.committed
+    assert found.made_anew == {TOPIC}
 
 
 class Answer:

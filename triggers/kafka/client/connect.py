@@ -10,6 +10,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError
 from headrace.runtime.kafka.connect_errors import connect_errors
 from headrace.runtime.kafka.refusals import REFUSALS, no_answer
 from headrace.triggers.kafka.client.errors import explain
+from headrace.triggers.kafka.client.topics import describe_topics
 from headrace.triggers.kafka.settings.client_options import consumer_options
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -54,7 +55,7 @@ async def wait_for_topics(admin: AIOKafkaAdminClient, settings: KafkaSettings) -
     said = ""
     while True:
         try:
-            missing = set(settings.topics) - set(await admin.list_topics())
+            missing = set(settings.topics) - set(await describe_topics(admin, settings.topics))
             names = ", ".join(sorted(missing))
             line = f"no such topic: {names} (headrace kafka topics --create NAME:PARTITIONS makes one)"
         except KafkaError as error:

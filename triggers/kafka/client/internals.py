@@ -188,6 +188,14 @@ def wake(consumer: AIOKafkaConsumer | None) -> None:
             fetcher._notify(waiter)  # noqa: SLF001
 
 
+def refresh_metadata(consumer: AIOKafkaConsumer) -> None:
+    """Have it look at its topics now: the group's leader rebalances when their partitions have changed.
+
+    By itself it looks once in `metadata_max_age_ms`.
+    """
+    consumer._client.force_metadata_update()  # noqa: SLF001
+
+
 def tune(consumer: AIOKafkaConsumer, retry_seconds: float) -> None:
     """Two settings of the fetcher that the consumer doesn't offer, and silence.
 

@@ -92,7 +92,8 @@ class KafkaAttributes(Settings):
     initial_offset: InitialOffset = setting(
         "initialOffset",
         "earliest",
-        effect="latest skips what was written before the first start, earliest handles all of it.",
+        effect="latest skips what was written before the first start, earliest handles all of it. "
+        "Topics and partitions that appear later are read from their beginning.",
     )
     balance_strategy: BalanceStrategy = setting(
         "balanceStrategy",

@@ -1,0 +1,145 @@
+"""Topics as a broker describes them: their ids, which one made anew doesn't share, and their partitions."""
+
+import base64
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+from zlib import crc32
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import for_code
+from aiokafka.protocol.abstract import AbstractType
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.metadata import MetadataRequest_v5
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Schema,
+    TaggedFields,
+)
+
+from headrace.runtime.partitions.checkpoint_text import TOPIC_ID_CHARS
+
+_NO_LEADER = -1
+_NO_ID = bytes(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`id` is the beginning of its id; of its name's checksum where the broker knows no ids (before 2.8)."""
+
+    id: str
+    partition_count: int
+    leaderless: frozenset[int]
+    """The numbers of the partitions that nobody can read now."""
+
+
+async def describe_topics(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, Topic]:
+    """Those of `names` that there are. None is made by asking. Raises KafkaError.
+
+    aiokafka's own question has no ids, and lets the broker make what is missing.
+    """
+    response: Any = await admin._send_request(_TopicsRequest(sorted(names)))  # noqa: SLF001
+    topics = response.to_object()["topics"]
+    return {topic["topic"]: _topic(topic) for topic in topics if for_code(topic["error_code"]).errno == 0}
+
+
+def _topic(described: Mapping[str, Any]) -> Topic:
+    partitions = described["partitions"]
+    leaderless = frozenset(part["partition"] for part in partitions if part["leader"] == _NO_LEADER)
+    topic_id = described.get("topic_id", _NO_ID)
+    if topic_id == _NO_ID:
+        topic_id = crc32(described["topic"].encode()).to_bytes(16, "little")
+    shown = base64.urlsafe_b64encode(topic_id).decode()  # as the broker's own tools show it
+    return Topic(shown[:TOPIC_ID_CHARS], len(partitions), leaderless)
+
+
+# ---- Metadata v10, the first one with ids; aiokafka ends at v5
+
+
+class _Uuid(AbstractType[bytes]):  # type: ignore[misc]  # aiokafka is untyped
+    @classmethod
+    def encode(cls, value: bytes) -> bytes:
+        return value
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> bytes:
+        return data.read(16)
+
+
+class _Response(Response):  # type: ignore[misc]  # aiokafka is untyped
+    API_KEY = 3
+    API_VERSION = 10
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32),
+                ("host", CompactString()),
+                ("port", Int32),
+                ("rack", CompactString()),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("cluster_id", CompactString()),
+        ("controller_id", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("topic", CompactString()),
+                ("topic_id", _Uuid),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline_replicas", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("authorized_operations", Int32),
+        ("tags", TaggedFields),
+    )
+
+
+class _Request(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
+    API_KEY = 3
+    API_VERSION = 10
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = _Response
+    SCHEMA = Schema(
+        ("topics", CompactArray(("topic_id", _Uuid), ("topic", CompactString()), ("tags", TaggedFields))),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_authorized_operations", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class _TopicsRequest(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]  # aiokafka is untyped
+    API_KEY = 3
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        """For the highest version that the broker and we know."""
+        if request_struct_class is not _Request:
+            return request_struct_class(self._names, False)
+        topics: list[tuple[Any, ...]] = [(_NO_ID, name, {}) for name in self._names]
+        return request_struct_class(topics, False, False, False, {})

@@ -1,0 +1,152 @@
+"""The logs behind an assignment's partitions: cut at either end, replaced, or with new ones beside them."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.streams.assignment import Assignment
+from headrace.triggers.kafka.client.internals import refresh_metadata
+from headrace.triggers.kafka.client.topics import Topic, describe_topics
+from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.settings.model import KafkaSettings
+
+logger = logging.getLogger(__name__)
+
+# One question about the trigger's own topics, from each of its replicas.
+_LOOK_SECONDS = 3.0
+_ANSWER_SECONDS = 5.0
+_RETRY_SECONDS = 1.0
+
+
+class Logs:
+    """Looks at the trigger's topics every few seconds, and at once where a position is out of range.
+
+    Apart from the fetch loop, which goes on with the partitions that nothing has happened to.
+    """
+
+    def __init__(
+        self,
+        clients: tuple[AIOKafkaConsumer, AIOKafkaAdminClient],
+        settings: KafkaSettings,
+        assignment: Assignment,
+        offsets: GroupOffsets,
+        metrics: TriggerMetrics,
+    ) -> None:
+        self._consumer, self._admin = clients
+        self._settings = settings
+        self._assignment = assignment
+        self._offsets = offsets
+        self._metrics = metrics
+        self._lost: dict[AssignedPartition, int] = {}
+        self._is_due = asyncio.Event()
+
+    def on_out_of_range(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Their logs don't have these offsets."""
+        for tp, position in positions.items():
+            if (partition := self._assignment.partitions.get(PartitionKey(*tp))) is not None:
+                self._lost[partition] = position
+        self._is_due.set()
+
+    async def run_forever(self) -> None:
+        """What can't be read yet is tried again."""
+        is_said = False
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._is_due.wait()
+            self._is_due.clear()
+            try:
+                await self._look()
+                await self._end_lost()
+                is_said = False
+            except (KafkaError, TimeoutError) as error:
+                if not is_said:
+                    logger.warning("what the topics are now can't be read yet (%r); trying again", error)
+                    is_said = True
+                await asyncio.sleep(_RETRY_SECONDS)
+                if self._lost:
+                    self._is_due.set()
+
+    def report_made_anew(self, topic: str, partitions: Collection[PartitionKey]) -> None:
+        """These of it, assigned here, begin at their beginning."""
+        self._metrics.offset_resets.inc(len(partitions))
+        logger.error(
+            "topic %s was made anew: offsets of the one before count no more, and its %d partitions here "
+            "are read from their beginning",
+            topic,
+            len(partitions),
+        )
+
+    async def _look(self) -> None:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            found = await describe_topics(self._admin, self._settings.topics)
+        if any(self._is_news(name, found.get(name)) for name in self._settings.topics):
+            refresh_metadata(self._consumer)
+        known = self._offsets.topics.ids
+        for name, topic in found.items():
+            if known.get(name, topic.id) != topic.id:
+                await self._begin_anew(name, topic)
+
+    def _is_news(self, name: str, topic: Topic | None) -> bool:
+        """The client doesn't know yet that it has come, gone or grown."""
+        count = topic.partition_count if topic is not None else 0
+        return len(self._consumer.partitions_for_topic(name) or ()) != count
+
+    async def _begin_anew(self, name: str, topic: Topic) -> None:
+        """A name is no identity: a fetch goes on in whatever log has it now."""
+        mine = [key for key in self._assignment.partitions if key.topic == name]
+        self.report_made_anew(name, mine)
+        await self._restart(dict.fromkeys(mine, Checkpoint(0)))
+        # Not before: with the new id, commits of the old offsets would be believed.
+        topics = self._offsets.topics
+        self._offsets.topics = replace(
+            topics,
+            ids={**topics.ids, name: topic.id},
+            first_partition_counts={**topics.first_partition_counts, name: 0},
+        )
+
+    async def _end_lost(self) -> None:
+        """Go on where the logs begin."""
+        partitions = self._assignment.partitions
+        self._lost = {it: position for it, position in self._lost.items() if partitions.get(it.key) is it}
+        if not self._lost:
+            return
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            asked = [TopicPartition(*it.key) for it in self._lost]
+            beginnings = await self._consumer.beginning_offsets(asked)
+        lost, self._lost = self._lost, {}
+        starts = {}
+        for partition, position in lost.items():
+            start = beginnings[TopicPartition(*partition.key)]
+            if partitions.get(partition.key) is not partition:
+                continue
+            self._report_lost(partition, position, start)
+            if start > position and not partition.lane.buffer.holds_ranges:
+                self._assignment.go_on_from(partition, start)
+            else:
+                starts[partition.key] = Checkpoint(start)
+        await self._restart(starts)
+
+    def _report_lost(self, partition: AssignedPartition, position: int, start: int) -> None:
+        self._metrics.offset_resets.inc()
+        why = "its log ends before that"
+        if (count := start - position) > 0:
+            self._metrics.deleted_unread.inc(count)
+            why = f"{count} offsets, {position} to {start - 1}, were deleted before they were read"
+        message = "%s: offset %d is out of range, going on with %d; %s"
+        logger.error(message, partition, position, start, why)
+
+    async def _restart(self, starts: Mapping[PartitionKey, Checkpoint]) -> None:
+        if starts:
+            wait_seconds = self._settings.max_wait_handler_during_rebalance_seconds
+            await self._assignment.restart(starts, wait_seconds)
