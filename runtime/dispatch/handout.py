@@ -101,6 +101,7 @@ class Batches:
         self._dispatch = dispatch
         self._end_session = end_session
         self._planning: dict[int, asyncio.Task[None]] = {}  # by worker
+        self._held: dict[int, asyncio.Task[None]] = {}  # by lane
         self._timer: asyncio.TimerHandle | None = None
 
     def give(self, worker: WorkerHandle) -> bool:
@@ -129,7 +130,7 @@ class Batches:
         """Batches that are only planned are not handed out."""
         if self._timer is not None:
             self._timer.cancel()
-        await end_tasks(self._planning.values())
+        await end_tasks([*self._planning.values(), *self._held.values()])
 
     async def _commit_and_send(
         self, worker: WorkerHandle, parts: Sequence[tuple[AssignedPartition, int]]
@@ -140,8 +141,7 @@ class Batches:
             await self._end_old_sessions(parts, session)
             for partition, _ in parts:
                 partition.plan.name_session(partition.lane.buffer.next_offset, session)
-            while (planned := _still_planned(parts)) and not await self._shared.feed.commit(planned):  # noqa: ASYNC110  # no event tells
-                await asyncio.sleep(_RETRY_SECONDS)
+            parts = await self._commit_plans(parts)
         finally:
             del self._planning[worker.index]
         batch = []
@@ -158,6 +158,29 @@ class Batches:
         if batch:
             worker.send_batch(batch)
         self._dispatch()
+
+    async def _commit_plans(
+        self, parts: Sequence[tuple[AssignedPartition, int]]
+    ) -> Sequence[tuple[AssignedPartition, int]]:
+        """Wait until some are safe, and return those. One that is refused must not hold up the others."""
+        commit = self._shared.feed.commit
+        while (planned := _still_planned(parts)) and not await commit(planned):
+            refused = [it for it in planned if not await commit([it])] if len(planned) > 1 else planned
+            if len(refused) < len(planned):
+                for partition in refused:
+                    self._held[partition.lane.id] = start_task(self._plan_again(partition), f"{partition}")
+                return [(partition, end) for partition, end in parts if partition not in refused]
+            await asyncio.sleep(_RETRY_SECONDS)
+        return parts
+
+    async def _plan_again(self, partition: AssignedPartition) -> None:
+        """Its commit was refused: in another batch, a little later."""
+        await asyncio.sleep(_RETRY_SECONDS)
+        del self._held[partition.lane.id]
+        if partition.lane.state is PartitionState.PLANNING:
+            partition.lane.become(PartitionState.ACTIVE)
+            self._shared.allocator.offer(partition.lane)
+            self._dispatch()
 
     async def _end_old_sessions(self, parts: Sequence[tuple[AssignedPartition, int]], new: str) -> None:
         """Before a batch comes again: what its last delivery runs on Spark must not end after this one."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import Encoded
-from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.streams.offset_store import CommitRefusedError, OffsetStore, TextTooLongError
 
 logger = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class Committer:
         self._committed: dict[PartitionKey, Checkpoint] = {}
         self._stale: set[PartitionKey] = set()  # what the store holds isn't known: it is always told again
         self._behind: set[PartitionKey] = set()  # reported as such
+        self._refused: set[PartitionKey] = set()  # likewise
         self._generation: int | None = None
         self._lock = asyncio.Lock()
 
@@ -53,6 +54,7 @@ class Committer:
         for key in keys:
             self._committed.pop(key, None)
             self._stale.discard(key)
+            self._refused.discard(key)
         self._committed |= committed
         self._generation = generation if generation >= 0 else None
 
@@ -74,7 +76,8 @@ class Committer:
     async def commit(self, partitions: Iterable[Checkpointed], timeout_seconds: float) -> bool:
         """Commit what has changed, if the store takes it within `timeout_seconds`.
 
-        True: the store holds all offsets, and attempts, plan and acked spans as far as they fit.
+        True: the store holds all offsets, and attempts, plan and acked spans as far as they fit. Where it
+        refuses one partition, the others are safe all the same.
         A commit that fails loses nothing: what it covered is delivered again if this replica goes.
         """
         try:
@@ -99,8 +102,9 @@ class Committer:
             # Asked before each request: a membership may be lost between two.
             if not self._is_open or not await self._send(waiting, request):
                 return False
-            waiting = {key: it for key, it in waiting.items() if key not in request or key in self._stale}
-        return not behind
+            done = request.keys() - self._stale | self._refused
+            waiting = {key: it for key, it in waiting.items() if key not in done}
+        return not behind and self._refused.isdisjoint(now)
 
     @property
     def _is_open(self) -> bool:
@@ -134,7 +138,8 @@ class Committer:
         """False: in vain. True: the store has it, or it stays stale and is to be sent again with less."""
         self._stale |= request.keys()
         try:
-            await self._store.write({key: (checkpoints[key].offset, it.text) for key, it in request.items()})
+            offsets = {key: (checkpoints[key].offset, it.text) for key, it in request.items()}
+            refused = await self._store.write(offsets)
         except TextTooLongError as error:
             longest = max(len(it.text) for it in request.values())
             if longest:
@@ -145,11 +150,20 @@ class Committer:
         except CommitRefusedError as error:
             self._failed(str(error))
             return False
-        self._committed |= {key: checkpoints[key] for key in request}
-        self._stale -= request.keys()
+        safe = request.keys() - refused.keys()
+        self._committed |= {key: checkpoints[key] for key in safe}
+        self._stale -= safe
         self._report_left_out(request.values())
+        self._report_refused(refused)
+        self._refused = self._refused - safe | refused.keys()
         self._metrics.commits_done.inc()
         return True
+
+    def _report_refused(self, refused: Mapping[PartitionKey, str]) -> None:
+        """Once for each partition, until it is taken again."""
+        if new := sorted(refused.keys() - self._refused):
+            partitions, why = describe_partitions(new), ", ".join(sorted({refused[key] for key in new}))
+            self._failed(f"{partitions}: {why}; those of the other partitions are safe")
 
     def _report_left_out(self, request: Iterable[Encoded]) -> None:
         """Once for each limit."""

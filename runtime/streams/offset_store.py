@@ -32,8 +32,9 @@ class OffsetStore(Protocol):
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
         """What is kept beside the offset, as far as it fits."""
 
-    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
-        """Return once they are safe, under the generation that was asked last.
+    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
+        """Return once they are safe, under the generation that was asked last; all but those returned.
 
-        Raises TextTooLongError or CommitRefusedError.
+        Those, with the reason, are refused by themselves: their topic is gone, say.
+        Raises TextTooLongError or CommitRefusedError where none is safe.
         """

@@ -24,7 +24,7 @@ from scenario import Report, main
 
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import decode_text
-from headrace.triggers.kafka.client.internals import fetch_commits
+from headrace.triggers.kafka.client.commits import fetch_commits
 
 RECORDS = 1000
 PARTITIONS = 5

@@ -41,12 +41,15 @@ class Commits(NoFeed):
 
     commits: list[dict[int, Checkpoint]] = field(default_factory=list)
     answers: list[bool] = field(default_factory=list)  # the next ones; then True
+    refused: set[int] = field(default_factory=set)  # partitions
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     dead_letters: list[tuple[int, int, int]] = field(default_factory=list)
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
         self.commits.append({partition.key.partition: partition.checkpoint for partition in partitions})
         await self.may_answer.wait()
+        if any(partition.key.partition in self.refused for partition in partitions):
+            return False
         return self.answers.pop(0) if self.answers else True
 
     async def write_dead_letter(

@@ -14,6 +14,7 @@ from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
+from headrace.triggers.kafka.client.commits import PartitionsRefusedError
 from headrace.triggers.kafka.client.internals import generation
 from headrace.triggers.kafka.start import GroupTopics
 
@@ -44,13 +45,16 @@ class GroupOffsets:
         )
         return text.encode(max_chars)
 
-    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
+    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
         """One request."""
         try:
             await self._consumer.commit({TopicPartition(*key): offset for key, offset in offsets.items()})
+        except PartitionsRefusedError as refused:
+            return {PartitionKey(*tp): type(error).__name__ for tp, error in refused.errors.items()}
         except (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError) as error:
             raise TextTooLongError(str(error) or type(error).__name__) from error
         except CommitFailedError as error:
             raise CommitRefusedError("the group has gone on without this replica") from error
         except KafkaError as error:
             raise CommitRefusedError(str(error) or type(error).__name__) from error
+        return {}

@@ -17,7 +17,7 @@ from aiokafka.errors import (
 
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
-from headrace.triggers.kafka.client.internals import fetch_commits
+from headrace.triggers.kafka.client.commits import fetch_commits
 from headrace.triggers.kafka.client.topics import Topic, describe_topics
 from headrace.triggers.kafka.settings.model import KafkaSettings
 

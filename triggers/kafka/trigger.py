@@ -23,6 +23,7 @@ from headrace.runtime.tasks import task_group
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.kafka.client import chunks, internals
+from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.connect import connect, wait_for_topics
 from headrace.triggers.kafka.client.errors import explain
 from headrace.triggers.kafka.client.joins import Joins
@@ -182,6 +183,7 @@ class KafkaTrigger(Trigger):
         self._fence.start()
         internals.watch_session(consumer, self._session_renewed)
         internals.tune(consumer, retry_seconds=settings.retry_backoff_seconds)
+        tell_partitions_apart(consumer)
         if self._dispatch.policy.decoder:
             assignment.are_chunks = chunks.forward(consumer)
             if not assignment.are_chunks:

@@ -72,10 +72,11 @@ class Memory:
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
         return CheckpointText(2, checkpoint).encode(max_chars)
 
-    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
+    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
         self.writes.set()
         await self.may_write.wait()
         self.held |= {key: Checkpoint(offset) for key, (offset, _) in offsets.items()}
+        return {}
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
     OffsetMetadataTooLargeError,
+    UnknownTopicOrPartitionError,
 )
 from broker import Broker
 
@@ -26,7 +27,12 @@ from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.committer import Committer
-from headrace.triggers.kafka.client.internals import fetch_commits, generation
+from headrace.triggers.kafka.client.commits import (
+    PartitionsRefusedError,
+    fetch_commits,
+    tell_partitions_apart,
+)
+from headrace.triggers.kafka.client.internals import generation
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.start import GroupTopics
 
@@ -60,6 +66,7 @@ class Consumer:
         self.may_answer.set()
         self.refusal: KafkaError | None = None
         self.max_chars = 4096
+        self.refused: set[TopicPartition] = set()
         self.commits: list[dict[TopicPartition, tuple[int, str]]] = []
 
     async def commit(self, offsets: dict[TopicPartition, tuple[int, str]]) -> None:
@@ -68,7 +75,9 @@ class Consumer:
             raise self.refusal
         if any(len(metadata) > self.max_chars for _, metadata in offsets.values()):
             raise OffsetMetadataTooLargeError
-        self.commits.append(offsets)
+        self.commits.append({tp: offset for tp, offset in offsets.items() if tp not in self.refused})
+        if errors := {tp: UnknownTopicOrPartitionError() for tp in offsets if tp in self.refused}:
+            raise PartitionsRefusedError(errors)
 
 
 @pytest.fixture
@@ -81,9 +90,9 @@ def committer(consumer: Consumer) -> Committer:
     return Committer(group_offsets(consumer, "t"), trigger_metrics())
 
 
-def group_offsets(consumer: object, topic: str) -> GroupOffsets:
+def group_offsets(consumer: object, *topics: str) -> GroupOffsets:
     offsets = GroupOffsets(consumer)
-    offsets.topics = GroupTopics(first_partition_counts={topic: 8})
+    offsets.topics = GroupTopics(first_partition_counts=dict.fromkeys(topics, 8))
     return offsets
 
 
@@ -281,18 +290,39 @@ async def test_no_request_is_sent_after_the_membership_was_lost_between_two(
     assert len(consumer.commits) == 1
 
 
+async def test_a_partition_whose_commit_is_refused_leaves_the_others_committed(
+    consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Partition("t", 1, Checkpoint(5))
+    committer.open([KEY, other.key], {}, generation=1)
+    consumer.refused = {TP}
+    for _ in range(2):
+        assert not await committer.commit([handled(5), other], 5)
+        assert await committer.commit([other], 5)
+    assert consumer.commits == [{TopicPartition("t", 1): (5, "headrace/1 n=8")}, {}]
+    assert (committer.committed(KEY), committer.committed(other.key)) == (None, 5)
+    (record,) = caplog.records
+    assert "t/0" in record.getMessage()
+    consumer.refused = set()
+    assert await committer.commit([handled(5), other], 5)
+    assert committer.committed(KEY) == 5
+
+
 # ---- against a broker
 
 
 @asynccontextmanager
-async def member(bootstrap: str, topic: str) -> AsyncIterator[tuple[Committer, AIOKafkaAdminClient]]:
-    """A committer whose gate is open, of a group named as the topic."""
-    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False)
+async def member(bootstrap: str, *topics: str) -> AsyncIterator[tuple[Committer, AIOKafkaAdminClient]]:
+    """A committer whose gate is open, of a group named as the first topic."""
+    consumer = AIOKafkaConsumer(
+        *topics, bootstrap_servers=bootstrap, group_id=topics[0], enable_auto_commit=False
+    )
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await consumer.start()
     await admin.start()
+    tell_partitions_apart(consumer)
     try:
-        committer = Committer(group_offsets(consumer, topic), trigger_metrics())
+        committer = Committer(group_offsets(consumer, *topics), trigger_metrics())
         committer.open([], {}, generation(consumer))
         yield committer, admin
     finally:
@@ -350,3 +380,13 @@ async def test_a_broker_with_little_room_gets_what_fits(thrifty: str) -> None:
             5, told.attempts, told.plan, told.acked[: len(kept.checkpoint.acked)]
         )
         assert kept.checkpoint.acked
+
+
+async def test_a_broker_refuses_the_commit_of_a_deleted_topic_and_takes_the_others(broker: Broker) -> None:
+    kept, gone = broker.create_topic(1), broker.create_topic(1)
+    async with member(broker.bootstrap, kept, gone) as (committer, admin):
+        await admin.delete_topics([gone])
+        both = [Partition(topic, 0, Checkpoint(0)) for topic in (gone, kept)]
+        while await committer.commit(both, 30):  # the broker hears of it a moment later
+            await committer.mark_stale(both[0].key)
+        assert committer.committed(both[1].key) == 0

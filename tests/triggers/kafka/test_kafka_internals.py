@@ -13,6 +13,7 @@ from aiokafka.protocol.metadata import MetadataRequest_v5
 from broker import Broker
 
 from headrace.triggers.kafka.client import internals, topics
+from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.topics import describe_topics
 
 
@@ -105,7 +106,7 @@ async def test_a_commit_that_nobody_waits_for_any_more_fails_silently(
     broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with assigned_consumer(broker, topic) as consumer:
-        internals.tune(consumer, retry_seconds=1)
+        tell_partitions_apart(consumer)
         await something(consumer, internals.Wanted({TopicPartition(topic, 0)}))
         send, is_asked, may_answer = consumer._coordinator._send_req, asyncio.Event(), asyncio.Event()
 

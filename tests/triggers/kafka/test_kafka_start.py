@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.checkpoint_text import CheckpointText
 from headrace.triggers.kafka import start as kafka_start
-from headrace.triggers.kafka.client.internals import Commit, fetch_commits
+from headrace.triggers.kafka.client.commits import Commit, fetch_commits
 from headrace.triggers.kafka.client.topics import Topic
 from headrace.triggers.kafka.start import GroupTopics
 

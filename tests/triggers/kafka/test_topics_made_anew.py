@@ -9,7 +9,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
-from replica import frozen, lines, replica, wait_until, write_function
+from replica import frozen, lines, replica, set_trigger, wait_until, write_function
 
 WRITES = """
     def handler(context, event):
@@ -95,6 +95,41 @@ def test_a_topic_that_is_made_anew_and_refilled_within_a_stall_loses_no_record(
         assert f"topic {topic} was made anew" in running.log
         assert running.stop() == 0
     assert set(group_offsets(broker, f"group-{topic}").values()) == {100}
+
+
+@pytest.mark.parametrize("batch", [None, {"mode": "enable", "batchSize": 16, "timeout": "100ms"}])
+def test_a_topic_that_is_deleted_stops_no_other_and_comes_back(
+    batch: dict[str, object] | None, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    handler = """
+        def handler(context, events):
+            for event in events if isinstance(events, list) else [events]:
+                write(f"{event.topic} {event.shard_id} {event.offset} {event.body.decode()}")
+    """
+    other = broker.create_topic(2)
+    folder = write_function(tmp_path / "f", handler, broker.bootstrap, [topic, other], **PATIENT)
+    if batch:
+        set_trigger(folder, batch=batch)
+    produce(broker, topic, 80)
+    produce(broker, other, 20, partitions=2)
+    with replica(folder) as running:
+        wait_until(lambda: len(lines(folder)) == 100, 90, about=running)
+        delete(broker, other)
+        deleted = time.monotonic()
+        for rounds in range(1, 6):
+            produce(broker, topic, 80)
+            wait_until(lambda: len(lines(folder)) >= 100 + 80 * rounds, 30, about=running)  # noqa: B023
+        assert time.monotonic() - deleted < 40
+        wait_until(lambda: len(running.trigger()["partitions"]) == 8, 90, about=running)
+        broker.create(other, 2)
+        produce(broker, other, 20, partitions=2)
+        wait_until(lambda: len(lines(folder)) >= 520, 90, about=running)
+        assert running.stop() == 0
+        assert "Traceback" not in running.log
+    found = handled(folder)
+    assert found == {(topic, number): list(range(60)) for number in range(8)} | {
+        (other, number): [*range(10), *range(10)] for number in range(2)
+    }
 
 
 def missing(folder: Path, topic: str, count: int) -> set[tuple[int, int]]:

@@ -29,7 +29,6 @@ from aiokafka.errors import (
     UnknownMemberIdError,
     for_code,
 )
-from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.group import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -63,14 +62,6 @@ class Wanted(set[TopicPartition]):
     def __bool__(self) -> bool:
         """Always."""
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """What the broker holds for one partition of a group."""
-
-    offset: int
-    metadata: str
 
 
 async def fetch(
@@ -136,37 +127,6 @@ def unreadable_record(error: BaseException) -> Unreadable | None:
     return None
 
 
-async def fetch_commits(
-    admin: AIOKafkaAdminClient, group: str, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, Commit]:
-    """What the group has committed, of `partitions`; those without a commit are left out.
-
-    The admin's own method takes an answer that is an error as a whole (coordinator moved, group loading) for
-    "no commits", and the consumer's drops the metadata. Raises KafkaError.
-    """
-    by_topic: dict[str, list[int]] = {}
-    for tp in partitions:
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    coordinator = await admin.find_coordinator(group)
-    request = OffsetFetchRequest(group, list(by_topic.items()))
-    response: Any = await admin._send_request(request, coordinator)  # noqa: SLF001
-    _raise_for(getattr(response, "error_code", 0))
-    commits = {}
-    for topic, rows in response.topics:
-        for partition, offset, metadata, error_code in rows:
-            _raise_for(error_code)
-            commits[TopicPartition(topic, partition)] = Commit(offset, metadata)
-    if missing := set(partitions) - commits.keys():
-        raise UnknownError(f"the broker says nothing about {len(missing)} partitions of group {group}")
-    return {tp: commit for tp, commit in commits.items() if commit.offset >= 0}
-
-
-def _raise_for(error_code: int) -> None:
-    if error_code:
-        error: KafkaError = for_code(error_code)()
-        raise error
-
-
 async def high_watermark(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
     """Where the log ends, open transactions included. Raises KafkaError.
 
@@ -176,7 +136,9 @@ async def high_watermark(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
     request = OffsetRequest(-1, 0, [(tp.topic, [(tp.partition, -1)])])
     response: Any = await client.send(client.cluster.leader_for_partition(tp), request)
     ((_, ((_, error_code, _, offset),)),) = response.topics
-    _raise_for(error_code)
+    if error_code:
+        error: KafkaError = for_code(error_code)()
+        raise error
     return int(offset)
 
 
@@ -197,26 +159,15 @@ def refresh_metadata(consumer: AIOKafkaConsumer) -> None:
 
 
 def tune(consumer: AIOKafkaConsumer, retry_seconds: float) -> None:
-    """Two settings of the fetcher that the consumer doesn't offer, and silence.
+    """Two settings of the fetcher that the consumer doesn't offer.
 
     A partition whose data lies unread must not keep the others of its node from being fetched: by default
     the node is held back for 0.1 s, and pausing instead would throw the data away.
     After a failed fetch `retry_seconds` pass; by default what the coordinator waits, 0.1 s.
-    A commit goes on when nobody waits for it any more; by default its failure is a traceback in the log.
     """
     fetcher: Any = consumer._fetcher  # noqa: SLF001
     fetcher._prefetch_backoff = 0.0  # noqa: SLF001
     fetcher._retry_backoff = retry_seconds  # noqa: SLF001
-    coordinator: Any = consumer._coordinator  # noqa: SLF001
-    commit = coordinator._do_commit_offsets  # noqa: SLF001
-
-    async def commit_quietly(*arguments: object) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await commit(*arguments)
-
-    coordinator._do_commit_offsets = commit_quietly  # noqa: SLF001
 
 
 def watch_session(consumer: AIOKafkaConsumer, on_renewed: Callable[[int, bool], None]) -> None:
