@@ -125,7 +125,8 @@ class Dispatcher:
     def begin(self, partitions: Sequence[AssignedPartition]) -> None:
         """Deliver these, besides those that are here."""
         self.partitions.update((partition.lane.id, partition) for partition in partitions)
-        self.allocator.place([partition.key for partition in self.partitions.values()])
+        # Those too that are still to begin: a partition keeps its worker then.
+        self.allocator.place({*self._acks.owned, *(partition.key for partition in self.partitions.values())})
         self._old_sessions.end(partitions, {worker.spark_session_id for worker in self.workers})
         for partition in partitions:
             self._failures.begin(partition)

@@ -59,7 +59,10 @@ class Stream(Protocol):
     """
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
-        """Ask until the source answers: nothing may be delivered without. Raises what waiting can't mend."""
+        """Ask until the source answers: nothing may be delivered without. Raises what waiting can't mend.
+
+        What can't be read for now (nobody leads it) is left out, to be asked for again, but not all of it.
+        """
 
     async def position(self, key: PartitionKey) -> int:
         """The next offset that a fetch would bring."""
@@ -103,6 +106,7 @@ class Assignment:
         self._byte_share = limits.max_buffered_bytes
         self._ends: dict[PartitionKey, int] = {}
         self._generation = -1
+        self._unreadable: set[PartitionKey] = set()  # assigned, and where to start isn't known for now
         self._releasing = asyncio.Lock()
         self._starting: dict[asyncio.Task[None], _Start] = {}
         dispatch.connect(self)
@@ -118,9 +122,26 @@ class Assignment:
 
     async def _start(self, keys: Collection[PartitionKey]) -> None:
         self._dispatch.on_assigned(keys)
-        starts = await self._stream.read_starts(keys)
+        left = set(keys)
+        try:
+            while True:
+                starts = await self._stream.read_starts(left)
+                left -= starts.checkpoints.keys()
+                await self._begin(starts, left)
+                if not left:
+                    return
+                if left - self._unreadable:
+                    self._unreadable |= left
+                    logger.warning("%s: where to start can't be read yet", describe_partitions(left))
+        finally:
+            self._unreadable -= set(keys)
+
+    async def _begin(self, starts: Starts, left: Collection[PartitionKey]) -> None:
+        """Deliver what starts are known of; the others that were assigned with it, `left`, may follow."""
+        keys = starts.checkpoints.keys()
+        self._unreadable -= keys
         self._ends |= starts.ends
-        self._byte_share = self._max_buffered_bytes // max(1, len(self.partitions) + len(keys))
+        self._byte_share = self._max_buffered_bytes // max(1, len(self.partitions) + len(keys) + len(left))
         begun = {key: self._deliver_from(key, starts.checkpoints[key]) for key in sorted(keys)}
         self.partitions |= begun
         self._dispatch.lease.begin()
@@ -286,4 +307,5 @@ class Assignment:
 
     def problems(self) -> list[str]:
         """Why some records don't flow."""
-        return [problem(partition) for partition in self.partitions.values() if is_stuck(partition)]
+        waiting = [f"{key}: where to start can't be read yet" for key in sorted(self._unreadable)]
+        return waiting + [problem(partition) for partition in self.partitions.values() if is_stuck(partition)]

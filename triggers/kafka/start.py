@@ -84,7 +84,7 @@ async def _answer(ask: Callable[[], Awaitable[T]]) -> T:
         except (GroupAuthorizationFailedError, TopicAuthorizationFailedError):
             raise  # waiting does not mend it
         except (KafkaError, TimeoutError) as error:
-            line = f"the group's offsets can't be read yet ({error!r}); nothing is delivered before that"
+            line = f"where to start can't be read yet ({error!r}); nothing of it is delivered before that"
             if line != said:
                 logger.warning("%s", line)
                 said = line

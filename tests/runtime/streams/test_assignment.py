@@ -39,12 +39,17 @@ class Memory:
         self.may_read.set()
         self.may_write.set()
         self.left: list[PartitionKey] = []
+        self.leaderless: set[PartitionKey] = set()
+        self.has_leaders = asyncio.Event()
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
         self.reads.append(set(keys))
         await self.may_read.wait()
-        starts = {key: self.held.get(key, Checkpoint(0)) for key in keys}
-        return Starts(starts, {key: self.held[key] for key in keys if key in self.held})
+        if self.leaderless.issuperset(keys):
+            await self.has_leaders.wait()
+            self.leaderless.clear()
+        starts = {key: self.held.get(key, Checkpoint(0)) for key in keys if key not in self.leaderless}
+        return Starts(starts, {key: self.held[key] for key in starts if key in self.held})
 
     async def position(self, key: PartitionKey) -> int:
         return 0
@@ -154,3 +159,34 @@ async def test_all_that_is_given_back_closes_the_gate_for_commits(tmp_path: Path
         assert memory.held == {ONE: Checkpoint(3)}
         assert not await assignment.commit([partition])
         assert b.dispatcher.partitions == {}
+
+
+async def test_what_has_no_leader_yet_begins_later_and_holds_up_no_other(tmp_path: Path) -> None:
+    memory = Memory()
+    memory.leaderless = {ONE}
+    async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await until(lambda: memory.reads == [{ONE, OTHER}, {ONE}])
+        (begun,) = assignment.partitions.values()
+        assert begun.key == OTHER
+        assert assignment.problems() == ["t/0: where to start can't be read yet"]
+        (tmp_path / "go1").touch()
+        b.feed(begun, records(0, 2))
+        await b.settled(begun, 2)
+        worker = b.dispatcher.worker_of(OTHER)
+        memory.has_leaders.set()
+        await until(lambda: len(assignment.partitions) == 2)
+        assert assignment.partitions[OTHER] is begun
+        assert b.dispatcher.worker_of(OTHER) == worker == 1
+        assert assignment.problems() == []
+
+
+async def test_what_has_no_leader_yet_may_leave_before_it_begins(tmp_path: Path) -> None:
+    memory = Memory()
+    memory.leaderless = {ONE}
+    async with assigned(tmp_path, WAITS, memory) as (_, assignment, tasks):
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await until(lambda: memory.reads == [{ONE, OTHER}, {ONE}])
+        await assignment.give_back(0, 0, [ONE])
+        assert list(assignment.partitions) == [OTHER]
+        assert assignment.problems() == []

@@ -73,6 +73,26 @@ async def test_a_partition_that_lies_unread_does_not_hold_back_its_node(broker: 
         assert (consumer._fetcher._prefetch_backoff, consumer._fetcher._retry_backoff) == (0.0, 3)
 
 
+async def test_metadata_is_not_asked_for_without_a_pause_where_a_partition_has_no_leader(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        internals.tune(consumer, retry_seconds=1)
+        asked: list[float] = []
+        ask = consumer._client.force_metadata_update
+
+        def count() -> object:
+            asked.append(time.monotonic())
+            return ask()
+
+        monkeypatch.setattr(consumer._client, "force_metadata_update", count)
+        monkeypatch.setattr(consumer._client.cluster, "leader_for_partition", lambda tp: -1)
+        began = time.monotonic()
+        while len(asked) < 2:
+            await asyncio.sleep(0.05)
+        assert time.monotonic() - began > 0.9
+
+
 async def test_the_generation_is_below_zero_without_a_membership(broker: Broker, topic: str) -> None:
     async with assigned_consumer(broker, topic) as consumer:
         assert internals.generation(consumer) > 0

@@ -161,6 +161,15 @@ async def test_a_commit_on_the_topic_that_had_the_name_before_counts_no_more(
     assert found.made_anew == {TOPIC}
 
 
+async def test_partitions_without_a_leader_are_left_out_and_the_others_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker(4, {2: commit(Checkpoint(50))})
+    broker.topics[TOPIC] = Topic("topic0", 4, frozenset({1, 3}))
+    found = await read(monkeypatch, broker, [0, 1, 2, 3], "earliest")
+    assert offsets_of(found) == {0: 0, 2: 50}
+
+
 class Answer:
     """A response of the coordinator."""
 

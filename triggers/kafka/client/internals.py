@@ -51,7 +51,7 @@ _OVERTAKEN = (RebalanceInProgressError, IllegalGenerationError, UnknownMemberIdE
 _PASSING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 # Answers to a member: a rebalance is for those who are in the group.
 _MEMBER_CODES = (NoError.errno, RebalanceInProgressError.errno)
-
+_ASK_FOR_LEADER_SECONDS = 1.0
 
 Records: TypeAlias = Mapping[TopicPartition, Sequence[ConsumerRecord]]
 
@@ -159,15 +159,27 @@ def refresh_metadata(consumer: AIOKafkaConsumer) -> None:
 
 
 def tune(consumer: AIOKafkaConsumer, retry_seconds: float) -> None:
-    """Two settings of the fetcher that the consumer doesn't offer.
+    """Three settings of the fetcher that the consumer doesn't offer.
 
     A partition whose data lies unread must not keep the others of its node from being fetched: by default
     the node is held back for 0.1 s, and pausing instead would throw the data away.
     After a failed fetch `retry_seconds` pass; by default what the coordinator waits, 0.1 s.
+    For a partition without a leader, metadata is asked for once a second; by default without a pause.
     """
     fetcher: Any = consumer._fetcher  # noqa: SLF001
     fetcher._prefetch_backoff = 0.0  # noqa: SLF001
     fetcher._retry_backoff = retry_seconds  # noqa: SLF001
+    actions, asked_at = fetcher._get_actions_per_node, -_ASK_FOR_LEADER_SECONDS  # noqa: SLF001
+
+    def paced(assignment: object) -> Any:
+        nonlocal asked_at
+        *others, lacks_leader, futures = actions(assignment)
+        if lacks_leader and (now := time.monotonic()) >= asked_at + _ASK_FOR_LEADER_SECONDS:
+            asked_at = now
+            return *others, True, futures
+        return *others, False, futures
+
+    fetcher._get_actions_per_node = paced  # noqa: SLF001
 
 
 def watch_session(consumer: AIOKafkaConsumer, on_renewed: Callable[[int, bool], None]) -> None:
