@@ -56,16 +56,10 @@ class Dispatcher:
         self.run_sizer = shared.run_sizer
         self._router = router or AckRouter()
         self._failures = Failures(shared, self._resume)
-        self._acks = TriggerAcks(shared, self._failures.retry, self._resume)
+        self._acks = TriggerAcks(shared, self._router, self._failures.retry, self._resume)
         self._router.add(self._acks)
         self._watchdog = Watchdog(shared.workers, policy)
-        outcomes = Outcomes(
-            shared,
-            self._failures,
-            self._router,
-            self.dispatch,
-            self._watchdog.look_at_memory,
-        )
+        outcomes = Outcomes(shared, self._failures, self._acks, self.dispatch, self._watchdog.look_at_memory)
         shared.workers += [WorkerHandle(index, spawn, outcomes) for index in range(worker_count)]
         self.workers: Sequence[WorkerHandle] = shared.workers
         self._hand_out: HandOut = (

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from headrace.runtime.config.delivery import AckMode
-from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.dispatch.trigger_acks import TriggerAcks
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import Ack, WireRecord
@@ -23,19 +23,19 @@ class Outcomes:
         self,
         shared: Shared,
         failures: Failures,
-        router: AckRouter,
+        acks: TriggerAcks,
         dispatch: Callable[[], None],
         look_at_memory: Callable[[WorkerHandle], None],
     ) -> None:
         self._shared = shared
         self._failures = failures
-        self._router = router
+        self._acks = acks
         self._dispatch = dispatch
         self._look_at_memory = look_at_memory
 
     def on_started(self, worker: WorkerHandle) -> None:
         """A process was started for it."""
-        worker.send_frame(self._router.owned_frame())
+        worker.send_frame(self._acks.owned_frame())
 
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Its handler is imported: that may have taken too much."""
@@ -94,7 +94,7 @@ class Outcomes:
 
     def on_acked(self, ack: Ack) -> None:
         """A handler acked, of whichever trigger."""
-        self._router.route(ack)
+        self._acks.route(ack)
 
     def on_changed(self) -> None:
         """One batch of news is over: hand out more."""

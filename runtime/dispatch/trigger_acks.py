@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from headrace.runtime.dispatch.acks.owned import Acks
+from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import PartitionKey
@@ -14,10 +15,15 @@ class TriggerAcks:
     """Keeps router.AckTarget for one dispatcher."""
 
     def __init__(
-        self, shared: Shared, retry: Callable[[AssignedPartition], None], resume: Callable[[Lane], None]
+        self,
+        shared: Shared,
+        router: AckRouter,
+        retry: Callable[[AssignedPartition], None],
+        resume: Callable[[Lane], None],
     ) -> None:
         """`retry`: what failed was acked. `resume`: a lane may go on."""
         self._shared = shared
+        self._router = router
         self._retry = retry
         self._resume = resume
         self._acks = Acks(shared.policy, shared.metrics, self._end_of)
@@ -31,6 +37,10 @@ class TriggerAcks:
     def owned(self) -> Collection[PartitionKey]:
         """What is ours."""
         return self._acks.owned
+
+    def has_had(self, key: PartitionKey) -> bool:
+        """Whether it is ours, or was."""
+        return self._acks.has_had(key)
 
     def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
         """These are ours; where they start isn't known yet."""
@@ -57,6 +67,14 @@ class TriggerAcks:
             self._recall_acked(partition.lane, ack)
             self._on_accepted(partition)
         return True
+
+    def route(self, ack: Ack) -> None:
+        """One of its workers acked, of whichever trigger."""
+        self._router.route(ack, self)
+
+    def owned_frame(self) -> bytes:
+        """Which partitions its workers may ack here."""
+        return self._router.owned_frame(self)
 
     def send_to_workers(self, frame: bytes) -> None:
         """To all that have a process."""

@@ -23,6 +23,7 @@ class Acks:
     ) -> None:
         """`end_of` says where a partition ends, as far as is known."""
         self.owned: set[PartitionKey] = set()
+        self._had: set[PartitionKey] = set()
         self._end_of = end_of
         self._is_cumulative = policy.is_cumulative
         self._metrics = metrics
@@ -31,7 +32,7 @@ class Acks:
 
     def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
         """These are ours; where they start isn't known yet."""
-        self.owned.update(keys)
+        self._own(keys)
 
     def on_revoked(self, keys: Iterable[PartitionKey] | None) -> None:
         """These, or all, are ours no longer."""
@@ -45,7 +46,7 @@ class Acks:
     def begin(self, partitions: Collection[AssignedPartition]) -> list[AssignedPartition]:
         """Their start is known. Those that were acked meanwhile are returned."""
         self._delivered |= {partition.key: partition for partition in partitions}
-        self.owned.update(partition.key for partition in partitions)
+        self._own(partition.key for partition in partitions)
         early, self._early = self._early, []
         return [partition for ack in early if (partition := self.take(ack)) is not None]
 
@@ -57,6 +58,10 @@ class Acks:
     def has(self, ack: Ack) -> bool:
         """Whether the ack's partition is ours."""
         return (ack.topic, ack.partition) in self.owned
+
+    def has_had(self, key: PartitionKey) -> bool:
+        """Whether it is ours, or was: an ack may cross the end of that on its way."""
+        return key in self._had
 
     def take(self, ack: Ack) -> AssignedPartition | None:
         """Settle what it names, of a partition that is ours; the partition, where something came of it."""
@@ -84,6 +89,11 @@ class Acks:
         partition.on_acked(0 if is_through else first, ack.offset + 1)
         self._metrics.acks.inc(ack.count)
         return partition
+
+    def _own(self, keys: Iterable[PartitionKey]) -> None:
+        keys = tuple(keys)
+        self.owned.update(keys)
+        self._had.update(keys)
 
     def _take_singly(self, ack: Ack) -> AssignedPartition | None:
         """Some are refused, or some lie in a range."""

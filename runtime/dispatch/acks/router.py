@@ -22,6 +22,9 @@ class AckTarget(Protocol):
     def owned(self) -> Iterable[PartitionKey]:
         """What this replica has now, by this trigger."""
 
+    def has_had(self, key: PartitionKey) -> bool:
+        """Whether it has the partition, or had it before."""
+
     def take_ack(self, ack: Ack) -> bool:
         """Whether it has the partition, and so has decided on the ack."""
 
@@ -47,9 +50,15 @@ class AckRouter:
         """Whether any trigger does."""
         return any(target.takes_acks for target in self._targets)
 
-    def route(self, ack: Ack) -> None:
-        """To all triggers that have the partition. If none has, the record is delivered where it is now."""
-        taken = [target.take_ack(ack) for target in self._targets if target.takes_acks]
+    def route(self, ack: Ack, sender: AckTarget | None = None) -> None:
+        """To the triggers that have the partition: `sender`'s own workers' acks to it, where it is its.
+
+        Groups share a topic without sharing their progress: what one of them has handled, another may not
+        have begun. If none has it, the record is delivered where it is now.
+        """
+        is_senders = sender is not None and sender.has_had(PartitionKey(ack.topic, ack.partition))
+        targets = [sender] if sender is not None and is_senders else self._targets
+        taken = [target.take_ack(ack) for target in targets if target.takes_acks]
         if not any(taken):
             logger.warning(
                 "an ack of %s/%d offset %d is refused: the partition is not assigned to this replica; "
@@ -64,17 +73,17 @@ class AckRouter:
         for target in self._targets:
             target.sync_workers()
 
-    def owned_frame(self) -> bytes:
-        """Which partitions may be acked here, for a worker."""
+    def owned_frame(self, sender: AckTarget) -> bytes:
+        """Which partitions a worker of `sender` may ack here: as `route` has it."""
         by_topic: dict[str, list[int]] = {}
         for target in self._targets:
-            for topic, partition in target.owned if target.takes_acks else ():
-                by_topic.setdefault(topic, []).append(partition)
+            for key in target.owned if target.takes_acks else ():
+                if target is sender or not sender.has_had(key):
+                    by_topic.setdefault(key.topic, []).append(key.partition)
         return wire.json_frame(Kind.OWNED, by_topic)
 
     def on_changed(self) -> None:
         """An assignment has begun or ended."""
         if self.takes_acks:
-            frame = self.owned_frame()
             for target in self._targets:
-                target.send_to_workers(frame)
+                target.send_to_workers(self.owned_frame(target))

@@ -7,6 +7,7 @@ import pytest
 from ack_bench import (
     DISABLE,
     ENABLE,
+    OBEYS,
     ONLY,
     WRITES,
     ack,
@@ -56,6 +57,12 @@ THREADS = """
         asyncio.run(context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event)))
     def handler(context, event):
         threading.Thread(target=later, args=(context, event)).start()
+"""
+
+
+_ACKS_ITSELF = """
+async def handler(context, event):
+    await context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event))
 """
 
 
@@ -156,6 +163,84 @@ async def test_any_worker_of_any_trigger_acks_for_any_trigger_of_the_function(tm
         await two.settled(q, 2)  # so its worker has heard what the replica owns, too
         assert await ack(two, 1, 0, 2) == ["True"] * 3
         assert p.checkpoint == Checkpoint(3)
+
+
+async def test_an_ack_leaves_the_record_of_another_group_alone(tmp_path: Path) -> None:
+    router = AckRouter()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    async with (
+        bench(tmp_path / "one", WRITES + _ACKS_ITSELF, static=True, policy=ONLY, router=router) as one,
+        bench(tmp_path / "two", WRITES, static=True, policy=ONLY, router=router) as two,
+    ):
+        (p,), (q,) = one.assign(("t", 0)), two.assign(("t", 0))
+        q.on_fetched(records(0, 20))  # and not handed out
+        one.feed(p, records(0, 20))
+        await one.settled(p, 20)
+        assert await ack(one, 3, verb="explicit_ack_through") == ["True"]
+        assert q.checkpoint == Checkpoint(0)
+        two.dispatcher.submit(q.lane)
+        two.dispatcher.dispatch()
+        await handled(two, 20)
+        assert await ack(two, 0, 1) == ["True"] * 2
+        assert q.checkpoint == Checkpoint(2)
+
+
+async def test_an_ack_that_crosses_a_revoke_does_not_go_to_another_group_instead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    router = AckRouter()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    async with (
+        bench(tmp_path / "one", WRITES, static=True, policy=ONLY, router=router) as one,
+        bench(tmp_path / "two", WRITES, static=True, policy=ONLY, router=router) as two,
+    ):
+        (p,), (q,) = one.assign(("t", 0)), two.assign(("t", 0))
+        two.feed(q, records(0, 1))
+        one.feed(p, records(0, 1))
+        await handled(one, 1)
+        await one.dispatcher.revoke([p], 10)
+        (tmp_path / "one" / "todo").write_text("explicit_ack t 0 0\n")
+        one.wait_deaf(lambda: one.lines("done"))  # so its worker can't know what comes now
+        assert one.lines("done") == ["True"]
+        one.dispatcher.on_revoked(None)
+        await until(lambda: "an ack of t/0 offset 0 is refused" in caplog.text)
+        assert q.checkpoint == Checkpoint(0)
+        asked = 1
+        while one.lines("done")[-1] == "True":  # until the worker has heard of it
+            asked += 1
+            with (tmp_path / "one" / "todo").open("a") as todo:
+                todo.write("explicit_ack t 0 0\n")
+            await until(lambda: len(one.lines("done")) == asked)  # noqa: B023  # awaited here
+        assert q.checkpoint == Checkpoint(0)
+
+
+async def test_a_trigger_with_disable_acks_nothing_of_another_group_on_its_topic(tmp_path: Path) -> None:
+    handler = (
+        OBEYS
+        + """
+async def handler(context, event):
+    try:
+        await context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event))
+    except RuntimeError as error:
+        write(error)
+"""
+    )
+    router = AckRouter()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    async with (
+        bench(tmp_path / "one", WRITES, static=True, policy=ONLY, router=router) as one,
+        bench(tmp_path / "two", handler, static=True, policy=DISABLE, router=router) as two,
+    ):
+        (p,), (q,) = one.assign(("t", 0)), two.assign(("t", 0))
+        p.on_fetched(records(0, 3))  # and not handed out
+        two.feed(q, records(0, 3))
+        await two.settled(q, 3)
+        assert p.checkpoint == Checkpoint(0)
+        assert len(two.lines()) == 3
+        assert two.lines()[0].startswith("explicit_ack(t/0/0): explicitAckMode is disable")
 
 
 async def test_many_threads_acking_in_random_order_lose_and_repeat_nothing(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ async def test_each_ack_counts_once_however_often_it_is_seen(tmp_path: Path) -> 
 async def test_an_ack_reaches_another_triggers_commit_while_its_handler_goes_on(tmp_path: Path) -> None:
     handler = """
     async def handler(context, event):
-        await ack(context, event)
+        await context.platform.explicit_ack(nuclio.QualifiedOffset("u", 0, 0))
         write("acked")
         while not exists("go"):
             await asyncio.sleep(0.005)
@@ -186,7 +186,7 @@ async def test_an_ack_reaches_another_triggers_commit_while_its_handler_goes_on(
         bench(tmp_path / "one", PRELUDE + handler, static=True, policy=ONLY, router=router) as one,
         bench(tmp_path / "two", PRELUDE + SEES, static=True, policy=ONLY, router=router) as two,
     ):
-        (p,), (q,) = one.assign(("t", 0)), two.assign(("t", 0))
+        (p,), (q,) = one.assign(("t", 0)), two.assign(("u", 0))
         two.feed(q, records(0, 1))
         await until(lambda: q.unacked)
         one.feed(p, records(0, 1))
