@@ -26,6 +26,7 @@ class AssignedPartition:
     """
 
     __slots__ = (
+        "_handled_ranges",
         "_room",
         "_window",
         "failed",
@@ -50,6 +51,7 @@ class AssignedPartition:
         self.is_paused = False  # the record in flight takes so long that fetching more is of no use
         self.why_cut_off = ""  # why the record at ledger.position can't be read: nothing more is fetched
         self.lane = PartitionLane(self, buffer)
+        self._handled_ranges: dict[int, int] = {}  # first to end, of those in `unacked` that are ranges
         self._room = room
         self._window = AckWindow(ack_window_size)
 
@@ -185,6 +187,9 @@ class AssignedPartition:
         """These succeeded, and wait for their acks."""
         if any(self.ledger.open_spans(firsts[0], firsts[-1] + 1)):  # else all were acked already
             self.unacked.update(filter(self.ledger.is_open, firsts))
+        if self.lane.buffer.holds_ranges:
+            self._handled_ranges |= self.lane.buffer.spans(self.lane.buffer.given)
+            self._handled_ranges = {f: end for f, end in self._handled_ranges.items() if f in self.unacked}
         if self.failed:
             self.failed.forget(firsts)
 
@@ -211,6 +216,7 @@ class AssignedPartition:
     def _open_ranges(self) -> Iterator[Span]:
         """All that somebody may hold an event of."""
         yield from self.lane.buffer.spans(self.lane.buffer.given)
+        yield from self._handled_ranges.items()
         if self.plan.plan is not None:
             yield from self.ledger.unsettled_spans(self.plan.plan.first, self.plan.plan.end)
         for first, failed in self.failed.items():

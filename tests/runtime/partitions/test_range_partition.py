@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.runtime.config.failure import FailurePolicy
@@ -50,6 +50,13 @@ def fail(p: AssignedPartition, ranges: Sequence[Any], among: int = 1) -> bool:
             p.plan.drop_started()
             is_last |= failed.among == 1
     return is_last
+
+
+def ack(p: AssignedPartition, offset: int) -> None:
+    """As dispatch takes one."""
+    first = p.acked_by(offset)
+    if first is not None:
+        p.on_acked(first, offset + 1)
 
 
 def spans(ranges: Sequence[OffsetRange]) -> list[Span]:
@@ -163,6 +170,34 @@ def test_what_failed_goes_again_while_another_range_waits_for_its_ack() -> None:
     assert spans(take(p, 10)) == [(0, 3)]
 
 
+def test_the_halves_of_a_range_are_acked_one_by_one_whichever_comes_first() -> None:
+    for order in ((3, 7), (7, 3)):
+        p = partition(8)
+        for _ in range(POLICY.max_attempts):
+            fail(p, take(p, 8))
+        for half in ((0, 4), (4, 8)):
+            ranges = take(p, 8)
+            assert spans(ranges) == [half]
+            p.lane.on_unacked(ranges)
+        for last in order:
+            assert p.acked_by(last - 1) is None
+            ack(p, last)
+        assert p.checkpoint == Checkpoint(8)
+        assert not p.unacked
+
+
+def test_a_range_beside_one_that_is_halved_is_still_acked_as_a_whole() -> None:
+    p = partition(10, Checkpoint(0, acked=((3, 5),)))
+    first, second = take(p, 10)
+    p.lane.on_unacked([first])
+    for _ in range(POLICY.max_attempts):
+        fail(p, [second])
+        second = take(p, 10)[0]
+    assert spans([second]) == [(5, 7)]
+    ack(p, 2)
+    assert p.checkpoint.offset == 5
+
+
 def test_no_plan_that_waits_for_acks_names_a_session() -> None:
     p = partition(10)
     part = next_part(p, 4)
@@ -270,3 +305,63 @@ def test_a_planned_range_that_is_acked_before_it_goes_splits_no_other() -> None:
     p.lane.become(PartitionState.ACTIVE)
     assert list(p.lane.take_below(150)) == []
     assert spans(take(p, 100)) == [(200, 250)]
+
+
+@dataclass
+class AckedModel:
+    """A partition whose ranges are acked through their last offsets, some time after they were handled."""
+
+    partition: AssignedPartition = field(default_factory=partition)
+    out: list[Span] = field(default_factory=list)  # handled, and not acked
+
+    def batch(self, size: int, failing: int) -> None:
+        """Handle what comes; of several ranges in it, one fails."""
+        p = self.partition
+        if not p.lane.is_deliverable:
+            return
+        ranges = take(p, size)
+        failed = {id(ranges[failing % len(ranges)])} if failing >= 0 else set()
+        for unit in ranges:
+            if id(unit) in failed:
+                p.lane.on_failed([unit], "no", len(ranges))
+            else:
+                p.lane.on_unacked([unit])
+                self.out.append((unit.first, unit.end))
+        if failed:
+            fail_again = [unit for unit in ranges if id(unit) in failed]
+            p.lane.on_returned(fail_again)
+            p.lane.become(PartitionState.ACTIVE)
+            for offset in p.lane.failed_now:
+                if POLICY.is_spent(p.failed[offset].failures):
+                    p.failed[offset].batch_limit = max(p.failed[offset].among // 2, 1)
+                    p.plan.drop_started()
+
+    def ack(self, which: int) -> None:
+        """One of those that are out, by its last offset; others inside it are refused."""
+        if self.out:
+            first, end = self.out.pop(which % len(self.out))
+            assert all(self.partition.acked_by(inside) is None for inside in range(first, end - 1))
+            ack(self.partition, end - 1)
+            assert not any(self.partition.ledger.is_open(offset) for offset in range(first, end))
+
+
+@given(
+    st.sets(st.integers(0, 23), max_size=6),
+    st.lists(st.tuples(st.integers(1, 9), st.integers(-2, 2), st.integers(-6, 6)), max_size=40),
+)
+@example({3, 4}, [(24, 1, -1)] * 3 + [(24, -1, 0)] * 3)
+@example(set(), [(8, 0, -1)] * 2 + [(8, -1, -1), (8, -1, 0)])
+def test_each_range_is_acked_as_a_whole_however_it_was_halved_and_in_whatever_order(
+    holes: set[int], steps: list[tuple[int, int, int]]
+) -> None:
+    model = AckedModel(partition(24, Checkpoint(0, acked=tuple((o, o + 1) for o in sorted(holes)))))
+    for size, failing, acked in steps:
+        model.batch(size, failing)
+        if acked >= 0:
+            model.ack(acked)
+    while model.out or model.partition.lane.is_deliverable:
+        while model.out:
+            model.ack(0)
+        model.batch(5, -1)
+    assert model.partition.checkpoint == Checkpoint(24)
+    assert not model.partition.unacked
