@@ -235,6 +235,8 @@ class Dispatcher:
     # ---- inside
 
     def _resume(self, lane: Lane) -> None:
+        if (partition := self.partitions.get(lane.id)) is not None and partition.unacked.has_orphans:
+            self._acks.redeliver(partition)
         if lane.is_deliverable:
             self.allocator.offer(lane)
         self._shared.on_room(lane)

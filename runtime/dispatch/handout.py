@@ -11,7 +11,9 @@ from headrace.runtime.dispatch.batcher import Batcher
 from headrace.runtime.dispatch.run_sizer import MAX_RUN_BYTES
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.checkpoint import Plan
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.workers.handle import WorkerHandle
@@ -122,7 +124,7 @@ class Batches:
         for partition, plan in parts:
             partition.propose(plan)
         allocator.prune(worker.index)  # what is planned comes back at the end
-        work = self._commit_and_send(worker, [(partition, plan.end) for partition, plan in parts])
+        work = self._commit_and_send(worker, parts)
         self._planning[worker.index] = start_task(work, f"the batch for worker {worker.index}")
         return True
 
@@ -133,7 +135,7 @@ class Batches:
         await end_tasks([*self._planning.values(), *self._held.values()])
 
     async def _commit_and_send(
-        self, worker: WorkerHandle, parts: Sequence[tuple[AssignedPartition, int]]
+        self, worker: WorkerHandle, parts: Sequence[tuple[AssignedPartition, Plan]]
     ) -> None:
         """The plan must be safe before a record of it starts: else nobody could repeat the same batch."""
         session = worker.spark_session_id
@@ -145,23 +147,23 @@ class Batches:
         finally:
             del self._planning[worker.index]
         batch = []
-        for partition, end in parts:
+        for partition, plan in parts:
             lane = partition.lane
             if lane.state is not PartitionState.PLANNING:
                 continue  # revoked meanwhile
             lane.become(PartitionState.ACTIVE)
-            is_same = worker.is_ready and worker.spark_session_id == session
-            if is_same and not self._shared.lease.is_over and (records := lane.take_below(end)):
+            is_same = worker.is_ready and worker.spark_session_id == session and _is_next(lane, plan)
+            if is_same and not self._shared.lease.is_over and (records := lane.take_below(plan.end)):
                 batch.append((lane, records))
-            else:  # the worker has died, or the lease is over, or all of them were acked meanwhile
+            else:  # a worker has died, or the lease is over, or all of them were acked meanwhile
                 self._shared.allocator.offer(lane)
         if batch:
             worker.send_batch(batch)
         self._dispatch()
 
     async def _commit_plans(
-        self, parts: Sequence[tuple[AssignedPartition, int]]
-    ) -> Sequence[tuple[AssignedPartition, int]]:
+        self, parts: Sequence[tuple[AssignedPartition, Plan]]
+    ) -> Sequence[tuple[AssignedPartition, Plan]]:
         """Wait until some are safe, and return those. One that is refused must not hold up the others."""
         commit = self._shared.feed.commit
         while (planned := _still_planned(parts)) and not await commit(planned):
@@ -169,7 +171,7 @@ class Batches:
             if len(refused) < len(planned):
                 for partition in refused:
                     self._held[partition.lane.id] = start_task(self._plan_again(partition), f"{partition}")
-                return [(partition, end) for partition, end in parts if partition not in refused]
+                return [(partition, plan) for partition, plan in parts if partition not in refused]
             await asyncio.sleep(_RETRY_SECONDS)
         return parts
 
@@ -182,7 +184,7 @@ class Batches:
             self._shared.allocator.offer(partition.lane)
             self._dispatch()
 
-    async def _end_old_sessions(self, parts: Sequence[tuple[AssignedPartition, int]], new: str) -> None:
+    async def _end_old_sessions(self, parts: Sequence[tuple[AssignedPartition, Plan]], new: str) -> None:
         """Before a batch comes again: what its last delivery runs on Spark must not end after this one."""
         planned = _still_planned(parts)
         plans = [partition.plan.of(partition.lane.buffer.next_offset) for partition in planned]
@@ -200,5 +202,11 @@ class Batches:
             self._timer = loop.call_at(when, self._dispatch)
 
 
-def _still_planned(parts: Collection[tuple[AssignedPartition, int]]) -> list[AssignedPartition]:
+def _is_next(lane: PartitionLane, plan: Plan) -> bool:
+    """Nothing is to go before it that has come back since."""
+    offset = lane.buffer.next_offset
+    return offset is not None and plan.first <= offset
+
+
+def _still_planned(parts: Collection[tuple[AssignedPartition, Plan]]) -> list[AssignedPartition]:
     return [partition for partition, _ in parts if partition.lane.state is PartitionState.PLANNING]

@@ -31,6 +31,12 @@ class Feed(Protocol):
         Raises Exception where it isn't safe.
         """
 
+    def refetch(self, partition: AssignedPartition, offset: int) -> bool:
+        """Let the next records that are added be those from `offset` on, which were added before.
+
+        Whether that can be, at once. Where it can't, they stay open until the next assignment.
+        """
+
     def retry_unreadable(self, partition: AssignedPartition) -> None:
         """Fetch the record once more that can't be read, at which the partition is cut off."""
 
@@ -57,6 +63,10 @@ class NoFeed:
     ) -> bool:
         """Nowhere."""
         return True
+
+    def refetch(self, partition: AssignedPartition, offset: int) -> bool:
+        """From nowhere."""
+        return False
 
     def retry_unreadable(self, partition: AssignedPartition) -> None:
         """Nothing is unreadable."""

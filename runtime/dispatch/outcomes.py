@@ -37,6 +37,10 @@ class Outcomes:
         """A process was started for it."""
         worker.send_frame(self._acks.owned_frame())
 
+    def on_died(self, worker: WorkerHandle) -> None:
+        """Its process is gone."""
+        self._acks.on_died(worker.index)
+
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Its handler is imported: that may have taken too much."""
         self._look_at_memory(worker)
@@ -107,7 +111,9 @@ class Outcomes:
             shared.news.set()
             if partition is not None and partition.lane.state is PartitionState.RETURNING:
                 self._failures.after_failure(partition)
-            elif lane.is_deliverable:
+            if partition is not None and partition.unacked.has_orphans:
+                self._acks.redeliver(partition)
+            if lane.is_deliverable:
                 shared.allocator.offer(lane)
         if partition is not None:
             shared.feed.on_room(partition)

@@ -1,5 +1,6 @@
 """Explicit acks of one trigger's partitions: what an accepted one changes for its workers and its feed."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from headrace.runtime.dispatch.acks.owned import Acks
@@ -8,7 +9,13 @@ from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import Ack
+
+logger = logging.getLogger(__name__)
+
+# Of the others, the record that waits in the buffer is still needed.
+_MAY_BEGIN_ANEW = (PartitionState.ACTIVE, PartitionState.BACKOFF, PartitionState.PLANNING)
 
 
 class TriggerAcks:
@@ -75,6 +82,32 @@ class TriggerAcks:
     def owned_frame(self) -> bytes:
         """Which partitions its workers may ack here."""
         return self._router.owned_frame(self)
+
+    def on_died(self, worker_index: int) -> None:
+        """A worker is gone, and with it who was to ack what it had handled: that comes again."""
+        message = (
+            "%s: of what worker %d had handled, %d records were not acked before it died: they come again"
+        )
+        for partition in list(self._shared.partitions.values()):
+            if partition.lane.state is PartitionState.REVOKED:
+                continue
+            if count := partition.unacked.orphan(worker_index):
+                logger.warning(message, partition, worker_index, count)
+                self._resume(partition.lane)
+
+    def redeliver(self, partition: AssignedPartition) -> None:
+        """Orphans of it: once nothing is in flight, and no record holds it up that others must decide on."""
+        lane = partition.lane
+        if lane.in_flight_count:
+            if not lane.is_recalled and lane.worker_index is not None:
+                self._shared.workers[lane.worker_index].recall(lane)
+        elif lane.state in _MAY_BEGIN_ANEW:
+            offset = partition.ledger.committable
+            if lane.buffer.holds_ranges or self._shared.feed.refetch(partition, offset):
+                partition.redeliver()
+                self._shared.feed.on_room(partition)
+            else:
+                partition.unacked.has_orphans = False  # they wait for the next assignment
 
     def send_to_workers(self, frame: bytes) -> None:
         """To all that have a process."""

@@ -6,6 +6,7 @@ from itertools import filterfalse, islice
 from headrace.runtime.partitions.books.ack_window import AckWindow
 from headrace.runtime.partitions.books.failed_records import FailedRecord, FailedRecords
 from headrace.runtime.partitions.books.ledger import Ledger
+from headrace.runtime.partitions.books.unacked import Unacked
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.buffers.ranges import OffsetRange, RangeBuffer
 from headrace.runtime.partitions.buffers.records import RecordBuffer
@@ -26,7 +27,7 @@ class AssignedPartition:
     """
 
     __slots__ = (
-        "_handled_ranges",
+        "_fetched_before",
         "_room",
         "_window",
         "failed",
@@ -47,11 +48,11 @@ class AssignedPartition:
         self.ledger = Ledger(start.offset, start.acked)
         self.plan = KeptPlan(start.plan)
         self.failed = FailedRecords.from_attempts(start.attempts, are_ranges=buffer.holds_ranges)
-        self.unacked: set[int] = set()  # handled, and not to be settled before somebody acks
         self.is_paused = False  # the record in flight takes so long that fetching more is of no use
         self.why_cut_off = ""  # why the record at ledger.position can't be read: nothing more is fetched
         self.lane = PartitionLane(self, buffer)
-        self._handled_ranges: dict[int, int] = {}  # first to end, of those in `unacked` that are ranges
+        self.unacked = Unacked()
+        self._fetched_before = 0  # what comes again ends here; workers have handled some of it
         self._room = room
         self._window = AckWindow(ack_window_size)
 
@@ -92,7 +93,7 @@ class AssignedPartition:
     @property
     def to_hand_out(self) -> int:
         """How many of those that wait may be handed out now, one by one."""
-        return self._room.to_hand_out(self)
+        return 0 if self.unacked.has_orphans else self._room.to_hand_out(self)
 
     @property
     def waits_for_acks(self) -> bool:
@@ -129,7 +130,11 @@ class AssignedPartition:
         is_acked_ahead = ledger.has_ahead
         for first, end in self.lane.spans(records):
             ledger.add(first, end)
-        if is_acked_ahead:
+        if self._fetched_before:
+            self.lane.buffer.append_open(records, self.unacked.settled_in(ledger))
+            if ledger.position >= self._fetched_before:
+                self._fetched_before = 0
+        elif is_acked_ahead:
             self.lane.buffer.append_open(records, ledger)
         else:
             self.lane.buffer.append(records)
@@ -151,9 +156,27 @@ class AssignedPartition:
         next_offset = self.lane.buffer.next_offset
         if next_offset is not None and next_offset < end:
             self.lane.buffer.keep_open(self.ledger)
-        self._forget_settled(first, end)
+        self.unacked.forget(first, end)
+        if end - first == 1:
+            self.failed.pop(first, None)
+        else:
+            self.failed.forget_settled(self.ledger.is_open)
         if self.lane.buffer.holds_ranges:
             self.plan.on_settled_below(self.ledger.committable)
+
+    def redeliver(self) -> None:
+        """Begin anew at what is open, for the sake of orphans: what others have handled stays theirs.
+
+        Nothing is in flight. All that waits is dropped, and fetched again, from the ledger's position on.
+        """
+        end = self.ledger.position
+        self.unacked.drop_orphans()
+        self._fetched_before = max(end, self._fetched_before)
+        self.why_cut_off = ""  # what can't be read is found again
+        self.lane.buffer.clear()
+        self.ledger = Ledger(self.ledger.committable, self.ledger.settled_spans())
+        if self.lane.buffer.holds_ranges:
+            self.extend(end)
 
     def propose(self, part: Plan) -> None:
         """A batch with `part` of it is about to be committed, then handed out."""
@@ -186,10 +209,9 @@ class AssignedPartition:
     def note_unacked(self, firsts: Sequence[int]) -> None:
         """These succeeded, and wait for their acks."""
         if any(self.ledger.open_spans(firsts[0], firsts[-1] + 1)):  # else all were acked already
-            self.unacked.update(filter(self.ledger.is_open, firsts))
+            self.unacked.add(filter(self.ledger.is_open, firsts), self.lane.worker_index)
         if self.lane.buffer.holds_ranges:
-            self._handled_ranges |= self.lane.buffer.spans(self.lane.buffer.given)
-            self._handled_ranges = {f: end for f, end in self._handled_ranges.items() if f in self.unacked}
+            self.unacked.add_ends(self.lane.buffer.spans(self.lane.buffer.given))
         if self.failed:
             self.failed.forget(firsts)
 
@@ -216,22 +238,11 @@ class AssignedPartition:
     def _open_ranges(self) -> Iterator[Span]:
         """All that somebody may hold an event of."""
         yield from self.lane.buffer.spans(self.lane.buffer.given)
-        yield from self._handled_ranges.items()
+        yield from self.unacked.ranges()
         if self.plan.plan is not None:
             yield from self.ledger.unsettled_spans(self.plan.plan.first, self.plan.plan.end)
         for first, failed in self.failed.items():
             yield first, first + failed.span_from(first)
-
-    def _forget_settled(self, first: int, end: int) -> None:
-        if end - first == 1:
-            self.unacked.discard(first)
-            self.failed.pop(first, None)
-            return
-        if end - first < len(self.unacked):
-            self.unacked.difference_update(range(first, end))
-        else:
-            self.unacked = {offset for offset in self.unacked if not first <= offset < end}
-        self.failed.forget_settled(self.ledger.is_open)
 
 
 def of_records(

@@ -258,7 +258,9 @@ class Assignment:
         """
         for key, partition in list(self.partitions.items()):
             if partition.lane.is_idle or partition.plan.missing_from(partition.ledger.position):
-                partition.advance(await self._stream.position(key))
+                ledger, position = partition.ledger, await self._stream.position(key)
+                if partition.ledger is ledger:  # else it was sent back meanwhile
+                    partition.advance(position)
         self._dispatch.dispatch()
 
     # ---- Feed
@@ -281,6 +283,13 @@ class Assignment:
     ) -> bool:
         """Where the kind has dead letters."""
         return await self._stream.write_dead_letter(partition, record, reason, attempts)
+
+    def refetch(self, partition: AssignedPartition, offset: int) -> bool:
+        """The client drops what it has fetched ahead."""
+        if self.partitions.get(partition.key) is not partition:
+            return False
+        self._stream.seek(partition.key, offset)
+        return True
 
     def retry_unreadable(self, partition: AssignedPartition) -> None:
         """Every fetch that fails seeks back to it."""

@@ -63,6 +63,9 @@ class WorkerListener(RecordListener, Protocol):
     def on_started(self, worker: "WorkerHandle") -> None:
         """It has a process, which can be sent frames."""
 
+    def on_died(self, worker: "WorkerHandle") -> None:
+        """Its process is gone, and all that it held is decided."""
+
     def on_loaded(self, worker: "WorkerHandle") -> None:
         """It is about to be ready: the last moment to replace it for what the handler's import has done."""
 
@@ -182,6 +185,7 @@ class WorkerHandle:
         is_ours = self._is_kill_ours = self._is_kill_ours or process.is_swept or bool(news.nonsense)
         failure = self._why_replaced or news.nonsense or news.init_failure
         has_started = self._news.on_death(process, Death(self.index, code, is_ours, self._verdict))
+        self._listener.on_died(self)
         if was_ready and not (has_started or is_ours):
             logger.warning("worker %d died while idle (%s); replaced", self.index, describe_exit(code))
         self.restarts += 1

@@ -35,6 +35,9 @@ class Heard:
     def on_started(self, worker: WorkerHandle) -> None:
         """Of no interest."""
 
+    def on_died(self, worker: WorkerHandle) -> None:
+        """Of no interest."""
+
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Of no interest."""
 

