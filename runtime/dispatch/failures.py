@@ -34,10 +34,16 @@ class Failures:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def begin(self, partition: AssignedPartition) -> None:
-        """Its assignment does. What has had all its attempts goes alone: one more, and it ends."""
+        """Its assignment does. What has had all its attempts and was halted gets one more, alone.
+
+        Else it ends without one: it would have ended under its last owner. But not what failed in a batch, or
+        in a range: which of them is bad isn't known.
+        """
+        is_alone = self._shared.policy.batch is None
         for offset, failed in partition.failed.items():
             if self._policy.is_spent(failed.failures):
                 failed.batch_limit = failed.span_from(offset)
+                failed.is_refused = is_alone and self._policy.then != "halt"
 
     def after_failure(self, partition: AssignedPartition) -> None:
         """What failed is back, and nothing is in flight."""
@@ -65,9 +71,12 @@ class Failures:
             (feed.retry_unreadable if is_retry else feed.skip_unreadable)(partition)
             return f"{partition}: offset {offset} is {'fetched once more' if is_retry else 'skipped'}"
         if partition.lane.is_head_refused and is_retry:
-            reason = partition.failed[offset].reason
+            failed = partition.failed[offset]
+            failed.is_refused = not failed.failures  # else it was delivered before
             self.retry(partition)
-            return f"{partition}: offset {offset} is not delivered: {reason}"
+            if failed.is_refused:
+                return f"{partition}: offset {offset} is not delivered: {failed.reason}"
+            return f"{partition}: offset {offset} is delivered once more"
         (self.retry if is_retry else self.skip)(partition)
         return f"{partition}: offset {offset} is {'delivered once more' if is_retry else 'skipped'}"
 
@@ -93,8 +102,9 @@ class Failures:
         self._settle_failed(partition, offset)
 
     def forget(self, partition: AssignedPartition) -> None:
-        """It is revoked."""
-        self._stop(partition)
+        """It is revoked. A dead letter on its way is waited for: the next owner would double it."""
+        if partition.lane.id not in self._shared.writes:
+            self._stop(partition)
 
     async def stop(self) -> None:
         """Idempotent."""
@@ -147,14 +157,33 @@ class Failures:
         assert record is not None, "the failed record is back"
         tries = 0
         try:
-            while not await self._is_dead_letter_written(partition, record, failed):
+            while not await self._is_written(partition, record, failed):
+                if partition.lane.state is PartitionState.REVOKED:
+                    return
                 tries += 1
                 await asyncio.sleep(self._policy.wait_seconds(tries) or _RETRY_SECONDS)
         except UndecodableError:  # nothing of it can be copied
+            if partition.lane.state is PartitionState.REVOKED:
+                return
             self._halt(partition, failed)
             await self._persist(partition)
             return
         self._settle_failed(partition, offset)
+
+    async def _is_written(
+        self, partition: AssignedPartition, record: WireRecord, failed: FailedRecord
+    ) -> bool:
+        """It counts as in flight until it has ended, and then what it settles is settled at once."""
+        writes, lane_id = self._shared.writes, partition.lane.id
+        write = writes[lane_id] = asyncio.create_task(
+            self._is_dead_letter_written(partition, record, failed), name=f"a dead letter of {partition}"
+        )
+        try:
+            return await write
+        finally:
+            if writes.get(lane_id) is write:  # else it was given up, and another one has begun
+                del writes[lane_id]
+            self._shared.news.set()
 
     async def _is_dead_letter_written(
         self, partition: AssignedPartition, record: WireRecord, failed: FailedRecord
@@ -168,7 +197,8 @@ class Failures:
             raise
         except Exception as error:  # whatever it is, the record stays where it is
             why = str(error) or type(error).__name__
-            partition.lane.become(PartitionState.WRITING_DEAD_LETTER, f": {why}")
+            if partition.lane.state is not PartitionState.REVOKED:
+                partition.lane.become(PartitionState.WRITING_DEAD_LETTER, f": {why}")
             logger.error(  # noqa: TRY400  # the client's traceback helps nobody
                 "%s offset %d can't be written to dead-letter topic %s (%s); it stays uncommitted",
                 partition,

@@ -47,14 +47,20 @@ class Revoking:
         partitions = self._shared.partitions.values()
         self._kill_workers_with([p for p in partitions if p.lane.state is PartitionState.REVOKED])
 
-    def _kill_workers_with(self, partitions: Iterable[AssignedPartition]) -> None:
+    def _kill_workers_with(self, partitions: Collection[AssignedPartition]) -> None:
+        for partition in partitions:
+            if (write := self._shared.writes.get(partition.lane.id)) is not None:
+                write.cancel()
         lanes = [p.lane for p in partitions if p.lane.in_flight_count]
         for index in sorted({lane.worker_index for lane in lanes if lane.worker_index is not None}):
             self._shared.metrics.workers_killed.inc()
             self._shared.workers[index].kill()
 
     async def _quiet(self, partitions: Iterable[AssignedPartition], wait_seconds: float) -> bool:
-        return await self._until(lambda: not any(p.lane.in_flight_count for p in partitions), wait_seconds)
+        writes = self._shared.writes
+        return await self._until(
+            lambda: not any(p.lane.in_flight_count or p.lane.id in writes for p in partitions), wait_seconds
+        )
 
     async def _until(self, is_so: Callable[[], bool], wait_seconds: float) -> bool:
         try:

@@ -26,8 +26,10 @@ class Shared:
     partitions: dict[int, AssignedPartition] = field(default_factory=dict)
     run_sizer: RunSizer = field(default_factory=RunSizer)
     feed: Feed = field(default_factory=NoFeed)
+    writes: dict[int, asyncio.Task[bool]] = field(default_factory=dict)
+    """Dead letters on their way, by lane: they count as in flight. Failures adds and removes them."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Some lane has nothing in flight any more, or something was acked."""
+    """Some lane has nothing in flight any more, or something was acked, or a dead letter has gone out."""
 
     def on_room(self, lane: Lane) -> None:
         """How much of its partition may be fetched has changed; a lane without one fetches nothing."""

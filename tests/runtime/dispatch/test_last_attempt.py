@@ -1,11 +1,13 @@
 """What comes after a record's last attempt, by its policy or by an operator's hand."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from failure_bench import FAILS_AT_5, Journal, attempts_at, journal_of, order, policy
+from failure_bench import FAILS_AT_5, Journal, assign_from, attempts_at, journal_of, order, policy
 from worker_bench import Bench, Record, bench, records, until
 
+from headrace.runtime.config.failure import Then
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.state import PartitionState
@@ -133,6 +135,89 @@ async def test_a_dead_letter_that_cannot_be_written_says_why_until_it_can(
         await b.settled(p, 10)
         assert problem(p) == ""
         assert attempts_at(b, 5) == [1, 2, 3]
+
+
+async def test_a_revoke_waits_for_the_dead_letter_that_is_being_written(tmp_path: Path) -> None:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter", attempts=1)) as b:
+        journal = journal_of(b)
+        journal.gate.clear()
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await until(lambda: journal.dead_letters)
+        revoke = asyncio.create_task(b.dispatcher.revoke([p], 600))
+        await until(lambda: p.lane.state is PartitionState.REVOKED)
+        assert not revoke.done()
+        journal.gate.set()
+        await revoke
+        assert p.checkpoint == Checkpoint(6)
+        p = assign_from(b, p.checkpoint)
+        b.feed(p, records(6, 4))
+        await b.settled(p, 10)
+        assert len(journal.dead_letters) == 1
+        assert attempts_at(b, 5) == [1]
+
+
+@pytest.mark.parametrize("is_shortened", [False, True], ids=["its time", "a shorter time"])
+async def test_a_revoke_waits_for_a_dead_letter_as_long_as_for_a_handler(
+    tmp_path: Path, is_shortened: bool
+) -> None:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter", attempts=1)) as b:
+        journal = journal_of(b)
+        journal.gate.clear()
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await until(lambda: journal.dead_letters)
+        revoke = asyncio.create_task(b.dispatcher.revoke([p], 600 if is_shortened else 0.05))
+        await until(lambda: p.lane.state is PartitionState.REVOKED)
+        if is_shortened:
+            b.dispatcher.shorten_revoke(0)
+        await revoke
+        journal.gate.set()
+        assert p.checkpoint == Checkpoint(5, ((5, 1),))
+
+
+async def test_a_dead_letter_that_fails_is_not_tried_again_by_who_gives_it_back(tmp_path: Path) -> None:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter", attempts=1)) as b:
+        journal = journal_of(b)
+        journal.gate.clear()
+        journal.refusal = OSError("there is no dead-letter topic dlq")
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await until(lambda: journal.dead_letters)
+        revoke = asyncio.create_task(b.dispatcher.revoke([p], 600))
+        await until(lambda: p.lane.state is PartitionState.REVOKED)
+        journal.gate.set()
+        await revoke
+        assert p.checkpoint == Checkpoint(5, ((5, 1),))
+        assert len(journal.dead_letters) == 1
+
+
+@pytest.mark.parametrize("then", ["deadLetter", "skip"])
+async def test_what_had_all_its_attempts_under_an_earlier_owner_is_not_delivered_once_more(
+    tmp_path: Path, then: Then
+) -> None:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy(then, attempts=2)) as b:
+        journal = journal_of(b)
+        p = assign_from(b, Checkpoint(3, ((5, 2),)))
+        b.feed(p, records(3, 7))
+        await b.settled(p, 10)
+        assert order(b) == [3, 4, 6, 7, 8, 9]
+        assert [(letter[0].offset, letter[2]) for letter in journal.dead_letters] == [(5, 2)] * (
+            then == "deadLetter"
+        )
+
+
+async def test_an_operator_may_have_such_a_record_delivered_once_more(tmp_path: Path) -> None:
+    (tmp_path / "mended").touch()
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter", attempts=2)) as b:
+        journal = journal_of(b)
+        journal.refusal = OSError("there is no dead-letter topic dlq")
+        p = assign_from(b, Checkpoint(3, ((5, 2),)))
+        b.feed(p, records(3, 7))
+        await until(lambda: is_stuck(p))
+        assert b.dispatcher.act("retry", p) == "t/0: offset 5 is delivered once more"
+        await b.settled(p, 10)
+        assert attempts_at(b, 5) == [3]
 
 
 async def test_a_halted_partition_says_what_is_wrong_with_its_record(tmp_path: Path) -> None:
