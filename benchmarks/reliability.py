@@ -31,9 +31,11 @@ from folders import BENCHMARKS, ROOT
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "storm")]
 
 from broker import Broker  # noqa: E402  # the storms' own checkers
-from history import RecordId, out_of_order, overlaps, read_history, repeated  # noqa: E402
+from deliveries import repeated  # noqa: E402
+from history import RecordId, read_history  # noqa: E402
 from kafka_records import group_offsets  # noqa: E402
 from load import HANDLER  # noqa: E402
+from order import out_of_order, overlaps  # noqa: E402
 from processes import children_of  # noqa: E402
 from replica import write_function  # noqa: E402
 

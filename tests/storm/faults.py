@@ -23,7 +23,9 @@ from functools import partial
 from pathlib import Path
 
 from broker import Broker
-from history import RECORDER, Entry, RecordId, gone_on_with, started_between, started_late
+from frozen import gone_on_with, started_between, started_late
+from history import RECORDER, Entry, RecordId
+from judge import STALL_SECONDS, Allowed
 from load import (
     HANDLER_SECONDS,
     LONG_AT_TIMES,
@@ -77,7 +79,7 @@ def k1(mode: str, broker: Broker, folder: Path, number: int, report: Report) -> 
                 "s to the next start, for each kill meanwhile", resumed, 0, SESSION_SECONDS + 2, number
             )
         check_deaths(load, faults, report, number)
-        load.check(report, number, load.may_repeat(faults))
+        load.check(report, number, Allowed(load.may_repeat(faults), cut_off=WORKERS * len(faults)))
 
 
 def resumed_seconds_by_kill(load: Load, fault: Fault, faults: list[Fault]) -> float:
@@ -122,7 +124,7 @@ def k2(broker: Broker, folder: Path, number: int, report: Report) -> None:
         report.add_faults("kills", kills, number)
         # A machine that is too busy for a heartbeat brings rebalances too.
         report.add("rebalances", before != after, 0, bool(load.lost_memberships()), number)
-        load.check(report, number, kills)
+        load.check(report, number, Allowed(repeats=kills, cut_off=kills, attempts=1))
 
 
 def _is_replaced(running: Replica, pid: int) -> bool:
@@ -153,8 +155,12 @@ def k3(broker: Broker, folder: Path, number: int, report: Report) -> None:
         report.add_faults("freezes of a whole replica", wholes, number, low=0)
         attempts = max(entry.attempt for entry in load.history)
         report.add("attempts", attempts, 1, 1, number)
-        allowed = load.may_repeat(faults) + sum(map(load.handled_unknowing, faults))
-        load.check(report, number, allowed, thawed)
+        allowed = Allowed(
+            repeats=load.may_repeat(faults) + sum(map(load.handled_unknowing, faults)),
+            cut_off=WORKERS * len(faults),
+            memberships_lost=len(faults),
+        )
+        load.check(report, number, allowed, thawed=thawed)
 
 
 def freeze_processor(load: Load, victim: Replica, report: Report, number: int) -> Fault:
@@ -250,7 +256,7 @@ def k4(broker: Broker, folder: Path, number: int, report: Report) -> None:
             pause(0, 1)
         load.finish()
         report.add_faults("stops", stops, number)
-        load.check(report, number, 0)
+        load.check(report, number, Allowed())
 
 
 def r1(broker: Broker, folder: Path, number: int, report: Report) -> None:
@@ -280,7 +286,7 @@ def r1(broker: Broker, folder: Path, number: int, report: Report) -> None:
         report.add_faults("joins and leaves", changes, number)
         report.add_faults("kills", len(faults), number, low=0)
         check_deaths(load, faults, report, number)
-        load.check(report, number, load.may_repeat(faults))
+        load.check(report, number, Allowed(load.may_repeat(faults), cut_off=WORKERS * len(faults)))
 
 
 def t1(broker: Broker, folder: Path, number: int, report: Report) -> None:
@@ -296,7 +302,8 @@ def t1(broker: Broker, folder: Path, number: int, report: Report) -> None:
         report.add("rebalances", running.trigger()["generation"] - before, 0, 0, number)
         load.finish()
         report.add_faults("handlers of 5 s", load.partitions, number)
-        load.check(report, number, 0)
+        in_turn = 5.0 * load.partitions / WORKERS
+        load.check(report, number, Allowed(stall_seconds=in_turn + STALL_SECONDS))
 
 
 SCENARIOS: dict[str, Scenario] = {

@@ -20,7 +20,8 @@ from unittest import mock
 
 from broker import Broker
 from faults import long_records_for, records_for, started_fenced, starts_from
-from load import LONG_AT_TIMES, SESSION_SECONDS, Fault, Load, pause
+from judge import STALL_SECONDS, Allowed
+from load import LONG_AT_TIMES, SESSION_SECONDS, WORKERS, Fault, Load, pause
 from proxy import Proxy
 from replica import DECODED, Replica, wait_until
 from scenario import Report, Scenario, main
@@ -31,6 +32,7 @@ from headrace.runtime.embedded.kafka.properties import broker_settings
 from headrace.runtime.embedded.ports import choose_ports
 
 BROKER_SESSION_SECONDS = 10  # longer than the broker is away
+AWAY_SECONDS = 60  # at most, on a machine that is busy
 BUFFER = 16
 # A buffer counts records only where each is decoded, and a fetch brings one batch of a partition: what has
 # been fetched needs no broker, so it is little in half of the repetitions. In the others it is all that fits.
@@ -94,9 +96,10 @@ def cut(
             report.add_faults("cuts", len(faults), number)
             attempts = max(entry.attempt for entry in load.history)
             report.add("attempts", attempts, 1, 1, number)
-            allowed = sum(
+            repeats = sum(
                 load.may_repeat([fault]) + load.handled_unknowing(fault, seconds) for fault in faults
             )
+            allowed = Allowed(repeats, cut_off=WORKERS * len(faults), memberships_lost=len(faults))
             load.check(report, number, allowed)
     loop.close()
 
@@ -122,7 +125,7 @@ def delay(_: Broker, folder: Path, number: int, report: Report) -> None:
             report.add("rebalances", load.replicas[1].trigger()["generation"] - before, 0, 0, number)
             proxy.delay_seconds = 0
             load.finish()
-            load.check(report, number, 0)
+            load.check(report, number, Allowed())
     loop.close()
 
 
@@ -150,12 +153,21 @@ def b1(how: str, _: Broker, folder: Path, number: int, report: Report) -> None:
                 restarts += 1
                 faults += [Fault(running.process.pid, time.monotonic_ns()) for running in load.replicas]
                 loop.run_until_complete(kafka.restart(kill=how == "kill"))
-                report.add("broker away, s", (time.monotonic_ns() - faults[-1].ns) / 1e9, 0, 60, number)
+                away = (time.monotonic_ns() - faults[-1].ns) / 1e9
+                report.add("broker away, s", away, 0, AWAY_SECONDS, number)
                 check_mended(load, load.replicas[0], time.monotonic_ns(), report, number)
             load.finish()
             report.add_faults("restarts of the broker", restarts, number)
-            away = BROKER_SESSION_SECONDS
-            allowed = sum(load.may_repeat([fault]) + load.handled_unknowing(fault, away) for fault in faults)
+            repeats = sum(
+                load.may_repeat([fault]) + load.handled_unknowing(fault, BROKER_SESSION_SECONDS)
+                for fault in faults
+            )
+            allowed = Allowed(
+                repeats,
+                cut_off=WORKERS * len(faults),
+                memberships_lost=len(faults),
+                stall_seconds=AWAY_SECONDS + STALL_SECONDS,
+            )
             load.check(report, number, allowed)
     loop.close()
 

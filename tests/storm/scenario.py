@@ -54,7 +54,7 @@ class Report:
             figure.violations.append(f"repetition {number}: {value:.3f}")
 
     def show(self, scenario: str) -> bool:
-        """Print; whether every bound held."""
+        """Print; whether there was something to show, and every bound held."""
         faults = [f"{count} {what}" for what, count in self._faults.items()]
         print(f"{scenario}: {', '.join([f'{len(self._numbers)} repetitions', *faults])}", flush=True)
         for name, figure in self._figures.items():
@@ -67,7 +67,14 @@ class Report:
             )
             for violation in figure.violations:
                 print(f"  VIOLATION {violation}")
-        return not any(figure.violations for figure in self._figures.values())
+        if not self._figures:
+            print(f"{scenario}: no figures", flush=True)
+        return bool(self._figures) and not self.broken
+
+    @property
+    def broken(self) -> list[str]:
+        """The names of the figures that were outside their bounds."""
+        return [name for name, figure in self._figures.items() if figure.violations]
 
 
 # Called with the broker, an empty folder, the number of the repetition, and where its figures go.

@@ -1,196 +1,196 @@
-"""The checkers of the storms: each finds what it is there for, and nothing in a clean history."""
+"""Whole histories before the judge of the storms: each of these breaks one promise, and must not pass."""
 
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from history import (
-    Entry,
-    History,
-    Sample,
-    changed_letters,
-    committed_too_far,
-    gone_on_with,
-    longest_stall,
-    lost,
-    moved_back,
-    out_of_order,
-    overlaps,
-    read_history,
-    repeated,
-    started_between,
-    started_late,
-)
+import pytest
+from commits import Sample
+from history import Entry, RecordId
+from judge import Allowed, Evidence, judge
+from scenario import Report
+from test_checkers import SECOND, committed, in_time, killed, ran
 
-SECOND = 10**9
+NOT_AT_THE_END = "L9 last commits that aren't the end of the log"
+BEYOND = "L5 committed beyond the end of the log"
+TOO_FAR = "L5 committed before their end"
+OUT_OF_ORDER = "L3 out of order"
+PASSED_OVER = "L3 started before a lower one was done"
+OVERLAPS = "L4 overlaps"
+WENT_ON = "L2 started, not ended, and their worker went on"
+ATTEMPTS = "L2 attempts above what was delivered"
+STALL = "L9 longest stall, s"
 
-
-def ran(offset: int, start: float, end: float | None, pid: int = 1, partition: int = 0) -> list[Entry]:
-    """One call of a handler; without an end it was killed in it."""
-    about = ("t", partition, offset, 1, pid, pid * 10)
-    entries = [Entry("START", *about, int(start * SECOND))]
-    return entries if end is None else [*entries, Entry("END", *about, int(end * SECOND))]
+CLEAN = in_time(ran(0, 0, 1), ran(0, 0.5, 1.5, pid=2, partition=1), ran(1, 1, 2), ran(2, 3, 4))
 
 
-def killed(offset: int, start: float, *ticks: float, pid: int = 1, partition: int = 0) -> list[Entry]:
-    """One that said so now and then, and has no end."""
-    about = ("t", partition, offset, 1, pid, pid * 10)
-    said = [Entry("TICK", *about, int(tick * SECOND)) for tick in ticks]
-    return [*ran(offset, start, None, pid, partition), *said]
+def all_committed(at: float, first: int = 3, second: int = 1) -> Sample:
+    return Sample(int(at * SECOND), {("t", 0): first, ("t", 1): second})
 
 
-def in_time(*runs: list[Entry]) -> list[Entry]:
-    """As processes that run at the same time write them."""
-    return sorted((entry for run in runs for entry in run), key=lambda entry: entry.ns)
+NOTHING = Allowed()
+SAMPLES = [all_committed(0.9, 0, 0), all_committed(2.5, 2), all_committed(5)]
 
 
-CLEAN = [*ran(0, 0, 1), *ran(1, 1, 2), *ran(2, 3, 4, pid=2), *ran(0, 0, 9, pid=3, partition=1)]
-PRODUCED = {("t", 0, 0), ("t", 0, 1), ("t", 0, 2), ("t", 1, 0)}
+def broken(
+    history: Sequence[Entry] = CLEAN,
+    samples: Sequence[Sample] = SAMPLES,
+    *,
+    allowed: Allowed = NOTHING,
+    produced: int = 3,
+    alive_until: Mapping[int, int] | None = None,
+    given_up: Mapping[RecordId, int] | None = None,
+    memberships_lost: int = 0,
+) -> list[str]:
+    """The promises that it breaks, of `produced` records in partition 0 and one in partition 1."""
+    evidence = Evidence(
+        {("t", 1, 0), *(("t", 0, n) for n in range(produced))},
+        {("t", 0): produced, ("t", 1): 1},
+        history,
+        samples,
+        alive_until=alive_until or {},
+        given_up=given_up or {},
+        memberships_lost=memberships_lost,
+    )
+    report = Report(patience=1)
+    judge(evidence, allowed, report, 0)
+    return report.broken
 
 
-def committed(at: float, offset: int, partition: int = 0) -> Sample:
-    return Sample(int(at * SECOND), {("t", partition): offset})
+def again(*runs: list[Entry]) -> list[Entry]:
+    """Partition 0 as in these, partition 1 as it should be."""
+    return in_time(*runs, ran(0, 0.5, 1.5, pid=2, partition=1))
 
 
-def test_a_clean_history_has_nothing_to_find() -> None:
-    samples = [committed(0.5, 0), committed(2.5, 2), committed(5, 3)]
-    assert not lost(PRODUCED, CLEAN)
-    assert not repeated(CLEAN)
-    assert not out_of_order(CLEAN)
-    assert not overlaps(CLEAN)
-    assert not committed_too_far(samples, CLEAN, PRODUCED)
-    assert not moved_back(samples)
+def test_a_clean_history_passes() -> None:
+    assert broken() == []
 
 
-def test_a_record_is_lost_that_was_started_and_never_ended() -> None:
-    assert lost({("t", 0, 0), ("t", 0, 1)}, [*ran(0, 0, 1), *ran(1, 1, None)]) == {("t", 0, 1)}
+def test_a_kill_that_is_explained_passes() -> None:
+    history = again(ran(0, 0, 1), killed(1, 1, 1.2), ran(1, 3, 4, pid=3), ran(2, 4, 4.5, pid=3))
+    allowed = Allowed(repeats=1, cut_off=1)
+    samples = [all_committed(2.5, 1), all_committed(5)]
+    assert broken(history, samples, alive_until={1: int(1.5 * SECOND)}, allowed=allowed) == []
 
 
-def test_a_record_is_not_lost_that_was_given_up() -> None:
-    assert not lost({("t", 0, 0)}, [], given_up={("t", 0, 0)})
+# ---- commits
 
 
-def test_each_end_after_the_first_is_a_repetition_and_a_start_is_none() -> None:
-    history = [*ran(0, 0, None), *ran(0, 1, 2), *ran(0, 2, 3), *ran(0, 3, 4)]
-    assert [entry.ns for entry in repeated(history)] == [3 * SECOND, 4 * SECOND]
+def test_a_commit_that_stays_at_one_for_ever_is_found() -> None:
+    assert broken(samples=[all_committed(at, 1) for at in (2.5, 5, 500)]) == [NOT_AT_THE_END]
 
 
-def test_first_starts_in_falling_order_are_found_and_repetitions_are_none() -> None:
-    assert not out_of_order([*ran(0, 0, 1), *ran(1, 1, 2), *ran(0, 2, 3), *ran(1, 3, 4), *ran(2, 4, 5)])
-    [(before, after)] = out_of_order([*ran(1, 0, 1), *ran(0, 1, 2)])
-    assert (before.offset, after.offset) == (1, 0)
+def test_no_sample_at_all_is_found() -> None:
+    assert broken(samples=[]) == [NOT_AT_THE_END]
 
 
-def test_a_start_in_front_of_an_earlier_record_is_found_though_it_never_ended_or_ended_later() -> None:
-    assert out_of_order([*ran(1, 0, None), *ran(0, 1, 2), *ran(1, 2, 3)])
-    assert out_of_order(in_time(ran(1, 0, 9), ran(0, 1, 2, pid=2)))
+def test_a_commit_beyond_the_end_of_the_log_is_found_though_it_comes_back() -> None:
+    assert broken(samples=[*SAMPLES, all_committed(6, 4)]) == [BEYOND, NOT_AT_THE_END]
+    assert BEYOND in broken(samples=[*SAMPLES, all_committed(6, 4), all_committed(7)])
 
 
-def test_a_killed_start_may_come_again_after_those_before_it() -> None:
-    assert not out_of_order([*ran(0, 0, 1), *ran(1, 1, None), *ran(0, 2, 3), *ran(1, 3, 4), *ran(2, 4, 5)])
+def test_a_partition_without_a_commit_is_found() -> None:
+    assert broken(samples=[committed(5, 3)]) == [NOT_AT_THE_END]
 
 
-def test_two_processes_in_one_partition_overlap_for_as_long_as_both_run() -> None:
-    history = in_time(ran(0, 0, 4), ran(1, 3, 9, pid=2))
-    [(first, second, seconds)] = overlaps(history)
-    assert (first.offset, second.offset, seconds) == (0, 1, 1.0)
+def test_a_commit_before_its_dead_letter_was_written_is_found() -> None:
+    history = again(ran(0, 0, 1), ran(1, 1, None), ran(2, 3, 4))
+    samples = [all_committed(2.5, 2), all_committed(5)]
+    record = ("t", 0, 1)
+    assert broken(history, samples, given_up={record: 2 * SECOND}) == []
+    assert broken(history, samples, given_up={record: int(2.8 * SECOND)}) == [TOO_FAR]
+    assert broken(history, samples, given_up={record: int(3.1 * SECOND)}) == [PASSED_OVER, TOO_FAR]
 
 
-def test_a_long_handler_overlaps_with_all_that_start_in_it() -> None:
-    assert len(overlaps(in_time(ran(0, 0, 9), ran(1, 1, 2, 2), ran(2, 3, 4, 2)))) == 2
+# ---- overlaps
 
 
-def test_a_killed_handler_overlaps_with_what_starts_before_its_last_tick() -> None:
-    history = in_time(killed(0, 0, 1, 4), ran(0, 3, 9, pid=2))
-    [(first, second, seconds)] = overlaps(history)
-    assert (first.pid, second.pid, seconds) == (1, 2, 1.0)
+def test_an_overlap_with_a_killed_process_that_wrote_no_tick_is_found() -> None:
+    history = again(ran(0, 0, None), ran(0, 1, 2, pid=3), ran(1, 2, 3, pid=3), ran(2, 3, 4, pid=3))
+    allowed = Allowed(repeats=1, cut_off=1)
+    samples = [all_committed(0.9, 0, 0), all_committed(5)]
+    assert broken(history, samples, allowed=allowed, alive_until={1: int(0.9 * SECOND)}) == []
+    assert OVERLAPS in broken(history, samples, allowed=allowed, alive_until={1: int(1.1 * SECOND)})
 
 
-def test_a_handler_that_failed_and_started_again_overlaps_until_its_last_tick() -> None:
-    history = in_time(killed(0, 0, 2), ran(0, 5, 6), ran(1, 1, 3, pid=2))
-    [(first, second, seconds)] = overlaps(history)
-    assert (first.ns, second.pid, seconds) == (0, 2, 1.0)
+def test_an_overlap_of_no_known_length_is_found() -> None:
+    history = again(ran(0, 0, 2), ran(1, 1, None, pid=3), ran(1, 2, 3, pid=4), ran(2, 3, 4, pid=4))
+    samples = [all_committed(0.9, 0, 0), all_committed(5)]
+    found = broken(history, samples, allowed=Allowed(repeats=1, cut_off=1))
+    assert found == [PASSED_OVER, OVERLAPS]
 
 
-def test_a_killed_handler_is_known_to_have_run_only_until_its_last_tick() -> None:
-    assert not overlaps([*ran(0, 0, None), *ran(0, 1, 2, pid=2)])
-    assert not overlaps(in_time(killed(0, 0, 1, 2), ran(0, 3, 4, pid=2)))
-    assert not overlaps(in_time(killed(0, 0, 1), ran(5, 2, 9, partition=1), ran(0, 3, 4, pid=2)))
+def test_records_of_a_partition_that_overlap_in_one_process_are_found() -> None:
+    start, end = ran(0, 0, 1.5)
+    found = broken(again([start, end], ran(1, 1, 2), ran(2, 3, 4)))
+    assert found == [WENT_ON, PASSED_OVER, OVERLAPS, "L4 longest overlap, s"]
 
 
-def test_a_tick_is_no_end() -> None:
-    history = killed(0, 0, 1, 2)
-    assert lost({("t", 0, 0)}, history) == {("t", 0, 0)}
-    assert not repeated([*history, *ran(0, 3, 4)])
-    assert committed_too_far([committed(5, 1)], history, {("t", 0, 0)})
+# ---- order
 
 
-def test_a_commit_is_too_far_before_the_end_that_it_covers_was_written() -> None:
-    [(sample, record)] = committed_too_far([committed(1.5, 2)], CLEAN, PRODUCED)
-    assert (sample.ns, record) == (1.5 * SECOND, ("t", 0, 1))
+def test_a_second_delivery_in_another_order_is_found() -> None:
+    first = [*ran(0, 0, 1), *ran(1, 1, 2), *ran(2, 2, 3)]
+    allowed = Allowed(repeats=3)
+    in_order = [*ran(0, 4, 5, 3), *ran(1, 5, 6, 3), *ran(2, 6, 7, 3)]
+    samples = [all_committed(0.9, 0, 0), all_committed(8)]
+    assert broken(again(first, in_order), samples, allowed=allowed) == []
+    for order in ([1, 0, 2], [2, 0, 1], [1, 2, 0]):
+        second = [ran(offset, at, at + 1, 3) for at, offset in enumerate(order, 4)]
+        assert broken(again(first, *second), samples, allowed=allowed) == [OUT_OF_ORDER], order
 
 
-def test_a_commit_is_too_far_over_a_record_that_never_ended() -> None:
-    samples = [committed(50, 2)]
-    assert committed_too_far(samples, ran(0, 0, 1), {("t", 0, 0), ("t", 0, 1)})
-    assert not committed_too_far(samples, ran(0, 0, 1), {("t", 0, 0), ("t", 0, 1)}, given_up={("t", 0, 1)})
-    assert not committed_too_far(samples, ran(0, 0, 1), {("t", 0, 0)})  # offset 1 holds no record
+def test_a_lower_record_that_starts_after_a_higher_one_had_ended_is_found() -> None:
+    history = again(ran(0, 0, None), ran(1, 1, 2, pid=3), ran(0, 2, 3, pid=3), ran(2, 3, 4, pid=3))
+    samples = [all_committed(0.9, 0, 0), all_committed(5)]
+    assert broken(history, samples, allowed=Allowed(cut_off=1)) == [OUT_OF_ORDER, PASSED_OVER]
 
 
-def test_a_commit_below_an_earlier_one_has_moved_back_whatever_the_order_of_the_samples() -> None:
-    assert moved_back([committed(3, 1), committed(2, 5)]) == [(("t", 0), 5, 1)]
-    assert not moved_back([committed(1, 5), committed(2, 1, partition=1)])
+# ---- deliveries
 
 
-def test_what_a_replica_starts_while_nothing_is_its_own_is_found() -> None:
-    assert started_between(CLEAN, 20, 2 * SECOND, 5 * SECOND)
-    assert not started_between(CLEAN, 20, 3 * SECOND, 5 * SECOND)
-    assert not started_between(CLEAN, 10, 2 * SECOND, 5 * SECOND)
+def test_fifty_starts_without_an_end_are_found() -> None:
+    starts = [ran(2, 2 + n / 50, None) for n in range(50)]
+    samples = [all_committed(0.9, 0, 0), all_committed(5)]
+    history = again(ran(0, 0, 1), ran(1, 1, 2), *starts, ran(2, 3, 4))
+    assert broken(history, samples) == [WENT_ON]
+    assert broken(history, samples, allowed=Allowed(cut_off=78)) == [WENT_ON]
 
 
-def test_a_frozen_process_may_go_on_with_the_record_that_it_was_in_and_with_no_other() -> None:
-    in_it = in_time(killed(4, 1, 5, 6), ran(7, 1, 5.5, pid=2, partition=1), ran(5, 3, 4, pid=3))
-    assert gone_on_with(in_it, {1, 2, 3}, 4 * SECOND + 1) == {1: ("t", 0, 4), 2: ("t", 1, 7)}
-    assert not started_late(in_it, {1, 2}, 4 * SECOND, 9 * SECOND)
-    [late] = started_late(in_time(in_it, ran(8, 6, 7, pid=2)), {1, 2}, 4 * SECOND, 9 * SECOND)
-    assert (late.pid, late.offset) == (2, 8)
+def test_fifty_starts_without_an_end_in_as_many_processes_are_found() -> None:
+    starts = [ran(2, 2 + n / 50, None, pid=10 + n) for n in range(50)]
+    samples = [all_committed(0.9, 0, 0), all_committed(5)]
+    history = again(ran(0, 0, 1), ran(1, 1, 2), *starts, ran(2, 3, 4))
+    assert broken(history, samples, allowed=Allowed(cut_off=49)) == ["L2 cut off in a handler"]
+    assert broken(history, samples, allowed=Allowed(cut_off=50)) == []
 
 
-def test_a_frozen_process_may_have_been_about_to_say_that_it_starts() -> None:
-    history = [*ran(4, 5, 6), *ran(5, 7, 8)]
-    assert gone_on_with(history, {1}, 4 * SECOND) == {1: ("t", 0, 4)}
-    [late] = started_late(history, {1}, 4 * SECOND, 9 * SECOND)
-    assert late.offset == 5
-    assert not started_late(history, {1}, 4 * SECOND, int(6.5 * SECOND))  # it was given it anew
+def test_a_first_delivery_with_attempt_seven_is_found() -> None:
+    history = [replace(it, attempt=7) if it.record == ("t", 0, 2) else it for it in CLEAN]
+    assert broken(history) == broken(history, allowed=Allowed(attempts=1)) == [ATTEMPTS]
 
 
-def test_a_dead_letter_is_what_was_produced_or_it_has_changed() -> None:
-    originals = {("t", 0, 0): (b"k", b"v"), ("t", 0, 1): (None, b"")}
-    assert not changed_letters(originals, {("t", 0, 1): (None, b"")})
-    assert changed_letters(originals, {("t", 0, 1): (None, None)}) == {("t", 0, 1)}
-    assert changed_letters(originals, {("t", 9, 9): (None, None)}) == {("t", 9, 9)}
+def test_a_stall_of_a_thousand_seconds_is_found() -> None:
+    history = again(ran(0, 0, 1), ran(1, 1, 2), ran(2, 1003, 1004))
+    assert broken(history, [all_committed(0.9, 0, 0), all_committed(1005)]) == [STALL]
 
 
-def test_the_longest_stall_is_between_two_ends() -> None:
-    assert longest_stall(CLEAN) == 5.0
-    assert longest_stall([]) == 0.0
+@pytest.mark.parametrize("late", [1000.0, 15.0])
+def test_a_partition_that_stands_still_while_the_other_goes_on_is_found(late: float) -> None:
+    others = [ran(n, n, n + 1) for n in range(int(late) + 1)]
+    history = in_time(*others, ran(0, late, late + 0.5, pid=2, partition=1))
+    samples = [all_committed(0, 0, 0), all_committed(late + 5, len(others))]
+    assert broken(history, samples, produced=len(others)) == [STALL]
 
 
-def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
-    assert read_history(tmp_path) == []
-    (tmp_path / "history").write_text("START t 3 41 2 77 70 123\nEND t 3 41 2 77 70 456\n")
-    start, end = read_history(tmp_path)
-    assert start == Entry("START", "t", 3, 41, 2, 77, 70, 123)
-    assert (end.key, end.record, end.ns) == (("t", 3), ("t", 3, 41), 456)
+# ---- what raises the bounds, and what holds them
 
 
-def test_a_history_that_grows_is_read_on(tmp_path: Path) -> None:
-    history = History(tmp_path)
-    history.read_on()
-    assert not history.entries
-    with (tmp_path / "history").open("a", buffering=1) as file:
-        for offset in range(3):
-            file.write(f"START t 3 {offset} 1 77 70 123\nEND t 3 {offset} 1 77 70 456\n")
-            history.read_on()
-            history.read_on()
-            assert history.ended == {("t", 3, n) for n in range(offset + 1)}
-    assert history.entries == read_history(tmp_path)
-    assert len(history.entries) == 6
+def test_memberships_that_no_fault_explains_are_found() -> None:
+    assert broken(memberships_lost=3) == []
+    assert broken(memberships_lost=40) == ["memberships lost"]
+    assert broken(memberships_lost=40, allowed=Allowed(memberships_lost=40)) == []
+
+
+def test_a_report_without_figures_does_not_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not Report().show("nothing")
+    assert "nothing: no figures" in capsys.readouterr().out
