@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka import client
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.processor.stopping import stop_signals
 
 _MANY_PARTITIONS = 16
 
@@ -151,12 +151,12 @@ async def _up(broker: EmbeddedKafka, topics: dict[str, int], data: Path | None, 
 
 
 def _until_signal(main: Coroutine[Any, Any, None]) -> None:
-    """Run `main`; Ctrl-C and SIGTERM end it as the user wishes: what it holds closes, exit 0."""
+    """Run `main`; Ctrl-C, SIGTERM and a closed terminal end it: what it holds closes, exit 0."""
 
     async def guarded() -> None:
         task = asyncio.ensure_future(main)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        for number in stop_signals():  # once: a second one would cancel what closes
+            asyncio.get_running_loop().add_signal_handler(number, lambda: task.cancelling() or task.cancel())
         with suppress(asyncio.CancelledError):
             await task
 

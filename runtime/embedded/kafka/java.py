@@ -3,13 +3,13 @@
 import os
 import re
 import signal
-import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.runtime.embedded.java import dying_with_parent, find_java
 from headrace.runtime.embedded.kafka.jars import class_path, kafka_jars
+from headrace.runtime.embedded.programs import run_program
 from headrace.runtime.errors import BrokerError
 
 _OPTIONS = (
@@ -56,15 +56,8 @@ class BrokerJava:
 
     def run_tool(self, *arguments: str) -> str:
         """What a Java program printed. Blocks; raises BrokerError with the program's last lines."""
-        done = subprocess.run(
-            dying_with_parent([str(self.executable), *_OPTIONS, *arguments]),
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        command = dying_with_parent([str(self.executable), *_OPTIONS, *arguments])
+        done = run_program(command, cwd=self.folder)
         if done.returncode != 0:
             said = telling_lines(done.stdout + done.stderr)
             raise BrokerError(f"cannot prepare the embedded Kafka in {self.folder}: {said}")

@@ -55,8 +55,12 @@ class BrokerProcess:
                 async with asyncio.timeout(_STOP_SECONDS):
                     await self.until_ended()
         finally:
-            self._process.kill()
-            self._java.archive.publish(self._process.wait())
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process at once, if it hasn't ended."""
+        self._process.kill()
+        self._java.archive.publish(self._process.wait())
 
 
 def last_lines(folder: Path) -> str:

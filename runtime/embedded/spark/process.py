@@ -67,8 +67,12 @@ class SparkServerProcess:
                 async with asyncio.timeout(_STOP_SECONDS):
                     await self.until_ended()
         finally:
-            self._kill()
-            self._process.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, if it hasn't ended."""
+        self._kill()
+        self._process.wait()
 
     def _kill(self) -> None:
         """The whole group, while the process that leads it still holds its number."""

@@ -18,6 +18,7 @@ from headrace.runtime.embedded.folder import OwnedFolder
 from headrace.runtime.embedded.ivy import pyspark_jars
 from headrace.runtime.embedded.java import find_java
 from headrace.runtime.embedded.ports import free_port
+from headrace.runtime.embedded.programs import in_thread
 from headrace.runtime.embedded.spark.command import ServerFiles
 from headrace.runtime.embedded.spark.installed import check_spark_installed
 from headrace.runtime.embedded.spark.jars import EXTRA, spark_jars
@@ -75,13 +76,13 @@ class SparkServer:
             with _progress(self._shared.spec.master):
                 await self._launch()
         except OSError as error:
-            await self.stop()
+            self.kill()
             raise UsageError(
                 f"embedded Spark cannot use {error.filename or 'its folder'}: {error.strerror}; "
                 "make room there or point TMPDIR at another folder"
             ) from error
         except BaseException:
-            await self.stop()
+            self.kill()  # it has served nobody: there is nothing to wait for
             raise
         logger.info("Spark Connect at %s after %.1f s", self.link.url, time.monotonic() - began)
         self._keeper = asyncio.create_task(self._keep_running(), name="spark-server")
@@ -94,6 +95,13 @@ class SparkServer:
         await self._end_process()
         await self._folder.release()
 
+    def kill(self) -> None:
+        """`stop` for who can't wait: kill -9. Idempotent."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+        self._folder.release_at_once()
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -105,8 +113,8 @@ class SparkServer:
 
     async def _prepare(self) -> None:
         """All that is needed before the first start."""
-        java = await asyncio.to_thread(find_java)
-        more_jars = await asyncio.to_thread(spark_jars, java, self._shared.spec.packages)
+        java = await in_thread(find_java)
+        more_jars = await in_thread(spark_jars, java, self._shared.spec.packages)
         folder = await self._folder.take()
         self._port = free_port()
         self._files = ServerFiles(

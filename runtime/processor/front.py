@@ -1,0 +1,36 @@
+"""What the admin server shows from the beginning, before there is a processor or a supervisor to ask."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.errors import HeadraceError
+from headrace.runtime.processor.admin import Action, Reported
+
+_STARTING = "starting"
+
+
+class Front:
+    """Keeps admin.Reported: what `served` says, once it is there."""
+
+    def __init__(self, functions: Sequence[FunctionSpec]) -> None:
+        self._names = [function.name for function in functions]
+        self.served: Reported | None = None
+
+    async def problems(self) -> list[str]:
+        """Why it isn't ready."""
+        return await self.served.problems() if self.served else [_STARTING]
+
+    async def status(self) -> dict[str, Any]:
+        """The functions, and no replica yet."""
+        return await self.served.status() if self.served else {"functions": self._names, "replicas": []}
+
+    async def metrics(self) -> bytes:
+        """None yet."""
+        return await self.served.metrics() if self.served else b""
+
+    async def act(self, action: Action, topic: str, partition: int) -> list[str]:
+        """Raises HeadraceError: nobody has a partition yet."""
+        if self.served is None:
+            raise HeadraceError(f"{_STARTING}: no partition is here yet")
+        return await self.served.act(action, topic, partition)

@@ -1,0 +1,83 @@
+"""A stop of the whole run: who asks for it, and what it ends."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from headrace.runtime.errors import HeadraceError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def stop_signals() -> list[signal.Signals]:
+    """SIGINT, SIGTERM, and SIGHUP, a closed terminal's, except under nohup."""
+    has_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if has_nohup else [signal.SIGHUP])]
+
+
+class Stopping:
+    """Asked for by a signal, or by the supervisor's end. Made in the event loop that serves the signals.
+
+    A second signal ends the process at once, and before it what was told of by `killing`.
+    """
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self._is_starting = False
+        self._kills: list[Callable[[], None]] = []
+
+    def on_signals(self) -> None:
+        """Those of `stop_signals`."""
+        for signum in stop_signals():
+            asyncio.get_running_loop().add_signal_handler(signum, self._on_signal, signum)
+
+    @contextmanager
+    def killing(self, kill: Callable[[], None]) -> Iterator[None]:
+        """While this lasts, `kill` ends what would outlive the process or leave something. It may block."""
+        self._kills.append(kill)
+        try:
+            yield
+        finally:
+            self._kills.remove(kill)
+
+    async def unless_asked(self, start: Coroutine[Any, Any, T]) -> T | None:
+        """What `start` returns; None where a stop is asked for before, which cancels it."""
+        self._is_starting = True
+        starting = asyncio.create_task(start)
+        stopping = asyncio.create_task(self.asked.wait())
+        try:
+            await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not self.asked.is_set():
+                return starting.result()
+            starting.cancel()
+            # What it had begun may fail now: nobody waits for it any more.
+            with contextlib.suppress(asyncio.CancelledError, HeadraceError):
+                await starting
+            return None
+        finally:
+            stopping.cancel()
+            self._is_starting = False
+
+    def _on_signal(self, signum: signal.Signals) -> None:
+        if not self.asked.is_set():
+            what = "what is starting is ended" if self._is_starting else _GRACE
+            logger.info("%s: stopping; %s", signum.name, what)
+            self.asked.set()
+        elif signum != signal.SIGHUP:  # of which a closing terminal sends two: the shell's and the kernel's
+            logger.warning(
+                "second %s: stopping at once, uncommitted records are delivered again", signum.name
+            )
+            for kill in reversed(self._kills):
+                kill()
+            logging.shutdown()
+            os._exit(128 + signum)  # workers die with this process
+
+
+_GRACE = "handlers get workerTerminationTimeout to finish"

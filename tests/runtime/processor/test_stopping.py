@@ -1,0 +1,168 @@
+"""A stop that comes while something starts, comes twice, or comes from a terminal that is gone."""
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from broker import Broker
+from command import one_line
+from hanging_java import STEPS, hanging, hanging_java, left_behind
+from kafka_records import produce
+from processes import children_of, is_running, java_children
+from replica import (
+    PROGRAM,
+    Replica,
+    environment,
+    lines,
+    replica,
+    set_spec,
+    set_trigger,
+    wait_until,
+    write_function,
+)
+
+WAITS = """
+    def handler(context, event):
+        write("in it")
+        wait_for("never")
+"""
+
+
+def function_for(folder: Path, step: str) -> tuple[str, ...]:
+    """A function that starts what hangs at `step`, and the options for it."""
+    function = write_function(folder / "f", WAITS, "127.0.0.1:1", ["t"])
+    if step == "spark":
+        set_spec(function, spark={})
+        return (str(function),)
+    return (str(function), "--embedded-kafka")
+
+
+@pytest.mark.parametrize(
+    ("step", "signum"),
+    [*((step, signal.SIGINT) for step in STEPS), ("broker", signal.SIGTERM), ("broker", signal.SIGHUP)],
+)
+def test_a_stop_ends_what_is_starting_and_waits_for_nothing(
+    tmp_path: Path, step: str, signum: signal.Signals
+) -> None:
+    env = hanging_java(tmp_path, step)
+    command = [*PROGRAM, "run", *function_for(tmp_path, step), "--admin-port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as run:
+        try:
+            wait_until(lambda: hanging(tmp_path) or run.poll() is not None)
+            run.send_signal(signum)
+            _, said = run.communicate(timeout=15)  # each step by itself waits for 20 s and more
+        finally:
+            run.kill()
+    assert (run.returncode, said.splitlines()[-1].split()[-1]) == (0, "stopped"), said
+    assert "Traceback" not in said
+    assert len(hanging(tmp_path)) == 1
+    assert not any(map(is_running, hanging(tmp_path)))
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize("replicas", ["1", "2"])
+def test_a_second_signal_leaves_no_process_and_no_file(
+    tmp_path: Path, short_tmp: Path, replicas: str
+) -> None:
+    with stuck_in_a_record(tmp_path / "f", short_tmp, "--replicas", replicas) as run:
+        pids = [*children_of(run.process.pid), *run.worker_pids(), *java_children(run.process.pid)]
+        run.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "SIGTERM: stopping" in run.log, about=run)
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(60) == 128 + signal.SIGINT
+        assert list(short_tmp.iterdir()) == []
+        wait_until(lambda: not any(map(is_running, pids)))
+    assert list(short_tmp.iterdir()) == []
+
+
+@pytest.fixture
+def short_tmp() -> Iterator[Path]:
+    """For temporary files: those of pytest are too deep for sockets."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def stuck_in_a_record(folder: Path, temporary: Path, *arguments: str) -> Iterator[Replica]:
+    """A run on a Kafka of its own, whose handler never returns; its temporary files are in `temporary`."""
+    function = write_function(folder, WAITS, "127.0.0.1:1", ["t"])
+    set_trigger(function, workerTerminationTimeout="10m")
+    program = ("env", f"TMPDIR={temporary}", *PROGRAM)
+    with replica(function, "--embedded-kafka", *arguments, program=program) as running:
+        running.wait_ready()
+        kafka = running.log.split("embedded Kafka at ")[1].split()[0]
+        produce(Broker(kafka, "embedded"), "t", 1)
+        wait_until(lambda: lines(function), about=running)
+        yield running
+
+
+def test_the_two_signals_of_a_closed_terminal_are_one_stop(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    folder = write_function(tmp_path / "f", WAITS, broker.bootstrap, [topic])
+    produce(broker, topic, 1)
+    with replica(folder) as running:
+        wait_until(lambda: lines(folder), about=running)
+        running.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "SIGHUP: stopping" in running.log, about=running)
+        running.process.send_signal(signal.SIGHUP)
+        (folder / "never").touch()
+        assert running.process.wait(120) == 0
+        assert "second" not in running.log
+
+
+def test_under_nohup_a_closed_terminal_stops_nothing(broker: Broker, topic: str, tmp_path: Path) -> None:
+    folder = write_function(tmp_path / "f", WAITS, broker.bootstrap, [topic])
+    with replica(folder, program=("nohup", *PROGRAM)) as running:
+        running.wait_ready()
+        running.process.send_signal(signal.SIGHUP)
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(120) == 0
+        assert "SIGHUP" not in running.log
+        assert "SIGINT: stopping" in running.log
+
+
+def test_a_run_whose_terminal_is_closed_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    env = hanging_java(tmp_path, "broker")
+    ours, theirs = os.openpty()
+    # Who leads a session and opens a terminal is told when that is closed.
+    command = f'exec <>{os.ttyname(theirs)} >&0 2>&0 && exec "$@"'
+    words = ["sh", "-c", command, "sh", *PROGRAM, "run", *function_for(tmp_path, "broker")]
+    with subprocess.Popen([*words, "--admin-port", "0"], env=env, start_new_session=True) as run:
+        try:
+            wait_until(lambda: hanging(tmp_path) or run.poll() is not None)
+            os.close(theirs)
+            os.close(ours)
+            assert run.wait(60) == 0
+        finally:
+            run.kill()
+    assert not any(map(is_running, hanging(tmp_path)))
+    assert left_behind(tmp_path) == []
+
+
+def test_a_folder_whose_name_is_too_long_for_sockets_is_one_line(tmp_path: Path) -> None:
+    function = write_function(tmp_path / "f", WAITS, "127.0.0.1:1", ["t"])
+    (deep := tmp_path / ("deep" * 20)).mkdir()
+    command = [*PROGRAM, "run", str(function), "--replicas", "2", "--admin-port", "0"]
+    env = environment(TMPDIR=str(deep))
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert "point TMPDIR at one with a shorter name" in one_line(done, code=2)
+
+
+def test_a_kafka_for_commands_leaves_nothing_when_its_terminal_goes_while_it_starts(tmp_path: Path) -> None:
+    env = hanging_java(tmp_path, "broker")
+    with subprocess.Popen([*PROGRAM, "kafka", "up"], env=env) as up:
+        try:
+            wait_until(lambda: hanging(tmp_path) or up.poll() is not None)
+            up.send_signal(signal.SIGHUP)
+            up.send_signal(signal.SIGINT)
+            assert up.wait(60) == 0
+        finally:
+            up.kill()
+    assert not any(map(is_running, hanging(tmp_path)))
+    assert left_behind(tmp_path) == []
