@@ -47,21 +47,23 @@ class Failures:
 
     def after_failure(self, partition: AssignedPartition) -> None:
         """What failed is back, and nothing is in flight."""
-        failed = [(o, it) for o in partition.lane.failed_now if (it := partition.failed.get(o)) is not None]
-        last = None
-        for offset, record in failed:
+        lane, waiting = partition.lane, list[FailedRecord]()
+        for offset in lane.failed_now:
+            if (record := partition.failed.get(offset)) is None:
+                continue  # acked meanwhile
             if self._policy.is_spent(record.failures):
                 record.batch_limit = max(record.among // 2, 1)
+                record.is_refused = record.among == 1
                 partition.plan.drop_started()
-                if record.among == 1:
-                    last = (offset, record)
-        if last is not None:
-            self._end(partition, *last)
-        elif not failed:  # all of it was acked meanwhile
-            self._go_on(partition)
+            if not record.is_refused:
+                waiting.append(record)
+        if waiting:
+            lane.become(PartitionState.BACKOFF)
+            self._start(partition, self._back_off(partition, waiting))
+        elif lane.is_head_refused:
+            self.refuse(partition)
         else:
-            partition.lane.become(PartitionState.BACKOFF)
-            self._start(partition, self._back_off(partition, [record for _, record in failed]))
+            self._go_on(partition)
 
     def act(self, action: Literal["retry", "skip"], partition: AssignedPartition) -> str:
         """By an operator's hand, on a partition that is stuck; what was done."""

@@ -88,7 +88,10 @@ class Lane(Protocol):
         """These were in flight, went well, and stay open until they are acked."""
 
     def on_failed(self, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """These were in flight, and failed in a call with `among` records. They go on to `on_returned`."""
+        """These were in flight, and failed in a call with `among` records, 1 where each is to blame itself.
+
+        They go on to `on_returned`.
+        """
 
     def on_suspected(self, records: Sequence[WireRecord]) -> None:
         """A worker died by itself with these started. They go on to `on_returned`."""

@@ -114,7 +114,7 @@ class PartitionLane:
     @property
     def has_failed_waiting(self) -> bool:
         """What failed last is still to be handled."""
-        return self.is_head_refused or any(offset in self._books.failed for offset in self.failed_now)
+        return any(offset in self._books.failed for offset in self.failed_now)
 
     def attempt(self, record: WireRecord) -> int:
         """The number of this delivery of the record, from 1."""

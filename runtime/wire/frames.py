@@ -40,7 +40,7 @@ class Kind(IntEnum):
     READY = 16  # the handler is loaded; one byte: 1 if it is async
     INIT_FAILED = 17  # UTF-8: why the handler can't be loaded
     PROGRESS = 18  # all before seq succeeded, except those that were named
-    FAILED = 19  # a record failed, or several of a batch: a span of seq, then UTF-8 reason
+    FAILED = 19  # a record failed, or several of a batch: a span of seq, is_named, then UTF-8 reason
     RETURNED = 20  # spans of seq that were not started
     LOG = 21  # seq, then JSON: level, message, with
     ACK = 22  # an explicit ack
@@ -131,6 +131,7 @@ _SEQ = struct.Struct("<Q")
 _OFFSET = struct.Struct("<q")
 _PROGRESS = struct.Struct("<QQI")
 _SPAN = struct.Struct("<QQ")
+_FAILED = struct.Struct("<QQ?")
 _LANE = struct.Struct("<I")
 _ACKED = struct.Struct("<Iqq")
 _ACK = struct.Struct("<i?")
@@ -328,16 +329,16 @@ def decode_about(body: bytes) -> tuple[int, str]:
     return _SEQ.unpack_from(body)[0], body[_SEQ.size :].decode()
 
 
-def encode_failed(first: int, end: int, reason: str) -> bytes:
-    """FAILED."""
+def encode_failed(first: int, end: int, reason: str, *, is_named: bool = False) -> bytes:
+    """FAILED. `is_named`: the handler has said it of each of them, not of all together."""
     reason = bounded(reason, MAX_REASON)
-    return frame(Kind.FAILED, _SPAN.pack(first, end), reason.encode(errors="backslashreplace"))
+    return frame(Kind.FAILED, _FAILED.pack(first, end, is_named), reason.encode(errors="backslashreplace"))
 
 
-def decode_failed(body: bytes) -> tuple[int, int, str]:
-    """`first, end, reason`."""
-    first, end = _SPAN.unpack_from(body)
-    return first, end, bounded(body[_SPAN.size :].decode(), MAX_REASON)
+def decode_failed(body: bytes) -> tuple[int, int, bool, str]:
+    """`first, end, is_named, reason`."""
+    first, end, is_named = _FAILED.unpack_from(body)
+    return first, end, is_named, bounded(body[_FAILED.size :].decode(), MAX_REASON)
 
 
 def encode_init_failed(reason: str) -> bytes:

@@ -291,7 +291,8 @@ class WorkerLoop:
                     event.leave()
             for first, last, outcome in _spans([seq for seq, _ in events], outcomes):
                 if outcome.failure is not None:
-                    frames.append(wire.encode_failed(first, last + 1, outcome.failure))
+                    is_named = outcome.is_named
+                    frames.append(wire.encode_failed(first, last + 1, outcome.failure, is_named=is_named))
                 elif self._may_ask_no_ack and outcome.asks_no_ack:
                     frames += [wire.encode_seq(Kind.UNACKED, seq) for seq in range(first, last + 1)]
         elapsed_ns = time.perf_counter_ns() - started_ns

@@ -70,10 +70,14 @@ NO_RESPONSE = object()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one record of a batch went: why it failed, or None; and whether its response asks not to ack it."""
+    """How one record of a batch went: why it failed, or None; and whether its response asks not to ack it.
+
+    `is_named`: the response is its own, so that no other record is to blame.
+    """
 
     failure: str | None
     asks_no_ack: bool = False
+    is_named: bool = False
     response: Any = field(default=NO_RESPONSE, compare=False)
     """What it is answered with; it may have failed all the same."""
 
@@ -87,19 +91,19 @@ def outcomes(result: Any, events: Sequence[Any]) -> list[Outcome]:
         return [_outcome(result)] * len(events)
     by_id = {getattr(response, "event_id", None): response for response in result}
     return [
-        _outcome(by_id[event.id])
+        _outcome(by_id[event.id], is_named=True)
         if event.id in by_id
         else Outcome("the handler's list of responses has none with the event_id of this event")
         for event in events
     ]
 
 
-def _outcome(response: Any) -> Outcome:
+def _outcome(response: Any, *, is_named: bool = False) -> Outcome:
     try:
         check(response)
     except HandlerReturnedError as error:
-        return Outcome(str(error), response=response)
-    return Outcome(None, asks_no_ack(response), response)
+        return Outcome(str(error), is_named=is_named, response=response)
+    return Outcome(None, asks_no_ack(response), response=response)
 
 
 def asks_no_ack(result: Any) -> bool:

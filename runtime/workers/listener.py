@@ -24,7 +24,10 @@ class RecordListener(Protocol):
         """It is one; it succeeded, and its response asks not to ack it."""
 
     def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """The handler failed on them, or its process died while running them, among `among` in one call."""
+        """The handler failed on them, or its process died while running them, among `among` in one call.
+
+        1 where each of them is to blame by itself.
+        """
 
     def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
         """The process died by itself in a batch that held these and others."""

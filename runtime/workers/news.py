@@ -192,14 +192,15 @@ class News:
             raise NonsenseError(f"it answers record {seq} with status {reply.status}")
         self._listener.on_replied(*found, reply)
 
-    def _on_failed(self, first: int, end: int, reason: str) -> None:
+    def _on_failed(self, first: int, end: int, is_named: bool, reason: str) -> None:
         in_flight = self._in_flight
         is_held = first < end and in_flight.find(first) is not None and in_flight.find(end - 1) is not None
         if not is_held or not (in_flight.batch_size or end == first + 1):
             raise NonsenseError(f"records {first} to {end} have failed")
         self.settle_before(first)
+        among = 1 if is_named else in_flight.batch_size or 1
         for lane, records in list(in_flight.settle_before(end)):
-            self._listener.on_failed(lane, records, reason, in_flight.batch_size or 1)
+            self._listener.on_failed(lane, records, reason, among)
 
     def _take(self, seq: int) -> tuple[Lane, Sequence[WireRecord]]:
         """The record whose outcome has come, out of what is in flight."""

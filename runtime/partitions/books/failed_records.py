@@ -16,7 +16,7 @@ class FailedRecord:
     reason: str = "it failed before it came here"
     """Of the last failure."""
     among: int = 1
-    """How many records were delivered together when it failed last."""
+    """How many records were delivered together when it failed last, and may be to blame."""
     batch_limit: int | None = None
     """How many may be delivered together next time; None for no limit."""
     is_refused: bool = False

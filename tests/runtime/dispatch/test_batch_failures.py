@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from batch_bench import batch_bench, fresh
-from failing_batches import RAISES, policy
+from failing_batches import RAISES, deliveries, policy
 from worker_bench import until
 
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.partitions.status import stuck_at
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,70 @@ async def test_those_that_failed_come_in_the_next_batch_while_the_others_stay_se
         assert planned == Checkpoint(0, plan=Plan(0, 6))
         assert backing_off == Checkpoint(1, attempts=((1, 1), (4, 1)), acked=((2, 4), (5, 6)))
         assert planned_again == Checkpoint(1, ((1, 1), (4, 1)), Plan(1, 10), ((2, 4), (5, 6)))
+
+
+NAMES = """
+        def handler(context, events):
+            see(events)
+            return [
+                context.Response(event_id=e.id, status_code=500 if e.offset in {bad} else 200)
+                for e in events if e.offset not in {missing}
+            ]
+"""
+
+
+async def test_a_record_that_the_handler_has_named_is_tried_as_often_as_the_policy_says(
+    tmp_path: Path,
+) -> None:
+    handler = NAMES.format(bad={2, 4}, missing=set())
+    async with batch_bench(
+        tmp_path, handler, size=6, timeout_seconds=0.02, failure=policy("deadLetter", 3)
+    ) as b:
+        (p,) = b.assign(*fresh(1))
+        b.feed(10, p)
+        await b.settled(10, p)
+        assert b.source.dead_letters == [(0, 2, 3), (0, 4, 3)]
+        assert [attempt for _, attempt in deliveries(b, 2)] == [1, 2, 3]
+        assert [attempt for _, attempt in deliveries(b, 4)] == [1, 2, 3]
+        assert all(b.times[0, offset] == 1 for offset in (0, 1, 3, 5, 6, 7, 8, 9))
+
+
+async def test_of_two_that_the_handler_has_named_each_halts_its_partition(tmp_path: Path) -> None:
+    handler = NAMES.format(bad={2, 4}, missing=set())
+    async with batch_bench(tmp_path, handler, size=6, timeout_seconds=0.02, failure=policy("halt", 2)) as b:
+        (p,) = b.assign(*fresh(1))
+        b.feed(6, p)
+        await until(lambda: p.lane.state is PartitionState.HALTED)
+        assert stuck_at(p) == 2
+        b.bench.dispatcher.act("skip", p)
+        await until(lambda: p.lane.state is PartitionState.HALTED and stuck_at(p) == 4)
+        b.bench.dispatcher.act("retry", p)
+        await until(lambda: p.lane.state is PartitionState.HALTED and b.times[0, 4] == 3)
+        assert b.times[0, 2] == 2
+        p.on_acked(4, 5)
+        assert p.checkpoint == Checkpoint(6)
+
+
+async def test_a_record_without_a_response_is_searched_for_beside_one_that_has_failed_by_name(
+    tmp_path: Path,
+) -> None:
+    """What a handler hasn't got to, because of the one before, has none either."""
+    handler = """
+        def handler(context, events):
+            see(events)
+            responses = []
+            for e in events:
+                if e.offset == 1:
+                    return responses
+                responses.append(context.Response(event_id=e.id, status_code=500 if e.offset == 0 else 200))
+            return responses
+    """
+    async with batch_bench(tmp_path, handler, size=4, failure=policy("deadLetter", 2)) as b:
+        (p,) = b.assign(*fresh(1))
+        b.feed(4, p)
+        await b.settled(4, p)
+        assert [offset for _, offset, _ in b.source.dead_letters] == [0, 1]
+        assert b.times[0, 0] == 2
 
 
 async def test_each_partition_of_a_failed_batch_goes_its_own_way(tmp_path: Path) -> None:
