@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import time
 from typing import Any
 
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import describe_partitions
+from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.handle import WorkerHandle
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Warnings:
         running = worker.look()
         if running is None:
             return
-        seconds = (time.monotonic_ns() - running.since_ns) / 1e9
+        seconds = (now_ns() - running.since_ns) / 1e9
         if seconds < self._dispatcher.policy.max_processing_time_seconds:
             return
         lane, record = running.lane, running.record

@@ -1,11 +1,11 @@
 """Records that take so long that the runs behind them should move to a worker that idles."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 from headrace.runtime.dispatch.allocators import Allocator
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import RunningRecord
 
@@ -57,4 +57,4 @@ class Stragglers:
 
 
 def _takes_long(running: RunningRecord) -> bool:
-    return time.monotonic_ns() - running.since_ns > _PATIENCE_SECONDS * 1e9
+    return now_ns() - running.since_ns > _PATIENCE_SECONDS * 1e9

@@ -8,15 +8,16 @@ import contextlib
 import mmap
 import os
 import signal
-import time
 import weakref
+
+from headrace.runtime.wire.clock import now_ns
 
 _NEVER = 2**64 - 1
 _END, _SWEPT, _PIDS = 0, 1, 2  # words
 
 
 class Lease:
-    """The times are ns on CLOCK_MONOTONIC, which all processes share.
+    """The times are ns by wire/clock.py, which all processes share.
 
     A new one never ends: that is so wherever nobody else could be given the records.
     """
@@ -47,7 +48,7 @@ class Lease:
     @property
     def left_seconds(self) -> float:
         """How long it still lasts, as far as is known now."""
-        return (self.words[_END] - time.monotonic_ns()) / 1e9
+        return (self.words[_END] - now_ns()) / 1e9
 
     # ---- for the processor
 
@@ -85,7 +86,7 @@ class Lease:
     def sweep(self) -> None:
         """Where it is over, end all workers and what they have started; once for each end."""
         end_ns = self.words[_END]  # read once: it may be lifted or renewed meanwhile
-        if end_ns > time.monotonic_ns() or end_ns == self.words[_SWEPT]:
+        if end_ns > now_ns() or end_ns == self.words[_SWEPT]:
             return
         self.words[_SWEPT] = end_ns  # first: whoever reaps a worker wants to know why it died
         for pid in filter(None, self.words[_PIDS:]):

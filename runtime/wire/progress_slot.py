@@ -5,12 +5,12 @@ docs/design/wire.md, "Progress slot", says what the word promises when a worker 
 
 import mmap
 import os
-import time
 from dataclasses import dataclass
 
 from headrace.runtime.processes import die
 from headrace.runtime.wire.ack_slot import WORDS as ACK_WORDS
 from headrace.runtime.wire.ack_slot import AckSlot
+from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.lease import Lease
 
 _WORDS = 2
@@ -19,7 +19,7 @@ _SIZE = 8 * (_WORDS + ACK_WORDS)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A reading. `seq` is the record that runs, or when idle the next; `since_ns` is on CLOCK_MONOTONIC."""
+    """A reading. `seq` is the record that runs, or when idle the next; `since_ns` is by wire/clock.py."""
 
     seq: int
     is_running: bool
@@ -59,7 +59,7 @@ class ProgressSlot:
 
     def enter(self, seq: int) -> None:
         """Record `seq` starts now; where the lease is over, this process ends instead."""
-        now = time.monotonic_ns()
+        now = now_ns()
         if now > self._lease[0]:
             self.leave(seq)  # the record before this one is done: it must not be blamed for this end
             die()

@@ -36,7 +36,7 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class RunningRecord:
-    """What a worker is in. `since_ns` is on CLOCK_MONOTONIC."""
+    """What a worker is in. `since_ns` is by wire/clock.py."""
 
     seq: int
     lane: Lane

@@ -1,7 +1,6 @@
 """The life of an assignment: what is given, and given back, all of it or some. Real workers, no broker."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment, Limits, Starts
 from headrace.runtime.streams.committer import Committer
+from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.frames import WireRecord
 
 ONE, OTHER = PartitionKey("t", 0), PartitionKey("t", 1)
@@ -89,7 +89,7 @@ async def assigned(
     folder: Path, handler: str, memory: Memory
 ) -> AsyncIterator[tuple[Bench, Assignment, asyncio.TaskGroup]]:
     async with bench(folder, handler, workers=2, static=True) as b:
-        b.dispatcher.lease.renew(time.monotonic_ns() + 10**12)  # as a heartbeat that was answered does
+        b.dispatcher.lease.renew(now_ns() + 10**12)  # as a heartbeat that was answered does
         assignment = Assignment(b.dispatcher, memory, Limits(64, 0, 1 << 20))
         assignment.committer = Committer(memory, TriggerMetrics(Metrics(), "", "f", "memory", "t"))
         async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.metadata import MetadataRequest_v5
 from broker import Broker
 
+from headrace.runtime.wire.clock import now_ns
 from headrace.triggers.kafka.client import internals, topics
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.topics import describe_topics
@@ -158,7 +158,7 @@ async def test_a_session_is_renewed_from_the_time_at_which_the_question_was_sent
         send, sent = coordinator._send_req, []
 
         async def slowly(request: object) -> object:
-            sent.append(time.monotonic_ns())
+            sent.append(now_ns())
             response = await send(request)
             await asyncio.sleep(0.1)
             return response
@@ -166,7 +166,7 @@ async def test_a_session_is_renewed_from_the_time_at_which_the_question_was_sent
         renewed: list[int] = []
         coordinator._send_req = slowly
         internals.watch_session(consumer, lambda sent_ns, _: renewed.append(sent_ns))
-        before = time.monotonic_ns()
+        before = now_ns()
         assert await coordinator._do_heartbeat()
         assert before <= renewed[-1] <= sent[-1]
 

@@ -5,7 +5,6 @@ Each function says what happens without it.
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -37,6 +36,8 @@ from aiokafka.protocol.group import (
 )
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import ConsumerRecord
+
+from headrace.runtime.wire.clock import now_ns
 
 # Trying again doesn't mend these: the next fetch raises them, with or without `watch_joins`.
 _REFUSED_JOINS = (
@@ -183,7 +184,7 @@ def tune(consumer: AIOKafkaConsumer, retry_seconds: float) -> None:
 
 
 def watch_session(consumer: AIOKafkaConsumer, on_renewed: Callable[[int, bool], None]) -> None:
-    """Tell when each request was sent by whose answer the broker says that this member is one (monotonic ns).
+    """Tell when each request was sent by whose answer the broker says that this member is one (clock.py).
 
     And whether the answer says that the group rebalances, and waits for this member to join again.
 
@@ -194,7 +195,7 @@ def watch_session(consumer: AIOKafkaConsumer, on_renewed: Callable[[int, bool], 
     send = coordinator._send_req  # noqa: SLF001
 
     async def watched(request: object) -> Any:
-        sent_ns = time.monotonic_ns()
+        sent_ns = now_ns()
         response = await send(request)
         is_about_membership = isinstance(request, HeartbeatRequest | JoinGroupRequest | SyncGroupRequest)
         if is_about_membership and response.error_code in _MEMBER_CODES:

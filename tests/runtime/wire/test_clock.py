@@ -1,0 +1,47 @@
+"""The clock of leases: one for all that compare times with it, and it counts a suspended machine's."""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from root import ROOT
+
+from headrace.runtime.wire.clock import now_ns
+
+# All that reads or writes a lease's end, or since when a record runs.
+KEEPERS = (
+    "runtime/wire/lease.py",
+    "runtime/wire/progress_slot.py",
+    "runtime/workers/watchdog.py",
+    "runtime/workers/fence_main.py",
+    "runtime/dispatch/reports.py",
+    "runtime/dispatch/stragglers.py",
+    "triggers/kafka/trigger.py",
+    "triggers/kafka/client/internals.py",
+)
+SUSPENDED = (
+    "import time\n"
+    "from headrace.runtime.wire.lease import Lease\n"
+    "lease = Lease.create(1)\n"
+    "lease.renew(time.monotonic_ns() + 500 * 10**9)\n"
+    "lease.begin()\n"
+    "print(lease.is_over)\n"
+)
+
+
+@pytest.mark.parametrize("path", KEEPERS)
+def test_no_other_clock_is_compared_with_a_leases_end(path: str) -> None:
+    assert not re.search(r"\btime\.(monotonic|perf_counter|time|clock)", (ROOT / path).read_text())
+
+
+def test_the_time_of_a_suspended_machine_counts() -> None:
+    assert abs(now_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) < 60 * 10**9
+    # As after a suspend of 1,000 s: of both clocks only this one has gone on.
+    command = ["unshare", "--fork", "--time", "--boottime", "1000", sys.executable, "-P", "-c", SUSPENDED]
+    said = shutil.which("unshare") and subprocess.run(command, capture_output=True, text=True, check=False)
+    if not said or said.returncode:
+        pytest.skip("no time namespaces here")
+    assert said.stdout == "True\n"
