@@ -11,6 +11,7 @@ import click
 
 from headrace.runtime.errors import HeadraceError, UsageError
 from headrace.runtime.processor.admin import Action, NotHaltedError
+from headrace.runtime.processor.admin_token import TOKEN_VARIABLE, checked_token, token_header
 
 _ANSWER_SECONDS = 30.0
 _NAME = r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*"  # Kafka's have no slash, those of other kinds may
@@ -49,12 +50,22 @@ _admin = click.option(
 )
 
 
+_token = click.option(
+    "--admin-token",
+    envvar=TOKEN_VARIABLE,
+    default="",
+    show_envvar=True,
+    metavar="TOKEN",
+    help="Where the function is reached from elsewhere; its log or its environment has it.",
+)
+
+
 @click.group()
 def partition() -> None:
     """Move a partition on that has halted at a failed record.
 
     \b
-    Exit codes: 1 the running function doesn't answer, 2 a mistake in the command,
+    Exit codes: 1 the running function doesn't answer, 2 a mistake in the command or its token,
     4 it doesn't have the partition, 5 the partition is not halted.
     """
 
@@ -62,29 +73,33 @@ def partition() -> None:
 @partition.command()
 @_place
 @_admin
-def retry(place: tuple[str, int], admin: str) -> None:
+@_token
+def retry(place: tuple[str, int], admin: str, admin_token: str) -> None:
     """Deliver the failed record once more, now."""
-    _act(admin, "retry", *place)
+    _act(admin, admin_token, "retry", place)
 
 
 @partition.command()
 @_place
 @_admin
-def skip(place: tuple[str, int], admin: str) -> None:
+@_token
+def skip(place: tuple[str, int], admin: str, admin_token: str) -> None:
     """Give the failed record up, and go on with the next one."""
-    _act(admin, "skip", *place)
+    _act(admin, admin_token, "skip", place)
 
 
-def _act(admin: str, action: Action, topic: str, number: int) -> None:
+def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None:
+    topic, number = place
     path = f"/api/partitions/{topic}/{number}/{action}"
-    status, body = asyncio.run(_post(_checked_url(admin), path))
+    headers = token_header(checked_token(token.strip(), "--admin-token"))
+    status, body = asyncio.run(_post(_checked_url(admin), path, headers))
     try:
         answer = json.loads(body)
         found = answer["done"] if status == 200 else answer["problem"]
     except (ValueError, KeyError, TypeError):
         raise _somebody_else(admin) from None
     if status != 200:
-        kinds = {404: NoSuchPartitionError, 409: NotHaltedError}
+        kinds = {401: UsageError, 404: NoSuchPartitionError, 409: NotHaltedError}
         raise kinds.get(status, HeadraceError)(found)
     for line in found:
         click.echo(line)
@@ -109,13 +124,13 @@ def _checked_url(admin: str) -> str:
     return admin.rstrip("/")
 
 
-async def _post(admin: str, path: str) -> tuple[int, bytes]:
+async def _post(admin: str, path: str, headers: dict[str, str]) -> tuple[int, bytes]:
     """The HTTP status and the body. Raises HeadraceError where there are none."""
     timeout = aiohttp.ClientTimeout(_ANSWER_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(admin + path, json={}, allow_redirects=False) as response,
+            session.post(admin + path, json={}, headers=headers, allow_redirects=False) as response,
         ):
             return response.status, await response.read()
     except TimeoutError:

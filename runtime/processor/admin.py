@@ -1,6 +1,6 @@
 """The admin server: /live, /ready, /metrics, /api/status, and what an operator may do to a partition."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -9,9 +9,10 @@ from typing import Any, Literal, Protocol, cast
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from headrace.runtime.errors import HeadraceError, UsageError
+from headrace.runtime.processor.admin_token import NO_TOKEN, AdminToken
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -50,12 +51,19 @@ class TcpAddress:
     host: str
     port: int
 
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return _is_loopback(self.host)
+
 
 @asynccontextmanager
-async def admin_server(reported: Reported, address: TcpAddress | Path) -> AsyncIterator[str]:
+async def admin_server(
+    reported: Reported, address: TcpAddress | Path, token: AdminToken = NO_TOKEN
+) -> AsyncIterator[str]:
     """Serve while the context lasts; yields the URL, or a Unix socket's path. Raises UsageError."""
-    is_local = isinstance(address, TcpAddress) and _is_loopback(address.host)
-    runner = web.AppRunner(_application(reported, is_local=is_local), access_log=None)
+    names = [_refuse_foreign_names] if isinstance(address, TcpAddress) and address.is_local else []
+    runner = web.AppRunner(_application(reported, token, names), access_log=None)
     await runner.setup()
     try:
         yield await _listen(runner, address)
@@ -78,7 +86,7 @@ async def _listen(runner: web.AppRunner, address: TcpAddress | Path) -> str:
     return f"http://{host}:{port}"
 
 
-def _application(reported: Reported, *, is_local: bool) -> web.Application:
+def _application(reported: Reported, token: AdminToken, names: Sequence[Middleware]) -> web.Application:
     async def live(_: web.Request) -> web.Response:
         return web.json_response({"status": "live"})
 
@@ -94,9 +102,11 @@ def _application(reported: Reported, *, is_local: bool) -> web.Application:
         return web.json_response(await reported.status())
 
     async def act(request: web.Request) -> web.Response:
+        if refusal := token.refusal(request.headers):
+            return _problem(401, refusal, {"WWW-Authenticate": "Bearer"})
         return await _act(reported, request)
 
-    application = web.Application(middlewares=[_refuse_foreign_names] if is_local else [])
+    application = web.Application(middlewares=names)
     application.add_routes(
         [
             web.get("/live", live),
@@ -146,5 +156,5 @@ async def _act(reported: Reported, request: web.Request) -> web.Response:
     return web.json_response({"done": done})
 
 
-def _problem(status: int, text: str) -> web.Response:
-    return web.json_response({"problem": text}, status=status)
+def _problem(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.json_response({"problem": text}, status=status, headers=headers)

@@ -13,6 +13,7 @@ from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin import TcpAddress, admin_server
+from headrace.runtime.processor.admin_token import NO_TOKEN, TOKEN_VARIABLE, take_token
 from headrace.runtime.processor.front import Front
 from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.lifeline import Parent, stop_seconds
@@ -34,15 +35,21 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
     stopping = Stopping()
     stopping.on_signals()
     tell_up = _parent(functions, options, stopping)
+    # Over its socket only the supervisor asks.
+    token = take_token(is_local=options.admin.is_local) if isinstance(options.admin, TcpAddress) else NO_TOKEN
     for function in functions:
         logger.info("function %s: %s from %s", function.name, function.handler, function.path)
     async with AsyncExitStack() as stack:
         front = Front(functions)
-        url = await stack.enter_async_context(admin_server(front, options.admin))
+        url = await stack.enter_async_context(admin_server(front, options.admin, token))
         front.served = await stopping.unless_asked(_start(functions, options, stopping, stack, tell_up))
         if front.served is not None:
             if isinstance(options.admin, TcpAddress):
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
+            if token.is_made_up:
+                logger.info(
+                    "%s for this run, which `headrace partition` asks for: %s", TOKEN_VARIABLE, token.text
+                )
             await front.served.run(stopping.asked)
     logger.info("stopped")
 
