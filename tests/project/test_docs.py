@@ -9,7 +9,7 @@ import click
 import pytest
 from broker import Broker
 from page_session import PageSession
-from pages import GENERATED, ROOT, pages, parts, prose
+from pages import GENERATED, ROOT, Block, pages, parts, prose
 from root import tracked_files
 
 from headrace.runtime.cli.main import headrace
@@ -102,6 +102,13 @@ def spelled() -> str:
     row = PartitionStatus("t", 0, "active", False, 0, 0, 0, 0, 0, 1)
     said = (path.read_text() for path in (ROOT / "specs/function.schema.json", *sources))
     return "".join((*said, json.dumps(row.json())))
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_every_task_that_a_page_starts_is_kept(page: Path) -> None:
+    for block in parts(page.read_text()):
+        if isinstance(block, Block) and block.language == "python":
+            assert not re.search(r"^ *(asyncio|loop)\.create_task\(", block.text, re.MULTILINE), block.line
 
 
 def test_every_generated_page_is_there() -> None:
