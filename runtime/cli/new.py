@@ -1,27 +1,23 @@
 """`headrace new`: a working function to start from."""
 
-import re
 from importlib import resources
 from pathlib import Path
 
 import click
 
+from headrace.runtime.config.function_fields import NAME_RULE, is_name
 from headrace.runtime.errors import UsageError
 
 _FILES = ("function.yaml", "handler.py", "test_handler.py", "README.md")
 _PLACEHOLDER = "NAME"
-# What Kubernetes, and so Nuclio, takes for a name; as a topic and a group Kafka takes it too.
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 @click.command()
 @click.argument("name")
 def new(name: str) -> None:
     """Make a folder NAME with a function that runs: function.yaml, handler, its tests, README."""
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{name!r} is no name for a function; expected small letters, digits and dashes, at most 63"
-        )
+    if not is_name(name):
+        raise UsageError(f"{name!r} is no name for a function; {NAME_RULE}")
     _write(Path(name), name)
     click.echo(f"{name}/ has {', '.join(_FILES)}. Next:\n")
     for command in (f"cd {name}", "python -m pytest", "headrace run . --embedded-kafka"):

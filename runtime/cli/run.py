@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from headrace.runtime.config.function import FunctionSpec, load_function
-from headrace.runtime.errors import ConfigError, Problem
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.errors import ConfigError
 from headrace.runtime.log import set_up_logging
 from headrace.runtime.processor.declare import parameters
+from headrace.runtime.processor.loading import load_functions
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.run import run_functions
 from headrace.runtime.settings.overrides import parse_overrides
@@ -38,14 +39,7 @@ def run(**given: Any) -> None:
 
 def _load(options: RunOptions) -> list[FunctionSpec]:
     """All of them. ConfigError holds the problems of all files."""
-    overrides = parse_overrides(options.set_texts, options.paths)
-    functions: list[FunctionSpec] = []
-    problems: list[Problem] = []
-    for path in options.paths:
-        try:
-            functions.append(load_function(path, overrides=overrides, with_handler=True))
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
+    loaded = load_functions(options.paths, parse_overrides(options.set_texts, options.paths))
+    if problems := [problem for it in loaded for problem in it.problems]:
         raise ConfigError(problems)
-    return functions
+    return [it.function for it in loaded if it.function is not None]

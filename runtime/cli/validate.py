@@ -3,17 +3,17 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from headrace.runtime.config.function import FunctionSpec, load_function
-from headrace.runtime.errors import ConfigError, Problem
+from headrace.runtime.errors import ConfigError
 from headrace.runtime.processor.declare import parameter
+from headrace.runtime.processor.loading import Loaded, load_functions
 from headrace.runtime.processor.options import RunOptions
-from headrace.runtime.settings.overrides import Override, parse_overrides
+from headrace.runtime.settings.overrides import parse_overrides
 from headrace.runtime.settings.resolved import ResolvedSetting
 
 _WIDEST_VALUE = 30
@@ -30,44 +30,30 @@ def validate(paths: tuple[Path, ...], set_texts: tuple[str, ...], *, resolved: b
     Every problem is a line. Exit codes: 0 all are valid, 2 some aren't. Nothing runs, and no secret is shown.
     """
     overrides = parse_overrides(set_texts, paths)
-    reports = [_checked(path, overrides) for path in paths]
+    reports = load_functions(paths, overrides)
     if as_json:
-        found = [report.as_json(resolved=resolved) for report in reports]
+        found = [_as_json(report, resolved=resolved) for report in reports]
         click.echo(json.dumps({"functions": found}, indent=2))
     else:
-        for line in (line for report in reports for line in report.as_text(resolved=resolved)):
+        for line in (line for report in reports for line in _as_text(report, resolved=resolved)):
             click.echo(line)
     sys.exit(ConfigError.exit_code if any(report.problems for report in reports) else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
-    """What was found out about one PATH: a function, or problems."""
-
-    path: Path
-    function: FunctionSpec | None = None
-    problems: tuple[Problem, ...] = ()
-
-    def as_json(self, *, resolved: bool) -> dict[str, Any]:
-        found: dict[str, Any] = {"path": str(self.path), "problems": list(map(asdict, self.problems))}
-        if self.function is not None:
-            found |= {"function": self.function.name, "notices": self.function.notices}
-            found |= {"settings": list(map(asdict, self.function.settings))} if resolved else {}
-        return found
-
-    def as_text(self, *, resolved: bool) -> Iterator[str]:
-        yield from map(str, self.problems)
-        if self.function is not None:
-            yield f"{self.function.path}: function {self.function.name} is valid"
-            yield from (f"note: {notice}" for notice in self.function.notices)
-            yield from _table(self.function.settings) if resolved else ()
+def _as_json(loaded: Loaded, *, resolved: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"path": str(loaded.path), "problems": list(map(asdict, loaded.problems))}
+    if loaded.function is not None:
+        found |= {"function": loaded.function.name, "notices": loaded.function.notices}
+        found |= {"settings": list(map(asdict, loaded.function.settings))} if resolved else {}
+    return found
 
 
-def _checked(path: Path, overrides: tuple[Override, ...]) -> _Report:
-    try:
-        return _Report(path, load_function(path, overrides=overrides, with_handler=True))
-    except ConfigError as error:
-        return _Report(path, problems=error.problems)
+def _as_text(loaded: Loaded, *, resolved: bool) -> Iterator[str]:
+    yield from map(str, loaded.problems)
+    if loaded.function is not None:
+        yield f"{loaded.function.path}: function {loaded.function.name} is valid"
+        yield from (f"note: {notice}" for notice in loaded.function.notices)
+        yield from _table(loaded.function.settings) if resolved else ()
 
 
 def _table(settings: Iterable[ResolvedSetting]) -> Iterator[str]:

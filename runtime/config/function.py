@@ -13,6 +13,7 @@ from headrace.runtime.config.function_fields import (
     DocumentFields,
     MetadataFields,
     SpecFields,
+    nearest_name,
     split_handler,
 )
 from headrace.runtime.config.handler_lookup import handler_fault
@@ -27,7 +28,7 @@ from headrace.runtime.settings.inline import read_inline
 from headrace.runtime.settings.overrides import Override, overridden
 from headrace.runtime.settings.reader import ANNOTATIONS, Reading, Surroundings, read_settings
 from headrace.runtime.settings.resolved import ResolvedSetting
-from headrace.runtime.settings.yaml_source import YamlSource, read_yaml
+from headrace.runtime.settings.yaml_source import Path, YamlSource, read_yaml
 
 __all__ = ["FunctionSpec", "TriggerSpec", "load_function"]
 
@@ -53,10 +54,15 @@ class FunctionSpec:
     spark: SparkSpec | None
     notices: tuple[str, ...]
     settings: tuple[ResolvedSetting, ...]
+    source: YamlSource = field(repr=False)  # may hold secrets
+
+    def problem(self, path: Path, message: str) -> Problem:
+        """One that shows only beside other functions, or on this machine."""
+        return self.source.problem(path, message)
 
     @property
     def name(self) -> str:
-        """metadata.name, or the folder's name where the file has no metadata."""
+        """metadata.name, or one like the folder's where the file has no metadata."""
         return self.metadata.name
 
     @property
@@ -184,6 +190,7 @@ class _Load:
             spark=spark,
             notices=tuple(dict.fromkeys(map(str, self.findings.notices))),
             settings=tuple(self.findings.settings),
+            source=self.findings.source,
         )
 
     def _document(self) -> Reading[DocumentFields]:
@@ -199,7 +206,7 @@ class _Load:
         is_inline = self.file.suffix == INLINE_SUFFIX
         fallbacks: dict[str, object] = {"spec.handler": f"{self.file.stem}:handler"} if is_inline else {}
         if isinstance(data, dict) and "metadata" not in data:
-            name = self.file.stem if is_inline else self.folder.name or "function"
+            name = nearest_name(self.file.stem if is_inline else self.folder.name)
             fallbacks["metadata.name"] = name
             self.findings.notice(("metadata",), f"is missing; the function is named {name}")
         return fallbacks

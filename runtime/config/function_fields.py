@@ -17,6 +17,9 @@ _IMAGE = "no image is built; install what the handler needs beside Headrace"
 _WRITTEN_BY_KUBERNETES = "Kubernetes writes it, nobody sets it"
 
 _HANDLER = re.compile(r"[\w-]+(\.[\w-]+)*:[^\W\d]\w*")
+_LONGEST_NAME = 63
+_NAME = re.compile(rf"[a-z0-9]([a-z0-9-]{{0,{_LONGEST_NAME - 2}}}[a-z0-9])?")
+NAME_RULE = f"expected small letters, digits and dashes, at most {_LONGEST_NAME}"
 _RUNTIME = re.compile(r"python(:3\.\d+)?")
 _OTHER_RESOURCE = re.compile(r"ephemeral-storage|hugepages-.+|[^/]+/[^/]+")
 _LEAST_MEMORY_BYTES = 64 * 1024 * 1024  # an interpreter, the SDK and a handler's first imports
@@ -38,6 +41,22 @@ def split_handler(handler: str) -> tuple[str, str]:
     return module.removesuffix(".py"), function
 
 
+def _a_name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError(f"is no name for a function; {NAME_RULE}")
+    return text
+
+
+def is_name(text: str) -> bool:
+    """Whether Kubernetes, and so Nuclio, takes it for a name; as a topic and a group Kafka takes it too."""
+    return _NAME.fullmatch(text) is not None
+
+
+def nearest_name(text: str) -> str:
+    """The name that is most like this text."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_NAME].strip("-") or "function"
+
+
 def _python(text: str) -> str:
     if text and not _RUNTIME.fullmatch(text):
         raise ValueError("is not built in; Headrace runs Python 3 only, such as python:3.11")
@@ -53,10 +72,10 @@ def _enough_memory(size: int) -> int:
 class MetadataFields(Settings):
     """`metadata`."""
 
-    name: Text = setting(
+    name: Annotated[Text, AfterValidator(_a_name)] = setting(
         "name",
         required="the function needs a name",
-        effect="Names the function in logs and metrics.",
+        effect="Names the function in logs and metrics. Small letters, digits and dashes, at most 63.",
     )
     namespace: Text = setting("namespace", "nuclio", effect="Nuclio deploys by it; nothing here does.")
     annotations: Anything = setting(

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import sys
 from pathlib import Path
 
 _MAY_BIND_ANYTHING = frozenset({"*", "__getattr__", "globals"})
@@ -9,9 +10,14 @@ _MAY_BIND_ANYTHING = frozenset({"*", "__getattr__", "globals"})
 
 def handler_fault(folder: Path, module: str, function: str) -> str:
     """Why a worker, which imports the module from `folder`, can't find the function there; "" if it may."""
-    file = _file_of(folder, module)
+    try:
+        file = _file_of(folder, module)
+    except OSError as error:
+        return f"{error.filename} cannot be read: {error.strerror}"
     if file is None:
         return "" if _is_installed(module) else f"no module {module!r} in {folder}"
+    if fault := _name_fault(folder, module):
+        return fault
     tree = _parsed(file)
     if isinstance(tree, str):
         return tree
@@ -19,6 +25,17 @@ def handler_fault(folder: Path, module: str, function: str) -> str:
         return ""
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return f"{module!r} has no function {function!r}; it has {', '.join(functions) or 'none'}"
+
+
+def _name_fault(folder: Path, module: str) -> str:
+    top = module.partition(".")[0]
+    if top not in sys.stdlib_module_names:
+        return ""
+    file = folder / top if (folder / top).is_dir() else folder / f"{top}.py"
+    return (
+        f"{file} has the name of a module of Python's own, which everything else that imports it expects; "
+        "rename the file"
+    )
 
 
 def _parsed(file: Path) -> ast.Module | str:

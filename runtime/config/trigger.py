@@ -6,9 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.runtime.config.trigger_fields import TriggerFields
-from headrace.runtime.config.trigger_kinds import TriggerKind, find_kind, trigger_fields, why_not_found
+from headrace.runtime.config.trigger_kinds import (
+    NUCLIO_KINDS,
+    TriggerKind,
+    find_kind,
+    trigger_fields,
+    why_not_found,
+)
 from headrace.runtime.settings.checks import NOT_BUILT
-from headrace.runtime.settings.declare import Rule, Settings
+from headrace.runtime.settings.declare import Rule, Settings, fields_of
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.reader import Origin, Reading, Surroundings, read_settings
 from headrace.runtime.settings.yaml_source import Path
@@ -61,13 +67,28 @@ class TriggerReader:
         if not isinstance(written, dict):
             self.findings.problem(TRIGGERS, "expected a mapping from each trigger's name to its fields")
             return ()
-        fields = {name: self._fields(name, entry) for name, entry in written.items()}
+        fields = {
+            name: self._fields(name, entry)
+            for name, entry in written.items()
+            if not self._is_refused(name, entry, written)
+        }
         enabled = {name: read for name, read in fields.items() if not read.values.disabled}
-        if not enabled:
+        if not enabled and len(fields) == len(written):
             self.findings.problem(TRIGGERS, "no trigger is enabled; the function would never get an event")
         self._refuse_shared_workers(enabled)
         specs = [self._spec(name, read) for name, read in enabled.items()]
         return tuple(spec for spec in specs if spec is not None)
+
+    def _is_refused(self, name: str, entry: object, written: Mapping[str, object]) -> bool:
+        """Whether `--set` names a trigger that isn't there, and doesn't make one."""
+        source = self.findings.source
+        is_of_file = (*TRIGGERS, name) in source.lines or not source.is_overridden((*TRIGGERS, name))
+        if is_of_file or (isinstance(entry, dict) and "kind" in entry):
+            return False
+        names = ", ".join(name for name in written if (*TRIGGERS, name) in source.lines) or "none"
+        message = f"is no trigger of the file, which has {names}; a whole one needs its kind"
+        self.findings.problem((*TRIGGERS, name), message)
+        return True
 
     def _fields(self, name: str, entry: object) -> Reading[TriggerFields]:
         path = (*TRIGGERS, name)
@@ -97,16 +118,10 @@ class TriggerReader:
     def _spec(self, name: str, common: Reading[TriggerFields]) -> TriggerSpec | None:
         kind = None if "kind" in common.broken else self._kind(common)
         if kind is None:
+            self._read_as_likely_kind(common)
             return None
-        around = Surroundings(
-            self.findings.source,
-            self.annotations,
-            fallbacks=kind.Settings.fallbacks(common.values),
-            is_case_folded=True,
-            folder=self.folder,
-        )
         written, path = common.values.attributes, common.paths["attributes"]
-        own: Reading[Settings] = read_settings(kind.Settings, written, path, around)
+        own: Reading[Settings] = read_settings(kind.Settings, written, path, self._around(kind, common))
         self.findings.keep(own)
         for rule in kind.Settings.rules:
             self._check(rule, own, common)
@@ -115,6 +130,32 @@ class TriggerReader:
         self.findings.resolve(own)
         is_whole = not common.broken and not own.broken
         return TriggerSpec(name, kind.kind, common.values, own.values, own.origins) if is_whole else None
+
+    def _read_as_likely_kind(self, common: Reading[TriggerFields]) -> None:
+        """For its problems only, where the file doesn't say which kind it is, or not rightly."""
+        written, path = common.values.attributes, common.paths["attributes"]
+        if not isinstance(written, dict) or getattr(common.values, "kind", "") in NUCLIO_KINDS:
+            return
+        keys = {key.lower() for key in written}
+        known = {
+            kind.kind: len(keys & {declared.setting.key.lower() for declared in fields_of(kind.Settings)})
+            for kind in self.kinds.values()
+        }
+        likely = max(known, key=known.__getitem__, default="")
+        if likely and known[likely]:
+            around = self._around(self.kinds[likely], common)
+            self.findings.problems.extend(
+                read_settings(self.kinds[likely].Settings, written, path, around).problems
+            )
+
+    def _around(self, kind: TriggerKind, common: Reading[TriggerFields]) -> Surroundings:
+        return Surroundings(
+            self.findings.source,
+            self.annotations,
+            fallbacks=kind.Settings.fallbacks(common.values),
+            is_case_folded=True,
+            folder=self.folder,
+        )
 
     def _kind(self, common: Reading[TriggerFields]) -> TriggerKind | None:
         kind = find_kind(common.values.kind, self.kinds)

@@ -1,6 +1,5 @@
 """What `headrace run` does: embedded Kafka if asked for, then one processor, or several supervised."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,7 +7,6 @@ from dataclasses import replace
 
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.spark.installed import check_spark_installed
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.errors import UsageError
@@ -73,23 +71,11 @@ async def _start(
 
 
 def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
-    """Without those that are disabled. UsageError where none is left, or two have one name."""
-    by_name: dict[str, FunctionSpec] = {}
-    for function in functions:
-        if function.disabled:
-            continue
-        first = by_name.setdefault(function.name, function)
-        if first is not function:
-            raise UsageError(
-                f"two functions are named {function.name}: {first.path} and {function.path}; "
-                "functions that run together need different names in metadata.name"
-            )
-    if not by_name:
-        first = functions[0]
-        raise UsageError(f"{first.path}: spec.disable is true; set it to false to run {first.name}")
-    found = list(by_name.values())
-    sharing(found)  # those that disagree say so before anything is started
-    return found
+    """Without those that are disabled. UsageError where none is left."""
+    if enabled := [function for function in functions if not function.disabled]:
+        return enabled
+    first = functions[0]
+    raise UsageError(f"{first.path}: spec.disable is true; set it to false to run {first.name}")
 
 
 @asynccontextmanager
@@ -125,8 +111,6 @@ async def _spark_server(
 ) -> AsyncIterator[SparkLink | None]:
     """The one that functions without a remote share: the supervisor's, or one of this process's own."""
     given = SparkLink.from_environment()
-    if any(function.spark for function in functions):
-        await asyncio.to_thread(check_spark_installed)
     if given is None and (sharers := sharing(functions)):
         server = SparkServer(sharers)
         with stopping.killing(server.kill):

@@ -7,6 +7,7 @@ secret, and the author finds it by its line.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -55,11 +56,16 @@ class YamlSource:
         return self.lines.get(path, 0)
 
     def is_overridden(self, path: Path) -> bool:
-        """Whether the command line gave what stands at `path`, or below it where the file has nothing."""
+        """Whether what stands at `path`, or what that stands in or holds, is the command line's."""
         return any(
-            path[: len(override)] == override or (override[: len(path)] == path and path not in self.lines)
+            path[: len(override)] == override or self._is_made_by(override, path)
             for override in self.overrides
         )
+
+    def _is_made_by(self, override: Path, path: Path) -> bool:
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(override, path, strict=False)))
+        # A file without spec lacks that by itself, whatever the command line puts there.
+        return any(path[:length] not in self.lines for length in range(min(2, len(path)), shared + 1))
 
     def problem(self, path: Path, message: str) -> Problem:
         """A Problem at `path`, with its line."""

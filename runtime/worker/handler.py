@@ -43,7 +43,19 @@ def load_handler(folder: Path, module_name: str, function_name: str) -> tuple[Ha
         raise HandlerNotLoadedError(_users_traceback(module_name, error)) from None
     except BaseException as error:  # a module may even call sys.exit()
         raise HandlerNotLoadedError(_users_traceback(module_name, error)) from None
+    _refuse_namesake(folder, module_name.partition(".")[0])
     return _handler_in(module, module_name, function_name), getattr(module, "init_context", None)
+
+
+def _refuse_namesake(folder: Path, name: str) -> None:
+    """A module of this name, imported before, may have answered in place of the user's file."""
+    theirs = next(filter(Path.is_file, (folder / f"{name}.py", folder / name / "__init__.py")), None)
+    found = sys.modules[name].__file__
+    if theirs is not None and (found is None or Path(found).resolve() != theirs.resolve()):
+        where = found or "Python itself"
+        raise HandlerNotLoadedError(
+            f"the module {name!r} that a worker has is {where}, not {theirs}; rename the file"
+        )
 
 
 def load_named(what: str, path: str) -> Any:

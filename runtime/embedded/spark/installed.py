@@ -3,7 +3,7 @@
 import importlib.metadata
 import importlib.util
 
-from headrace.runtime.embedded.spark.jars import EXTRA
+from headrace.runtime.embedded.spark.jars import NEEDS_EXTRA
 from headrace.runtime.errors import UsageError
 
 _MODULES = {
@@ -18,16 +18,21 @@ _MODULES = {
 
 def check_spark_installed() -> None:
     """UsageError that names what is missing or doesn't fit."""
+    if fault := spark_fault():
+        raise UsageError(f"spec.spark {fault}")
+
+
+def spark_fault() -> str:
+    """What spec.spark lacks here, as a clause about it; empty where nothing."""
     missing = [package for module, package in _MODULES.items() if not _has(module)]
     if missing:
-        raise UsageError(f"{EXTRA} (missing: {', '.join(missing)})")
+        return f"{NEEDS_EXTRA} (missing: {', '.join(missing)})"
     pyspark, pandas = importlib.metadata.version("pyspark"), importlib.metadata.version("pandas")
     if not pyspark.startswith("4.0."):
-        raise UsageError(
-            f"spec.spark runs with PySpark 4.0, here is {pyspark}: pip install 'headrace[spark]'"
-        )
+        return f"runs with PySpark 4.0, here is {pyspark}: pip install 'headrace[spark]'"
     if int(pandas.partition(".")[0]) >= 3:
-        raise UsageError(f"PySpark 4.0 needs pandas below 3, here is {pandas}: pip install 'headrace[spark]'")
+        return f"needs pandas below 3 for PySpark 4.0, here is {pandas}: pip install 'headrace[spark]'"
+    return ""
 
 
 def _has(module: str) -> bool:

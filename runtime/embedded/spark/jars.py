@@ -7,7 +7,8 @@ from xml.sax.saxutils import quoteattr
 from headrace.runtime.embedded.ivy import JarSet, fetch
 from headrace.runtime.embedded.java import Java
 
-EXTRA = "spec.spark needs the extra: pip install 'headrace[spark]'"
+NEEDS_EXTRA = "needs the extra: pip install 'headrace[spark]'"
+EXTRA = f"spec.spark {NEEDS_EXTRA}"
 
 # Later connectors name artifacts that don't resolve everywhere; this one runs with every Spark 4.0.
 _KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"

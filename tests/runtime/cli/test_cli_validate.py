@@ -11,7 +11,7 @@ import pytest
 import yaml
 from command import one_line, run
 from function_files import NUCLIOS_EXAMPLE
-from replica import environment
+from replica import PROGRAM, environment
 from root import ROOT
 
 HANDLER = "def handler(context, event): ...\n"
@@ -120,6 +120,20 @@ MISTAKES: dict[str, tuple[Callable[[str], str], str]] = {
         attribute(f"fetchMin: 0x{'f' * 10_000}"),
         f":13: {AT}.fetchMin: '0x{'f' * 57}... is not an int; expected a whole number, without quotes",
     ),
+    "no-name-for-kubernetes": (
+        changed("name: orders", "name: Orders_1"),
+        (
+            ":4: metadata.name: 'Orders_1' is no name for a function;"
+            " expected small letters, digits and dashes, at most 63"
+        ),
+    ),
+    "python's-own-module": (
+        changed("main:handler", "json:handler"),
+        (
+            ":8: spec.handler: FOLDER/json.py has the name of a module of Python's own, which everything"
+            " else that imports it expects; rename the file"
+        ),
+    ),
     "key-with-a-line-break": (
         attribute(r'"fetch\nMin": 1'),
         rf":13: {AT}.fetch\nMin: unknown key; the nearest known key is fetchMin",
@@ -130,6 +144,7 @@ MISTAKES: dict[str, tuple[Callable[[str], str], str]] = {
 def write(folder: Path, text: str, handler: str = HANDLER) -> Path:
     folder.mkdir()
     (folder / "main.py").write_text(handler)
+    (folder / "json.py").write_text(handler)
     (folder / "function.yaml").write_text(text)
     return folder
 
@@ -273,6 +288,76 @@ def test_the_functions_that_come_with_headrace_are_valid() -> None:
     files = [*ROOT.glob("examples/*/function.yaml"), *ROOT.glob("functions/*/function.yaml")]
     result = run("validate", *map(str, files))
     assert (result.returncode, len(result.stdout.splitlines())) == (0, len(files)), result.stdout
+
+
+def test_what_cannot_run_together_is_a_line_in_both_commands(tmp_path: Path) -> None:
+    first, second = write(tmp_path / "first", FUNCTION), write(tmp_path / "second", FUNCTION)
+    expected = (
+        f"{second}/function.yaml:4: metadata.name: 'orders' is the name of {first}/function.yaml too;"
+        " functions that run together need different names"
+    )
+    result = run("validate", str(first), str(second))
+    assert result.stdout.splitlines() == [f"{first}/function.yaml: function orders is valid", expected]
+    assert result.returncode == 2
+    assert one_line(run("run", str(first), str(second), "--admin-port", "0"), code=2).endswith(expected)
+
+
+def test_a_function_that_is_disabled_may_have_anothers_name(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", FUNCTION)
+    second = write(tmp_path / "second", FUNCTION.replace("spec:\n", "spec:\n  disable: true\n"))
+    assert run("validate", str(first), str(second)).returncode == 0
+
+
+def test_a_spark_that_is_not_installed_is_a_line_in_both_commands(tmp_path: Path) -> None:
+    folder = write(tmp_path / "f", FUNCTION.replace("spec:\n", "spec:\n  spark: {}\n"))
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "sitecustomize.py").write_text(
+        "import importlib.util as u\n"
+        "real = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'pandas' else real(name, *rest)\n"
+    )
+    for command in (["validate"], ["run", "--admin-port", "0"]):
+        result = subprocess.run(
+            [*PROGRAM, *command, str(folder)],
+            env=environment(PYTHONPATH=str(tmp_path / "hidden")),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        (line,) = (result.stdout + result.stderr).splitlines()
+        assert result.returncode == 2
+        assert line.endswith(
+            f"{folder}/function.yaml:8: spec.spark: needs the extra: pip install 'headrace[spark]'"
+            " (missing: pandas)"
+        )
+
+
+def test_mistakes_below_a_missing_or_misspelt_kind_are_said_too(tmp_path: Path) -> None:
+    wrong = attribute("sessionTimout: 10s")(FUNCTION)
+    missing = write(tmp_path / "missing", wrong.replace("      kind: kafka-cluster\n", ""))
+    misspelt = write(tmp_path / "misspelt", wrong.replace("kafka-cluster", "kafka_cluster"))
+    unknown = write(tmp_path / "unknown", wrong.replace("kafka-cluster", "http"))
+    said = run("validate", str(missing), str(misspelt), str(unknown)).stdout.splitlines()
+    assert [line.partition("function.yaml:")[2].partition(": ")[0] for line in said] == [
+        "10",
+        "12",
+        "11",
+        "13",
+        "11",
+    ]
+    assert sum("the nearest known key is sessionTimeout" in line for line in said) == 2
+
+
+def test_a_set_for_a_trigger_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    folder = write(tmp_path / "f", FUNCTION)
+    for command in ("validate", "run"):
+        result = run(command, str(folder), "--set", "triggers.tt.numWorkers=4")
+        (line,) = (result.stdout + result.stderr).splitlines()
+        assert line.endswith(
+            f"{folder}/function.yaml (--set): spec.triggers.tt: is no trigger of the file, which has t;"
+            " a whole one needs its kind"
+        )
 
 
 def test_a_wrong_set_is_one_line(tmp_path: Path) -> None:

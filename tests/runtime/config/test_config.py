@@ -147,9 +147,10 @@ def test_a_problem_is_one_line_whatever_the_file_holds(tmp_path: Path) -> None:
 
 
 def test_the_folder_names_a_function_without_metadata(tmp_path: Path) -> None:
-    function = load_changed(tmp_path, lambda d: d.pop("metadata"))
-    assert function.name == tmp_path.name
-    assert f"the function is named {tmp_path.name}" in function.notices[0]
+    (folder := tmp_path / "My_orders.v2").mkdir()
+    function = load_changed(folder, lambda d: d.pop("metadata"))
+    assert function.name == "my-orders-v2"  # as Kubernetes takes it
+    assert "the function is named my-orders-v2" in function.notices[0]
 
 
 def test_metadata_without_a_name_is_refused(tmp_path: Path) -> None:

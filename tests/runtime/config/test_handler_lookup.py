@@ -1,5 +1,8 @@
 """Handlers that are surely missing, found without running them."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +65,21 @@ def test_a_module_must_be_in_the_folder_or_installed(tmp_path: Path) -> None:
     assert handler_fault(tmp_path, "no_such_module", "handler") == f"no module 'no_such_module' in {tmp_path}"
     assert handler_fault(tmp_path, "headrace.functions.spark_pipeline.handler", "handler") == ""
     assert handler_fault(tmp_path, "__main__", "handler") == ""
+
+
+def test_a_folder_that_may_not_be_read_is_said(tmp_path: Path) -> None:
+    (package := tmp_path / "package").mkdir()
+    (package / "main.py").write_text("def handler(context, event): ...")
+    package.chmod(0)
+    script = (
+        "import os, pathlib, sys; from headrace.runtime.config.handler_lookup import handler_fault\n"
+        "os.setegid(65534); os.seteuid(65534)\n"  # root may read everything
+        "print(handler_fault(pathlib.Path(sys.argv[1]), 'package.main', 'handler'))"
+    )
+    for folder in (tmp_path, *tmp_path.parents[:-1]):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == f"{package}/main.py cannot be read: Permission denied\n"

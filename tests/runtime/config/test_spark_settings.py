@@ -152,5 +152,5 @@ def test_what_is_not_installed_is_named_with_the_extra(monkeypatch: pytest.Monke
 def test_a_pandas_that_is_too_new_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"pyspark": "4.0.5", "pandas": "3.0.1"}
     monkeypatch.setattr(importlib.metadata, "version", versions.__getitem__)
-    with pytest.raises(UsageError, match=r"PySpark 4\.0 needs pandas below 3, here is 3\.0\.1"):
+    with pytest.raises(UsageError, match=r"needs pandas below 3 for PySpark 4\.0, here is 3\.0\.1"):
         check_spark_installed()

@@ -10,9 +10,19 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from command import one_line, run
+from hanging_java import hanging, hanging_java
 from kafka_records import handled, produce
 from processes import children_of, is_running
-from replica import environment, lines, replica, set_trigger, wait_until, write_function
+from replica import (
+    PROGRAM,
+    environment,
+    lines,
+    replica,
+    set_spec,
+    set_trigger,
+    wait_until,
+    write_function,
+)
 
 WRITES = """
     def handler(context, event):
@@ -101,6 +111,18 @@ def test_a_busy_admin_port_is_one_line(tmp_path: Path) -> None:
         line = one_line(run("run", str(folder), "--admin-port", str(port)), code=2)
     assert f"127.0.0.1:{port}" in line
     assert "--admin-port" in line
+
+
+def test_a_busy_admin_port_is_noticed_before_anything_starts(tmp_path: Path) -> None:
+    folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:1", ["t"])
+    set_spec(folder, spark={})
+    env = hanging_java(tmp_path, "version")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = [*PROGRAM, "run", str(folder), "--embedded-kafka"]
+        command += ["--admin-port", str(taken.getsockname()[1])]
+        result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert "--admin-port" in one_line(result, code=2)
+    assert hanging(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -280,3 +302,23 @@ def test_a_disabled_function_is_refused(tmp_path: Path) -> None:
     text = (folder / "function.yaml").read_text()
     (folder / "function.yaml").write_text(text.replace("spec:", "spec:\n  disable: true"))
     assert "spec.disable is true" in one_line(run("run", str(folder)), code=2)
+
+
+@pytest.mark.parametrize("name", ["nuclio_sdk", "sitecustomize"])
+def test_a_file_with_the_name_of_a_module_that_a_worker_has_is_never_mistaken_for_it(
+    tmp_path: Path, name: str
+) -> None:
+    folder = write_function(tmp_path / "f", "def handler(context, event): ...", "127.0.0.1:1", ["t"])
+    (folder / "function_code.py").rename(folder / f"{name}.py")
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "sitecustomize.py").write_text("def handler(context, event): ...")
+    set_spec(folder, handler=f"{name}:handler")
+    result = subprocess.run(
+        [*PROGRAM, "run", str(folder), "--admin-port", "0"],
+        env=environment(PYTHONPATH=str(tmp_path / "path")),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert f"not {folder}/{name}.py; rename the file" in one_line(result, code=2)

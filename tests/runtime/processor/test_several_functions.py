@@ -103,8 +103,8 @@ def test_a_name_that_two_functions_have_is_one_line(tmp_path: Path) -> None:
     second = write_function(tmp_path / "b", WRITES, "127.0.0.1:1", ["t"])
     line = one_line(run("run", str(first), str(second)), code=2)
     assert line == (
-        f"headrace: two functions are named f: {first}/function.yaml and {second}/function.yaml; "
-        "functions that run together need different names in metadata.name"
+        f"headrace: {second}/function.yaml:4: metadata.name: 'f' is the name of {first}/function.yaml too; "
+        "functions that run together need different names"
     )
 
 
