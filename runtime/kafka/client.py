@@ -146,6 +146,7 @@ async def connected(kind: Callable[..., Any], brokers: BrokerAccess, **options: 
         await close()
         raise BrokerError(refusal(heard.last, brokers) or no_answer(brokers)) from error
     try:
+        await asyncio.sleep(0)  # its tasks begin: aiokafka's close would raise what cancels one before that
         yield client
     except KafkaError as error:
         raise BrokerError(f"the broker at {brokers} refused: {error}") from error

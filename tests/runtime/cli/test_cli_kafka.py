@@ -132,6 +132,12 @@ def test_topics_are_created_listed_with_end_offsets_and_deleted(broker: Broker, 
     assert fresh not in listed(run(broker, "topics", "--delete", fresh, "--json"))
 
 
+def test_a_broker_without_topics_has_an_empty_list(narrow_broker: Broker) -> None:
+    listed = run(narrow_broker, "topics", "--json")
+    assert (listed.exit_code, listed.stdout, listed.stderr) == (0, "[]\n", "")
+    assert run(narrow_broker, "topics").exit_code == 0
+
+
 def test_a_topic_that_does_not_exist_is_named_and_not_made(broker: Broker) -> None:
     for arguments in (("produce", "--count", "1"), ("consume", "--count", "1")):
         said = refused(run(broker, *arguments, "--topic", "nope"), BrokerError)
