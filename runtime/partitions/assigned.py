@@ -68,10 +68,9 @@ class AssignedPartition:
 
     @property
     def unsettled(self) -> int:
-        """Records that count against the capacity."""
-        if self.lane.state is PartitionState.REVOKED:
-            return self.lane.in_flight_count
-        return self._room.unsettled(self)
+        """Records that were fetched and are not settled: waiting, in flight, or unacked."""
+        is_over = self.lane.state is PartitionState.REVOKED
+        return self.lane.in_flight_count if is_over else self.ledger.open_count
 
     @property
     def room(self) -> int:

@@ -9,11 +9,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from headrace.runtime.metrics import METRICS, Metrics, TriggerMetrics, declared_in
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
+from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_records
+from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import PartitionStatus, status
 from headrace.runtime.processor.gauges import fill_gauges
+from headrace.triggers.kafka.format.decoder import decode
 
 OWN = {"replica": "r", "function": "f", "trigger_kind": "k", "trigger_id": "t"}
 PARTITION = OWN | {"topic": "orders", "partition": "3"}
@@ -74,6 +77,14 @@ def test_a_partition_is_shown_as_its_trigger_reports_it(metrics: Metrics, counte
     fill_gauges(metrics.gauges, counters.labels, (), [committed])
     assert shown(metrics, "headrace_partition_halted") == [(PARTITION, 1)]
     assert shown(metrics, "headrace_committed_offset") == [(PARTITION, 7)]
+
+
+def test_what_waits_behind_a_halted_record_is_unsettled() -> None:
+    partition = of_chunks(PartitionKey("orders", 3), Checkpoint(7), 10, 0, 1 << 20)
+    chunk = Chunk(7, 5, memoryview(b"undecoded"), decode)
+    partition.on_fetched(ChunkSlice(chunk, range(7, 12)))
+    partition.lane.become(PartitionState.HALTED)
+    assert row(partition).unsettled == 5
 
 
 def test_a_partition_that_has_left_is_shown_no_more(metrics: Metrics, counters: TriggerMetrics) -> None:
