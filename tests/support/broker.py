@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from aiokafka.admin import AIOKafkaAdminClient
+
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
@@ -33,6 +35,22 @@ class Broker:
         with ThreadPoolExecutor(1) as thread:
             topics = create_topics(BrokerAccess(self.bootstrap), {name: partitions})
             thread.submit(asyncio.run, topics).result()
+
+    def delete(self, name: str) -> None:
+        """The broker doesn't have it any more: it may be created again."""
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, _delete(self.bootstrap, name)).result()
+
+
+async def _delete(bootstrap: str, name: str) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.delete_topics([name])
+        while (await admin.describe_topics([name]))[0]["error_code"] == 0:  # it tells nobody
+            await asyncio.sleep(0.01)
+    finally:
+        await admin.close()
 
 
 @contextmanager

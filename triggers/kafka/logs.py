@@ -48,7 +48,11 @@ class Logs:
         self._offsets = offsets
         self._metrics = metrics
         self._lost: dict[AssignedPartition, int] = {}
+        failure = settings.on_failure
+        self._dead_letter_topic = failure.dead_letter_topic if failure.then == "deadLetter" else ""
+        self._has_dead_letter_topic = True
         self._is_due = asyncio.Event()
+        self._is_due.set()
 
     def on_out_of_range(self, positions: Mapping[TopicPartition, int]) -> None:
         """Their logs don't have these offsets."""
@@ -88,14 +92,31 @@ class Logs:
         )
 
     async def _look(self) -> None:
+        names = {*self._settings.topics, self._dead_letter_topic} - {""}
         async with asyncio.timeout(_ANSWER_SECONDS):
-            found = await describe_topics(self._admin, self._settings.topics)
+            found = await describe_topics(self._admin, names)
+        if self._dead_letter_topic:
+            self._report_dead_letter_topic(is_there=self._dead_letter_topic in found)
         if any(self._is_news(name, found.get(name)) for name in self._settings.topics):
             refresh_metadata(self._consumer)
         known = self._offsets.topics.ids
         for name, topic in found.items():
             if known.get(name, topic.id) != topic.id:
                 await self._begin_anew(name, topic)
+
+    def _report_dead_letter_topic(self, *, is_there: bool) -> None:
+        """Before a record needs it, and once."""
+        name = self._dead_letter_topic
+        if not is_there and self._has_dead_letter_topic:
+            logger.warning(
+                "no such dead-letter topic: %s (headrace kafka topics --create %s:8 makes one); until it is "
+                "there, a record that has spent its attempts stays where it is, uncommitted",
+                name,
+                name,
+            )
+        elif is_there and not self._has_dead_letter_topic:
+            logger.info("dead-letter topic %s is there now", name)
+        self._has_dead_letter_topic = is_there
 
     def _is_news(self, name: str, topic: Topic | None) -> bool:
         """The client doesn't know yet that it has come, gone or grown."""

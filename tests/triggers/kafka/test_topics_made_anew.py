@@ -1,12 +1,10 @@
 """Topics that appear, go, and come again under their names while a group runs. On a real broker."""
 
-import asyncio
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
 from replica import frozen, lines, replica, set_trigger, wait_until, write_function
@@ -16,22 +14,6 @@ WRITES = """
         write(f"{event.topic} {event.shard_id} {event.offset} {event.body.decode()}")
 """
 PATIENT: dict[str, Any] = {"sessionTimeout": "30s"}
-
-
-def delete(broker: Broker, topic: str) -> None:
-    """It may be created again at once."""
-
-    async def ask() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        await admin.start()
-        try:
-            await admin.delete_topics([topic])
-            while (await admin.describe_topics([topic]))[0]["error_code"] == 0:
-                await asyncio.sleep(0.01)
-        finally:
-            await admin.close()
-
-    asyncio.run(ask())
 
 
 def test_a_topic_that_appears_while_the_group_runs_is_noticed_soon_and_read_from_its_beginning(
@@ -66,7 +48,7 @@ def test_a_topic_that_is_made_anew_while_the_group_runs_is_read_from_its_beginni
         wait_until(lambda: set(running.committed().values()) == {0}, 90, about=running)
         produce(broker, topic, 80)
         wait_until(lambda: len(lines(folder)) == 80, 90, about=running)
-        delete(broker, topic)
+        broker.delete(topic)
         wait_until(lambda: running.trigger()["partitions"] == [], 90, about=running)
         broker.create(topic, 8)
         produce(broker, topic, 400)
@@ -87,7 +69,7 @@ def test_a_topic_that_is_made_anew_and_refilled_within_a_stall_loses_no_record(
         wait_until(lambda: running.get("/ready")[0] == 200, 90, about=running)
         wait_until(lambda: set(running.committed().values()) == {10}, 90, about=running)
         with frozen(running):
-            delete(broker, topic)
+            broker.delete(topic)
             broker.create(topic, 8)
             produce(broker, topic, 800, size=64)
         wait_until(lambda: missing(folder, topic, 100) == set(), 90, about=running)
@@ -114,7 +96,7 @@ def test_a_topic_that_is_deleted_stops_no_other_and_comes_back(
     produce(broker, other, 20, partitions=2)
     with replica(folder) as running:
         wait_until(lambda: len(lines(folder)) == 100, 90, about=running)
-        delete(broker, other)
+        broker.delete(other)
         deleted = time.monotonic()
         for rounds in range(1, 6):
             produce(broker, topic, 80)
