@@ -170,8 +170,8 @@ class _Trial:
     def run(self, init_context: Any, background_seconds: float) -> None:
         """Like a worker process that is told to stop once it has nothing left to do."""
         slot = ProgressSlot(-1, Lease.create(1))
-        self.worker = WorkerLoop(self, slot, self._start)
-        loop = asyncio.get_event_loop()  # the worker's
+        loop = asyncio.new_event_loop()
+        self.worker = WorkerLoop(self, slot, self._start, loop)
         try:
             self.worker.use(Handler(self._call, is_async(self._handler)), init_context)
             self._outbox.send_frame(wire.json_frame(Kind.OWNED, self._owned()), wire.frame(Kind.STOP))

@@ -5,7 +5,9 @@ docs/design/wire.md, "Progress slot", says what the word promises when a worker 
 
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 from headrace.runtime.processes import die
 from headrace.runtime.wire.ack_slot import WORDS as ACK_WORDS
@@ -32,11 +34,12 @@ class ProgressSlot:
     The word is `2 * seq + 1` while record seq runs, `2 * seq` once everything before seq is done.
     """
 
-    __slots__ = ("_lease", "_memory", "_words", "acks", "fd")
+    __slots__ = ("_die", "_lease", "_memory", "_words", "acks", "fd")
 
-    def __init__(self, fd: int, lease: Lease) -> None:
-        """No record is entered once `lease` is over. `fd` -1: memory of this process alone."""
+    def __init__(self, fd: int, lease: Lease, die: Callable[[], NoReturn] = die) -> None:
+        """No record is entered once `lease` is over: `die` instead. `fd` -1: memory of this process alone."""
         self.fd = fd
+        self._die = die
         self._lease = lease.words
         self._use(fd)
 
@@ -62,7 +65,7 @@ class ProgressSlot:
         now = now_ns()
         if now > self._lease[0]:
             self.leave(seq)  # the record before this one is done: it must not be blamed for this end
-            die()
+            self._die()
         # The time first: a reader may see a new time with an old record, never an old time with a new one.
         self._words[1] = now
         self._words[0] = 2 * seq + 1

@@ -4,6 +4,7 @@ Two threads. The link thread reads the socket: runs, recalls, the end. The main 
 and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Processes and threads".
 """
 
+import asyncio
 import faulthandler
 import gc
 import os
@@ -59,7 +60,7 @@ def main() -> None:
     os.register_at_fork(after_in_child=link.abandon)
     os.register_at_fork(after_in_child=restore_output)
     try:
-        worker = WorkerLoop(link, slot, start)
+        worker = WorkerLoop(link, slot, start, asyncio.new_event_loop())
         os.register_at_fork(after_in_child=worker.abandon)
         follow = threading.Thread(
             target=_follow, args=(link, worker, others), name="headrace-link", daemon=True

@@ -42,12 +42,14 @@ _LATE = "the handler returned after that"
 class WorkerLoop:
     """Methods that say so are called by the link thread; the others belong to the main thread."""
 
-    def __init__(self, link: Sender, slot: ProgressSlot, start: WorkerStart) -> None:
+    def __init__(
+        self, link: Sender, slot: ProgressSlot, start: WorkerStart, loop: asyncio.AbstractEventLoop
+    ) -> None:
         """Raises HandlerNotLoadedError where what the trigger brings can't be loaded."""
         self._link = link
         self._slot = slot
-        self._loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(self._loop)  # sync handlers may ask for it
+        self._loop = loop
+        asyncio.set_event_loop(loop)  # sync handlers may ask for it
         self._is_idle = False
         self._is_woken = False
         self._is_forked = False
