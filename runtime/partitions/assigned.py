@@ -159,7 +159,7 @@ class AssignedPartition:
         if end - first == 1:
             self.failed.pop(first, None)
         else:
-            self.failed.forget_settled(self.ledger.is_open)
+            self.failed.forget_settled(self.ledger.is_settled)
         if self.lane.buffer.holds_ranges:
             self.plan.on_settled_below(self.ledger.committable)
 

@@ -107,9 +107,9 @@ class FailedRecords(dict[int, FailedRecord]):
         if self:
             self.forget([failed for failed in self if failed < offset])
 
-    def forget_settled(self, is_open: Callable[[int], bool]) -> None:
-        """Keep those that are open."""
-        self.forget([offset for offset in self if not is_open(offset)])
+    def forget_settled(self, is_settled: Callable[[int], bool]) -> None:
+        """Keep the others, which may not have been fetched yet."""
+        self.forget([offset for offset in self if is_settled(offset)])
 
     def attempts(self) -> tuple[tuple[int, int], ...]:
         """(offset, failures), ascending: what a commit carries, the ends of ranges with it."""
