@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.runtime.kafka.dead_letter_reader import DeadLetter
+from headrace.runtime.partitions.books.reason import in_one_line
 
 _HEX_WIDTH = 32
 
@@ -20,14 +21,13 @@ def json_line(letter: DeadLetter) -> str:
 
 
 def row(letter: DeadLetter) -> tuple[str, str, str, str, str]:
-    """Place, time, source, attempts, the last line of the error."""
+    """Place, time, source, attempts, the line of the error that names it."""
     source = letter.provenance
     when = _time(letter.record.timestamp)
     if source is None:
         return letter.place, when, "-", "-", "(it doesn't say where it comes from)"
-    lines = [line for line in source.error.splitlines() if line.strip()]
     origin = f"{source.topic}/{source.partition}/{source.offset}"
-    return letter.place, when, _printable(origin), str(source.attempts), _printable("".join(lines[-1:]))
+    return letter.place, when, _printable(origin), str(source.attempts), _printable(in_one_line(source.error))
 
 
 def whole(letter: DeadLetter) -> Iterator[str]:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from headrace.runtime.partitions.books.reason import in_one_line
+
 _LINE_CHARS = 300
 
 
@@ -30,9 +32,8 @@ class FailedRecord:
 
     @property
     def reason_in_one_line(self) -> str:
-        """Of a traceback its end, which names the error; of another text its beginning."""
-        lines = self.reason.splitlines() or [""]
-        return lines[-1 if lines[0].startswith("Traceback") else 0].rstrip(":")[:_LINE_CHARS]
+        """Cut where it is long."""
+        return in_one_line(self.reason)[:_LINE_CHARS]
 
 
 class FailedRecords(dict[int, FailedRecord]):
