@@ -12,7 +12,7 @@ READY := $(VENV)/.ready-$(VERSION)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate storm fuzz bench bench-full bench-versus bench-ranges bench-reliability bench-spark wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate storm simulation fuzz bench bench-full bench-versus bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -75,6 +75,9 @@ storm: $(READY) ## kills, freezes, rebalances, cuts, and what they cost (an hour
 
 storm-%: $(READY) # one of them, as in storm-k1-pool
 	@PYTHONPATH=tests/support $(BIN)/python tests/storm/everything.py $*
+
+simulation: $(READY) ## all that happens in one simulation, as in make simulation SEED=7
+	@PYTHONPATH=tests/support $(BIN)/python tests/storm/simulation.py --count 1 --seed $(SEED)
 
 fuzz: $(READY) ## 50,000 function files with mistakes: each is valid, or refused in clear lines, within 100 ms
 	@PYTHONPATH=tests/support $(BIN)/python tests/storm/mutated_files.py --count 50000

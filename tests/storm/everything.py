@@ -29,7 +29,10 @@ REPORT = ROOT / "docs" / "storm-report.md"
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """One line of the report: a script, one of its scenarios, how often, and how long each load lasts."""
+    """One line of the report: a script, one of its scenarios, how often, and how long each load lasts.
+
+    With 0 seconds it isn't asked for a load.
+    """
 
     script: str
     scenario: str
@@ -67,7 +70,8 @@ STORMS = [
     Storm("network", "b1-kill", 3, 20),
     Storm("soak", "s1", 1, 600),
     Storm("soak", "d1", 5),
-    Storm("model", "", 50),
+    Storm("model", "", 50, 0),
+    Storm("simulation", "", 5000, 0),
     *(Storm("failpoints", name, 5) for name in FAILPOINTS),
     Storm("records", "p2", 5),
     Storm("records", "p3", 2),
@@ -168,7 +172,7 @@ def _run(storm: Storm, file: TextIO, share: float) -> None:
     print(f"== {storm.name}", flush=True)
     count = max(1, round(storm.count * share))
     arguments = [*([storm.scenario] if storm.scenario else []), "--count", str(count)]
-    if storm.script != "model":
+    if storm.seconds:
         arguments += ["--seconds", str(storm.seconds)]
     command = [sys.executable, str(HERE / f"{storm.script}.py"), *arguments]
     began = time.monotonic()

@@ -1,0 +1,324 @@
+"""What must be so at every start and commit. It knows what was produced and done, and asks no product."""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fake_worker import FakeProcess
+
+from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.key import PartitionKey
+
+# What is on its way when something changes may still arrive: longer than any wire takes, there and back.
+GRACE_SECONDS = 0.1
+
+
+class ViolationError(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One partition in one assignment."""
+
+    key: PartitionKey
+    start: Checkpoint
+    attempts: dict[int, int]
+    holder: Any
+    """The replica."""
+    plan: Plan | None = None
+    """That it has to repeat as it was, if it was to repeat nothing else of it."""
+    revoked_at: float = float("inf")
+    is_over: bool = False
+    handled: dict[int, FakeProcess] = field(default_factory=dict)
+    """Well, in this assignment, by whom; an ack may still be missing."""
+    settled: set[int] = field(default_factory=set)
+    """By returning, in this assignment."""
+    acked_at: dict[int, float] = field(default_factory=dict)
+    """Explicitly, in this assignment, so that it must have been accepted."""
+    failed: Counter[int] = field(default_factory=Counter)
+    """What has been said of records handled one by one."""
+    low: int = 0
+    """All below have ended."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of a handler: by record or range, what was delivered."""
+
+    process: FakeProcess
+    parts: list[tuple[Delivery, Sequence[int]]] = field(default_factory=list)
+    is_open: bool = True
+    outcomes: Sequence[str] = ()
+
+
+class History:
+    """`produced` by partition: the offsets that hold a record, ascending. It grows."""
+
+    def __init__(
+        self, policy: DeliveryPolicy, produced: Mapping[PartitionKey, list[int]], now: Callable[[], float]
+    ) -> None:
+        self.policy = policy
+        self.starts = 0
+        self.violations: list[str] = []
+        self.told: list[tuple[float, str, PartitionKey, object]] = []
+        """All that has happened, for people: when, what, where, and more about it."""
+        self.commits: dict[PartitionKey, Checkpoint] = {}
+        self.deliveries: dict[int, Delivery] = {}
+        self.done: dict[PartitionKey, set[int]] = defaultdict(set)
+        self.acked: dict[PartitionKey, set[int]] = defaultdict(set)
+        self.given_up: dict[PartitionKey, set[int]] = defaultdict(set)
+        self.failures: Counter[tuple[PartitionKey, int]] = Counter()
+        """At most so many deliveries have failed, whoever counts."""
+        self.ended_sessions: set[str] = set()
+        self.is_text_whole = True
+        """Commits have place for all that is to be said."""
+        self.retried: set[tuple[PartitionKey, int]] = set()
+        """By an operator's hand."""
+        self._produced = produced
+        self._now = now
+        self._running: dict[PartitionKey, Call] = {}
+        self._last: dict[FakeProcess, Call] = {}
+        self._covered: dict[PartitionKey, int] = defaultdict(int)  # by commits, and looked at
+
+    def offsets(self, key: PartitionKey, first: int, end: int) -> Sequence[int]:
+        """Those of `[first, end)` that hold a record."""
+        produced = self._produced[key]
+        return produced[bisect_left(produced, first) : bisect_left(produced, end)]
+
+    # ---- calls of handlers
+
+    def on_start(self, process: FakeProcess, events: Sequence[Any], *, is_lease_over: bool) -> Call:
+        """A handler is called with these."""
+        call = Call(process)
+        self.starts += len(events)
+        for event in events:
+            delivery = self.deliveries[event._partition.lane_id]
+            about = (event.first_offset, event.offset + 1, event.attempt, process)
+            self._tell("starts: first, end, attempt", delivery.key, about)
+            at = f"{delivery.key} offset {event.first_offset}"
+            self._require(not is_lease_over, at, "starts after its lease")
+            self._check_start(delivery, event, call, at)
+            self._running[delivery.key] = call
+            call.parts.append((delivery, range(event.first_offset, event.offset + 1)))
+        self._last[process] = call
+        if self.policy.batch is not None:
+            self._check_plans(call)
+        return call
+
+    def _check_start(self, delivery: Delivery, event: Any, call: Call, at: str) -> None:
+        key, now, require = delivery.key, self._now(), self._require
+        require(not delivery.is_over, at, "starts after its assignment")
+        require(now <= delivery.revoked_at + GRACE_SECONDS, at, "starts long after the revoke")
+        require(self._running.get(key, call) is call, at, "starts while another of its partition runs")
+        for offset in self.offsets(key, event.first_offset, event.offset + 1):
+            handler = delivery.handled.get(offset)
+            require(handler is None or handler.is_dead, at, f"starts again, {offset} of it went well")
+            if delivery.acked_at.get(offset, now) + GRACE_SECONDS < now:
+                self.violate(f"{at} starts, and {offset} of it was acked")
+            require(not _covers(delivery.start, offset), at, f"starts, and {offset} of it was committed")
+        batched = {offset for part, offsets in call.parts if part is delivery for offset in offsets}
+        for offset in self._open_below(delivery, event.first_offset):
+            require(offset in batched, at, f"starts before {offset}")
+        self._check_attempt(delivery, event.first_offset, event.attempt, at)
+
+    def _check_plans(self, call: Call) -> None:
+        """What a batch holds is committed before it starts, and comes again as it was after a crash."""
+        for delivery in {part for part, _ in call.parts}:
+            key = delivery.key
+            offsets = [offset for part, span in call.parts if part is delivery for offset in span]
+            at = f"{key} offsets {offsets[0]} to {offsets[-1]}"
+            plan = self.commits[key].plan
+            is_planned = (plan is not None and offsets[0] < plan.end) or not self.is_text_whole
+            self._require(is_planned, at, f"start, and the plan that is committed is {plan}")
+            if (old := delivery.plan) is not None and offsets[-1] >= old.first:
+                delivery.plan = None
+                if offsets[0] >= old.end:
+                    continue  # nothing was left of it
+                is_alone = old.session in {"", call.process.spark_session_id} | self.ended_sessions
+                self._require(is_alone, at, "start before the old session was ended")
+                finished = self.acked[key] | self.given_up[key]
+                left = {it for it in self.offsets(key, old.first, old.end) if not _covers(delivery.start, it)}
+                is_same = left - finished == set(self._produced_in(key, offsets)) - finished
+                self._require(is_same, at, f"start, and were planned as {old}")
+
+    def _produced_in(self, key: PartitionKey, offsets: Sequence[int]) -> Iterator[int]:
+        produced = set(self.offsets(key, offsets[0], offsets[-1] + 1))
+        return (offset for offset in offsets if offset in produced)
+
+    def _open_below(self, delivery: Delivery, end: int) -> Iterator[int]:
+        key = delivery.key
+        for offset in self.offsets(key, max(delivery.low, delivery.start.offset), end):
+            if not (
+                offset in delivery.handled
+                or offset in self.acked[key]
+                or offset in self.given_up[key]
+                or _covers(delivery.start, offset)
+            ):
+                yield offset
+                return
+            delivery.low = offset + 1
+
+    def _check_attempt(self, delivery: Delivery, offset: int, attempt: int, at: str) -> None:
+        it, carried = (delivery.key, offset), delivery.attempts.get(offset, 0)
+        self._require(attempt <= 1 + self.failures[it], at, f"is at attempt {attempt}, too high")
+        if delivery.failed[offset] > 0 and self.is_text_whole and it not in self.retried:
+            committed = dict(self.commits[delivery.key].attempts).get(offset, 0)
+            self._require(committed >= attempt - 1, at, f"is at attempt {attempt}, committed are {committed}")
+        if self.policy.batch is not None:
+            return
+        self._require(
+            attempt > delivery.failed[offset] + carried or it in self.retried,
+            at,
+            f"is at attempt {attempt}, too low",
+        )
+        most = self.policy.failure.max_attempts
+        is_extra = carried >= most or it in self.retried
+        self._require(not most or attempt <= most or is_extra, at, f"is delivered at attempt {attempt}")
+
+    def on_end(self, call: Call, outcomes: Sequence[str]) -> None:
+        """Of each event: `ok`, `unacked` or `failed`."""
+        if not call.is_open:
+            return
+        self._close(call)
+        call.outcomes = outcomes
+        for (delivery, offsets), outcome in zip(call.parts, outcomes, strict=True):
+            self._tell("ends", delivery.key, (offsets, outcome))
+            if outcome == "failed":
+                self._count(delivery, offsets)
+                delivery.failed[offsets[0]] += 1
+                continue
+            delivery.failed.pop(offsets[0], None)  # it may come again, and begins anew
+            delivery.attempts.pop(offsets[0], None)
+            if not delivery.is_over:
+                delivery.handled |= dict.fromkeys(offsets, call.process)
+                if outcome == "ok" and self.policy.ack_mode is not AckMode.EXPLICIT_ONLY:
+                    self.done[delivery.key].update(offsets)
+                    delivery.settled.update(offsets)
+
+    def on_death(self, process: FakeProcess, *, is_in_a_record: bool) -> None:
+        """It ends what runs there; and undoes what it had no time to say."""
+        call = self._last.get(process)
+        if call is None or not (call.is_open or is_in_a_record):
+            return
+        if call.is_open:
+            self._close(call)
+        else:
+            self._undo(call)
+        for delivery, offsets in call.parts:
+            self._tell("dies", delivery.key, (offsets, process))
+            self._count(delivery, offsets)
+
+    def _undo(self, call: Call) -> None:
+        for (delivery, offsets), outcome in zip(call.parts, call.outcomes, strict=True):
+            if outcome == "failed":
+                delivery.failed[offsets[0]] -= 1
+            for offset in offsets:
+                delivery.handled.pop(offset, None)
+            if outcome == "ok":
+                self.done[delivery.key].difference_update(offsets)
+                delivery.settled.difference_update(offsets)
+
+    def _close(self, call: Call) -> None:
+        call.is_open = False
+        for delivery, _ in call.parts:
+            self._running.pop(delivery.key, None)
+
+    def _count(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+        failure = self.policy.failure
+        for offset in offsets:
+            self.failures[delivery.key, offset] += 1
+            if failure.then == "skip" and failure.is_spent(self.failures[delivery.key, offset]):
+                self.given_up[delivery.key].add(offset)
+
+    def on_dead_letter(self, key: PartitionKey, offset: int) -> None:
+        """It is written; whoever wrote it may not have heard of that."""
+        self._tell("is a dead letter", key, offset)
+        self._require(self.policy.failure.then == "deadLetter", f"{key} offset {offset}", "is a dead letter")
+        self.given_up[key].add(offset)
+
+    # ---- acks
+
+    def on_ack(self, key: PartitionKey, first: int, offset: int, end: int, *, is_through: bool) -> None:
+        """`explicit_ack` of `offset`, of a range from `first` on, said True. `end`: known of the log then."""
+        owner = self.owner(key)
+        self._tell("is acked: first, last, through", key, (first, offset, is_through))
+        from_offset = 0 if is_through or self.policy.is_cumulative else first
+        offsets = self.offsets(key, from_offset, offset + 1)
+        self.acked[key].update(offsets)
+        if (
+            owner is not None
+            and owner.revoked_at > self._now()
+            and offset < end
+            and not self.policy.is_ranges
+        ):
+            for acked in offsets:
+                owner.acked_at.setdefault(acked, self._now())
+
+    def owner(self, key: PartitionKey) -> Delivery | None:
+        """Where the partition is delivered now."""
+        found = (it for it in self.deliveries.values() if it.key == key and not it.is_over)
+        return next(found, None)
+
+    # ---- assignments and commits
+
+    def on_begin(self, lane_id: int, delivery: Delivery) -> None:
+        """An assignment starts."""
+        self._tell("begins", delivery.key, delivery.start)
+        other = self.owner(delivery.key)
+        self._require(other is None, str(delivery.key), "is delivered twice")
+        self.deliveries[lane_id] = delivery
+
+    def on_left(self, delivery: Delivery, *, is_clean: bool) -> None:
+        """Nothing of it runs, and where that is clean, all that was done in it is committed."""
+        self._require(delivery.key not in self._running, str(delivery.key), "left with a handler in it")
+        self._tell("has left", delivery.key, "cleanly" if is_clean else "")
+        delivery.is_over = True
+        if not is_clean or self.policy.ack_window_size:
+            return
+        commit = self.commits.get(delivery.key, Checkpoint(0))
+        due = self._now() - GRACE_SECONDS
+        acked = {offset for offset, when in delivery.acked_at.items() if when < due}
+        missing = [offset for offset in acked | delivery.settled if not _covers(commit, offset)]
+        self._require(not missing, str(delivery.key), f"left, and its commit has not {missing}: {commit}")
+
+    def on_commit(self, key: PartitionKey, checkpoint: Checkpoint) -> None:
+        """The broker has taken it."""
+        self._tell("is committed", key, checkpoint)
+        last = self.commits.get(key, Checkpoint(0))
+        self._require(checkpoint.offset >= last.offset, str(key), "its commit moves back")
+        spans = [(self._covered[key], checkpoint.offset), *checkpoint.acked]
+        for first, end in spans:
+            for offset in self.offsets(key, first, end):
+                is_finished = self.is_finished(key, offset)
+                self._require(is_finished, str(key), f"is committed with {offset} unfinished")
+        self._covered[key] = checkpoint.offset
+        self.commits[key] = checkpoint
+
+    def is_finished(self, key: PartitionKey, offset: int) -> bool:
+        """Somebody has said that it is."""
+        return offset in self.done[key] or offset in self.acked[key] or offset in self.given_up[key]
+
+    def uncommitted(self, key: PartitionKey) -> list[int]:
+        """What the last commit doesn't cover."""
+        commit = self.commits.get(key, Checkpoint(0))
+        return [offset for offset in self._produced[key] if not _covers(commit, offset)]
+
+    def _tell(self, what: str, key: PartitionKey, about: object) -> None:
+        self.told.append((self._now(), what, key, about))
+
+    def _require(self, is_so: bool, where: str, what: str) -> None:
+        if not is_so:
+            self.violate(f"{where} {what}")
+
+    def violate(self, what: str) -> None:
+        """Kept, because whoever hears of it may take it for a failure of the handler."""
+        self.violations.append(f"{self._now():.3f} s: {what}")
+        raise ViolationError(what)
+
+
+def _covers(checkpoint: Checkpoint, offset: int) -> bool:
+    return offset < checkpoint.offset or any(first <= offset < end for first, end in checkpoint.acked)

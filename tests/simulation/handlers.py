@@ -1,0 +1,172 @@
+"""What the simulated handlers do, and the machines that they run on: drawn anew for each call."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checks import Call, History
+from fake_worker import FakeProcess
+from group import Group
+from shape import Shape
+
+from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.worker.given.sdk import QualifiedOffset, Response
+
+
+class HandlerError(Exception):
+    """The handler fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """An ack that somebody has still to say. `holder`: with it, it is forgotten; None where it is stored."""
+
+    key: PartitionKey
+    first: int
+    offset: int
+    holder: FakeProcess | None
+
+
+class Handlers:
+    """Keeps Machine. Once `is_calm`, only what is poisoned fails."""
+
+    def __init__(self, shape: Shape, group: Group, history: History, rng: random.Random) -> None:
+        self.is_async = shape.is_async
+        self.is_calm = False
+        self.owed: list[Owed] = []
+        self._shape, self._group, self._history, self._rng = shape, group, history, rng
+
+    # ---- the machine
+
+    def latency(self) -> float:
+        return self._rng.choice([0.0, self._rng.uniform(0, 0.0005), self._rng.uniform(0, 0.01)])
+
+    def load_seconds(self) -> float:
+        return self._rng.uniform(0.01, 0.2)
+
+    def cut(self, size: int) -> int:
+        return size if self._rng.random() < 0.8 else self._rng.randrange(size)
+
+    def dies_before_saying(self, process: FakeProcess) -> bool:
+        return process.is_loaded and not self.is_calm and self._rng.random() < self._shape.rates.dies / 4
+
+    def on_death(self, process: FakeProcess) -> None:
+        slot = process.worker._slot if hasattr(process, "worker") else process.slot
+        self._history.on_death(process, is_in_a_record=slot.read().is_running)
+
+    # ---- the handler
+
+    async def call(self, process: FakeProcess, context: Any, given: Any) -> Any:
+        """One event, or a batch of them."""
+        events = given if isinstance(given, list) else [given]
+        call = self._history.on_start(process, events, is_lease_over=process._lease.is_over)
+        try:
+            return await self._handle(process, call, events, is_batch=isinstance(given, list))
+        except BaseException:
+            self._history.on_end(call, ["failed"] * len(events))
+            raise
+
+    async def _handle(
+        self, process: FakeProcess, call: Call, events: Sequence[Any], *, is_batch: bool
+    ) -> Any:
+        if self._shape.policy.ack_mode.is_explicit:
+            await self._ack_others(process)
+        if (seconds := self._seconds()) > 0:
+            await asyncio.sleep(seconds)
+        self._die_or_fail(process, events)
+        returns = [await self._outcome(process, event) for event in events]
+        if self._is(self._shape.rates.dies / 2):
+            process.end()
+        responses = [self._response(event, it) for event, it in zip(events, returns, strict=True)]
+        self._history.on_end(call, returns)
+        if is_batch:
+            return None if set(returns) == {"ok"} else [it for it in responses if it is not None]
+        return responses[0]
+
+    def _seconds(self) -> float:
+        rng = self._rng
+        if self._is(self._shape.rates.is_slow):
+            return rng.uniform(0.05, 0.8)
+        return 0.0 if rng.random() < 0.6 else rng.uniform(0, 0.005)
+
+    def _die_or_fail(self, process: FakeProcess, events: Sequence[Any]) -> None:
+        if self._is(self._shape.rates.dies):
+            process.end(self._rng.choice([-9, -11, 1]))
+        if self._is(self._shape.rates.fails) or any(map(self._is_poisoned, events)):
+            if self._is(self._shape.rates.dies * 5):
+                process.end()
+            raise HandlerError
+
+    def _is_poisoned(self, event: Any) -> bool:
+        key = PartitionKey(event.topic, event.shard_id)
+        spanned = self._history.offsets(key, event.first_offset, event.offset + 1)
+        return any((key, offset) in self._group.poison for offset in spanned)
+
+    def _is(self, likelihood: float) -> bool:
+        return not self.is_calm and self._rng.random() < likelihood
+
+    async def _outcome(self, process: FakeProcess, event: Any) -> str:
+        """Acks of it included; `failed` here is by a response."""
+        if self._is(self._shape.rates.fails / 2):
+            return "failed"
+        mode = self._shape.policy.ack_mode
+        if mode is AckMode.DISABLE:
+            return "ok"
+        if mode is AckMode.ENABLE and (self.is_calm or self._rng.random() < 0.6):
+            return "ok"
+        await self._ack_somehow(process, event)
+        return "ok" if mode is AckMode.EXPLICIT_ONLY else "unacked"
+
+    def _response(self, event: Any, outcome: str) -> Response | None:
+        if outcome == "failed" and self._rng.random() < 0.3 and self._shape.policy.batch:
+            return None  # none with its id
+        response = Response(status_code=500 if outcome == "failed" else 200, event_id=event.id)
+        if outcome == "unacked":
+            response.ensure_no_ack()
+        return response
+
+    # ---- acks
+
+    async def _ack_somehow(self, process: FakeProcess, event: Any) -> None:
+        key = PartitionKey(event.topic, event.shard_id)
+        owed = Owed(key, event.first_offset, event.offset, self._rng.choice([process, None]))
+        when = 0.0 if self.is_calm else self._rng.random()
+        if when < 0.5:
+            await self.ack(process, owed)
+            return
+        self.owed.append(owed)
+        if when < 0.8:
+            process.run(self._ack_late(process, owed))
+
+    async def _ack_late(self, process: FakeProcess, owed: Owed) -> None:
+        await asyncio.sleep(self._rng.choice([0.0, self._rng.uniform(0, 0.5)]))
+        await self.ack(process, owed)
+
+    async def _ack_others(self, process: FakeProcess) -> None:
+        """What was stored, by whoever; twice; or before it has come."""
+        if self._is(0.1) and self.owed:
+            owed = self._rng.choice(self.owed)
+            if owed.holder in {None, process}:
+                await self.ack(process, owed)
+        if self._is(0.03) and self._shape.delivery != "ranges":
+            key = self._rng.choice(self._group.keys)
+            offset = self._rng.randint(0, self._group.ends[key] + 1)
+            is_through = self._rng.random() < 0.2
+            await self.ack(process, Owed(key, offset, offset, None), is_through=is_through)
+
+    async def ack(self, process: FakeProcess, owed: Owed, *, is_through: bool = False) -> None:
+        """From this process; what is on its way counts."""
+        platform = process.worker.platform
+        explicit_ack = platform.explicit_ack_through if is_through else platform.explicit_ack
+        try:
+            is_sent = await explicit_ack(QualifiedOffset(*owed.key, owed.offset))
+        except ValueError:  # inside a range that is open
+            return
+        if is_sent:
+            owner = self._history.owner(owed.key)
+            end = owner.holder.end_of(owed.key) if owner is not None else 0
+            self._history.on_ack(owed.key, owed.first, owed.offset, end, is_through=is_through)
+            self.owed = [it for it in self.owed if it is not owed]

@@ -1,0 +1,261 @@
+"""A replica: real dispatcher, assignment and committer, on a stream, a store and processes that are none."""
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, cast
+from uuid import UUID
+
+from checks import Delivery, History
+from fake_worker import FakeProcess, Machine
+from group import Group
+from shape import Shape
+
+from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.dispatcher import Dispatcher
+from headrace.runtime.dispatch.handout import Batches
+from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.streams.assignment import Assignment, Limits, Starts
+from headrace.runtime.streams.committer import Committer
+from headrace.runtime.streams.offset_store import CommitRefusedError
+from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
+from headrace.runtime.workers.process import WorkerProcess
+
+SESSION_SECONDS = 1.0
+WAIT_SECONDS = 0.4
+_HEARTBEAT_SECONDS = 0.2
+_METRICS = Metrics()
+
+
+class Member:
+    """Keeps Stream and OffsetStore for its assignment. `trouble`: how likely a request fails."""
+
+    max_text_chars = 32767
+    max_request_chars = 512 * 1024
+
+    def __init__(
+        self, shape: Shape, group: Group, history: History, machine: Machine, rng: random.Random
+    ) -> None:
+        self.shape, self.group, self.history, self.rng = shape, group, history, rng
+        self.trouble = 0.0
+        self.generation: int | None = None
+        self.is_cut_off = False
+        """Nothing that it says reaches the broker."""
+        self.lost_writes = 0
+        self.processes: dict[int, FakeProcess] = {}
+        self._machine = machine
+        self._positions: dict[PartitionKey, int] = {}
+        self._lease = Lease.create(shape.workers)
+        is_static = shape.policy.worker_allocation_mode == "static"
+        allocator: Allocator = StaticAllocator(shape.workers) if is_static else PoolAllocator()
+        metrics = TriggerMetrics(_METRICS, "", "f", "kafka-cluster", "t")
+        self.dispatcher = Dispatcher(
+            shape.workers,
+            self._spawn,
+            allocator,
+            shape.policy,
+            metrics,
+            self._lease,
+            end_session=self._end_session,
+        )
+        self.assignment = Assignment(self.dispatcher, self, Limits(shape.capacity, 0, 1 << 20))
+        self.assignment.are_chunks = shape.delivery == "chunks"
+        self.assignment.committer = Committer(self, metrics)
+        self.is_up = asyncio.Event()
+        self.tasks: asyncio.TaskGroup
+
+    async def run(self) -> None:
+        """Until cancelled. Raises what it can't go on after."""
+        await self.dispatcher.start()
+        async with asyncio.TaskGroup() as self.tasks:
+            for loop in (self._fetch(), self._beat(), self._fence(), self.assignment.commit_forever()):
+                self.tasks.create_task(loop)
+            self.is_up.set()
+
+    def on_assigned(self, keys: Collection[PartitionKey]) -> None:
+        """The group's word, under the present generation."""
+        assert self.generation is not None
+        self._renew()
+        self.assignment.on_assigned(keys, self.generation, self.tasks)
+
+    def on_session_end(self) -> None:
+        """The group has thrown it out, whether it knows or not: its workers must have ended."""
+        for delivery in self._delivered():
+            self.history.on_left(delivery, is_clean=False)
+
+    async def give_back(self, wait_seconds: float, keys: Collection[PartitionKey] | None = None) -> None:
+        """As a trigger does when the group says so."""
+        gone = [it for it in self._delivered() if keys is None or it.key in keys]
+        for delivery in gone:
+            delivery.revoked_at = asyncio.get_running_loop().time()
+        lost_before = self.lost_writes
+        late_ack_seconds = self.shape.policy.late_ack_seconds if wait_seconds else 0
+        await self.assignment.give_back(wait_seconds, late_ack_seconds, keys)
+        is_clean = self.lost_writes == lost_before and self.generation == self.group.generation
+        for delivery in gone:
+            self.history.on_left(delivery, is_clean=is_clean and self.history.is_text_whole)
+
+    def _delivered(self) -> list[Delivery]:
+        return [it for it in self.history.deliveries.values() if it.holder is self and not it.is_over]
+
+    # ---- Stream
+
+    async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+        await self._wait(0.1)
+        while self.is_cut_off:
+            await self._wait(0.1)
+        committed = {key: self.group.start_of(key) for key in keys if key in self.group.texts}
+        starts = {key: committed.get(key, Checkpoint(0)) for key in keys}
+        return Starts(starts, committed, {key: self.group.ends[key] for key in keys})
+
+    async def position(self, key: PartitionKey) -> int:
+        return self._positions[key]
+
+    def seek(self, key: PartitionKey, offset: int) -> None:
+        self._positions[key] = offset
+
+    def on_room(self, partition: AssignedPartition) -> None:
+        """The next fetch asks."""
+
+    def on_started(self) -> None:
+        for key, partition in self.assignment.partitions.items():
+            if partition.lane.id not in self.history.deliveries:
+                start = self.group.start_of(key)
+                attempts, plan = dict(start.attempts), start.plan
+                if plan is not None and any(offset in plan for offset in attempts):
+                    plan = None
+                about = Delivery(key, start, attempts, self, plan)
+                self.history.on_begin(partition.lane.id, about)
+
+    def on_left(self, keys: Iterable[PartitionKey]) -> None:
+        for key in keys:
+            self._positions.pop(key, None)
+
+    def end_of(self, key: PartitionKey) -> int:
+        return self._positions.get(key, 0)
+
+    async def write_dead_letter(
+        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
+    ) -> bool:
+        await self._wait(0.1)
+        self._may_fail(OSError)
+        self.history.on_dead_letter(partition.key, record.offset)
+        await self._wait(0.1)
+        self._may_fail(OSError)
+        return True
+
+    # ---- OffsetStore
+
+    def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
+        return CheckpointText(len(self.group.keys), checkpoint).encode(max_chars)
+
+    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
+        generation = self.generation
+        self.lost_writes += 1
+        await self._wait(0.02)
+        self._may_fail(CommitRefusedError)
+        self.group.commit(generation, offsets)
+        await self._wait(0.02)
+        self._may_fail(CommitRefusedError)
+        self.lost_writes -= 1
+        return {}
+
+    def _may_fail(self, kind: Callable[[str], Exception]) -> None:
+        if self.is_cut_off or self.rng.random() < self.trouble:
+            raise kind("the broker doesn't answer")
+
+    async def _wait(self, most_seconds: float) -> None:
+        await asyncio.sleep(self.rng.uniform(0, most_seconds))
+
+    # ---- what goes on
+
+    async def _beat(self) -> None:
+        while True:
+            if not self.is_cut_off and self.generation is not None:
+                self._renew()
+                self.dispatcher.dispatch()
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+
+    def _renew(self) -> None:
+        self._lease.renew(int((asyncio.get_running_loop().time() + SESSION_SECONDS) * 1e9))
+
+    async def _fence(self) -> None:
+        while True:
+            before = self._lease.last_sweep
+            self._lease.sweep()
+            if self._lease.last_sweep != before:
+                for process in self.processes.values():
+                    process.die()
+            await asyncio.sleep(0.05)
+
+    async def _fetch(self) -> None:
+        while True:
+            await self._wait(0.1)
+            self._fetch_once()
+            self.dispatcher.dispatch()
+
+    def _fetch_once(self) -> None:
+        if self.is_cut_off:
+            return
+        for key, partition in list(self.assignment.partitions.items()):
+            if self.shape.delivery == "ranges":
+                self.dispatcher.extend(partition, self.group.ends[key])
+                continue
+            while (room := partition.room) and self.rng.random() < 0.9:
+                found = self.group.fetch(key, self._positions[key], self.rng.randint(1, room))
+                if not found:
+                    self._positions[key] = max(self._positions[key], self.group.ends[key])
+                    break
+                self._positions[key] = found[-1].offset + 1
+                self.assignment.add(partition, found, 100)
+
+    # ---- processes
+
+    def _spawn(self, index: int, on_frame: Any) -> WorkerProcess:
+        policy = self.shape.policy
+        start = WorkerStart(
+            folder="",
+            module="simulated",
+            function="handler",
+            worker_id=index,
+            trigger_kind="kafka-cluster",
+            trigger_name="t",
+            ack_mode=policy.ack_mode.value,
+            is_cumulative=policy.is_cumulative,
+            takes_acks=policy.ack_mode.is_explicit,
+            is_batch=policy.batch is not None,
+            decoder=policy.decoder,
+            event=policy.event or STREAM_EVENT,
+            spark_session_id=str(UUID(int=self.rng.getrandbits(128))) if self.shape.has_sessions else "",
+        )
+        process = FakeProcess(start, on_frame, self._lease, self._machine, self._end_session)
+        self.processes[index] = process
+        return cast("WorkerProcess", process)
+
+    async def _end_session(self, session: str) -> bool:
+        await self._wait(0.05)
+        if is_ended := self.rng.random() >= self.trouble:
+            self.history.ended_sessions.add(session)
+        return is_ended
+
+    def idle_and_open(self) -> set[tuple[int, int | None]]:
+        """Lanes that wait although a worker that may have them does nothing."""
+        dispatcher = self.dispatcher
+        hand_out = dispatcher._hand_out
+        planning = hand_out._planning if isinstance(hand_out, Batches) else {}
+        free = {w.index for w in dispatcher.workers if w.is_ready and not w.in_flight.runs} - planning.keys()
+        if self._lease.is_over or not free:
+            return set()
+        lanes = [it.lane for it in dispatcher.partitions.values()]
+        return {
+            (lane.id, lane.buffer.next_offset)
+            for lane in lanes
+            if lane.is_deliverable and not lane.in_flight_count
+            if (worker := dispatcher.worker_of(lane.key)) is None or worker in free
+        }

@@ -1,0 +1,85 @@
+"""What one simulation is made of, drawn from its seed: settings of a trigger, and how much goes wrong."""
+
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
+from headrace.runtime.config.failure import FailurePolicy, Then
+
+Delivery = Literal["records", "chunks", "ranges"]
+RANGE_EVENT = "headrace.runtime.worker.given.event:RangeEvent"
+DECODER = "headrace.triggers.kafka.format.decoder:decode"
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How likely it is, for each call of a handler, that it ...; each is 0 in many simulations."""
+
+    fails: float
+    dies: float
+    is_slow: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """All else that happens is drawn as it happens, from the same seed."""
+
+    delivery: Delivery
+    policy: DeliveryPolicy
+    partitions: int
+    replicas: int
+    workers: int
+    capacity: int
+    is_async: bool
+    max_text_chars: int
+    has_sessions: bool
+    rates: Rates
+    seconds: float
+    """How long things go wrong, before all is left in peace."""
+
+
+def draw(rng: random.Random) -> Shape:
+    """Any combination that a function.yaml may ask for."""
+    deliveries: list[Delivery] = ["records", "records", "chunks", "ranges"]
+    delivery = rng.choice(deliveries)
+    is_batch = delivery == "ranges" or (delivery == "records" and rng.random() < 0.5)
+    mode = rng.choice([AckMode.DISABLE, AckMode.ENABLE, AckMode.EXPLICIT_ONLY])
+    is_cumulative = mode.is_explicit and rng.random() < 0.2
+    policy = DeliveryPolicy(
+        ack_mode=mode,
+        explicit_ack_semantics="cumulative" if is_cumulative else "individual",
+        ack_window_size=rng.choice([0, 0, 0, 3]) if delivery != "ranges" else 0,
+        late_ack_seconds=rng.choice([0.0, 0.1]) if mode.is_explicit else 0.0,
+        worker_allocation_mode="static" if mode.is_explicit or rng.random() < 0.3 else "pool",
+        failure=_failure(rng),
+        batch=BatchPolicy(rng.choice([2, 5, 16]), rng.choice([0.0, 0.05, 0.3])) if is_batch else None,
+        decoder=DECODER if delivery == "chunks" else "",
+        event=RANGE_EVENT if delivery == "ranges" else "",
+        is_ranges=delivery == "ranges",
+        event_timeout_seconds=rng.choice([None, 0.2]),
+    )
+    return Shape(
+        delivery,
+        policy,
+        partitions=rng.randint(1, 4),
+        replicas=rng.randint(1, 2),
+        workers=rng.randint(1, 3),
+        capacity=rng.choice([4, 16, 64]),
+        is_async=rng.random() < 0.5,
+        max_text_chars=rng.choice([4096, 4096, 80]),
+        has_sessions=is_batch and rng.random() < 0.5,
+        rates=Rates(rng.choice([0, 0.02, 0.1]), rng.choice([0, 0.01, 0.05]), rng.choice([0, 0.01, 0.05])),
+        seconds=rng.uniform(2, 8),
+    )
+
+
+def _failure(rng: random.Random) -> FailurePolicy:
+    thens: list[Then] = ["halt", "skip", "deadLetter"]
+    return FailurePolicy(
+        max_attempts=rng.choice([0, 1, 2, 3, 4]),
+        backoff_seconds=rng.choice([0.0, 0.02, 0.2]),
+        max_backoff_seconds=0.3,
+        then=rng.choice(thens),
+        dead_letter_topic="dead",
+    )
