@@ -2,11 +2,14 @@
 
 import asyncio
 import selectors
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
+
+from headrace.runtime.wire import clock
 
 T = TypeVar("T")
 
@@ -60,7 +63,10 @@ def _clock(loop: VirtualLoop) -> Iterator[None]:
         "monotonic_ns": now_ns,
         "perf_counter_ns": now_ns,
     }
-    with patch.multiple(time, **clocks):
+    with ExitStack() as patches:
+        patches.enter_context(patch.multiple(time, **clocks))
+        for module in [found for found in sys.modules.values() if vars(found).get("now_ns") is clock.now_ns]:
+            patches.enter_context(patch.object(module, "now_ns", now_ns))
         yield
 
 
