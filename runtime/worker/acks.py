@@ -34,6 +34,7 @@ class WorkerAcks:
         self._takes_acks = takes_acks
         self._is_cumulative = is_cumulative
         self._owned: Mapping[str, frozenset[int]] = {}
+        self._is_forked = False
         self._partitions: dict[tuple[str, int], PartitionView] = {}
 
     def own(self, by_topic: Mapping[str, Sequence[int]]) -> None:
@@ -44,14 +45,23 @@ class WorkerAcks:
         """Records of it may come to this worker (link thread)."""
         self._partitions[view.topic, view.partition] = view
 
+    def abandon(self) -> None:
+        """In a process that the handler has forked: its frames would go amid its parent's."""
+        self._is_forked = True
+
     def ack(self, qualified_offset: QualifiedOffset, *, is_through: bool) -> bool:
         """Whether it is on its way: False where this replica is known not to own the partition.
 
-        Raises RuntimeError where the record's trigger acks by returning only, ValueError for an offset inside
-        a range.
+        Raises RuntimeError where the record's trigger acks by returning only, or where no ack of this process
+        can count, whoever owns what; ValueError for an offset inside a range.
         """
         topic, partition = qualified_offset.topic, int(qualified_offset.partition)
         offset = int(qualified_offset.offset)
+        if self._is_forked:  # not False: that says to try again, where the record comes back
+            raise RuntimeError(
+                f"explicit_ack({topic}/{partition}/{offset}): in a process that the handler has forked, which"
+                " can't ack; ack in the worker"
+            )
         is_owned = partition in self._owned.get(topic, ())
         is_ours = (topic, partition) in self._partitions
         if not self._takes_acks or (self._mode == "disable" and is_ours and not is_owned):

@@ -27,7 +27,7 @@ class Platform(sdk.Platform):
         True once the ack is on its way, ahead of all that this worker sends later; the next commit (within a
         second, or before the partition leaves) makes it durable. False where this replica is known not to own
         the partition: keep the offset until the record comes back where it is. Raises RuntimeError with
-        explicitAckMode disable.
+        explicitAckMode disable, and in a process that the handler has forked: none of its acks would count.
         """
         return self._acks.ack(qualified_offset, is_through=False)
 

@@ -169,6 +169,7 @@ class WorkerLoop:
         self._is_forked = True
         self._slot.abandon()
         self.inbox.abandon()
+        self.acks.abandon()
 
     def _is_in_sync_handler(self) -> bool:
         return not self._handler.is_async and self._slot.read().is_running

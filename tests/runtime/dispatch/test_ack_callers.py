@@ -272,3 +272,35 @@ async def test_many_threads_acking_in_random_order_lose_and_repeat_nothing(tmp_p
         for p in partitions:
             await b.settled(p, 250)
         assert sorted(b.lines()) == sorted(f"{n} {offset}" for n in range(5) for offset in range(250))
+
+
+FORKS = """
+    import multiprocessing, nuclio_sdk
+
+    def ack(context, qualified_offset):
+        try:
+            asyncio.run(context.platform.explicit_ack(qualified_offset))
+            write("acked")
+        except RuntimeError as error:
+            write(error)
+
+    def handler(context, event):
+        qualified_offset = nuclio_sdk.QualifiedOffset.from_event(event)
+        child = multiprocessing.get_context("fork").Process(target=ack, args=(context, qualified_offset))
+        child.start()
+        child.join()
+        if event.offset == 1:
+            asyncio.get_event_loop().run_until_complete(context.platform.explicit_ack(qualified_offset))
+"""
+
+
+async def test_an_ack_from_a_forked_process_says_that_it_cannot_count(tmp_path: Path) -> None:
+    async with bench(tmp_path, FORKS, policy=ONLY, static=True, router=AckRouter()) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 2))
+        await until(lambda: p.ledger.is_open(0) and not p.ledger.is_open(1))
+        assert p.checkpoint.acked == ((1, 2),)
+    said = (
+        "explicit_ack(t/0/{}): in a process that the handler has forked, which can't ack; ack in the worker"
+    )
+    assert b.lines() == [said.format(0), said.format(1)]

@@ -1,5 +1,6 @@
 """What a handler prints and logs: line by line, bounded, and from signal handlers too."""
 
+import os
 import signal
 import socket
 import threading
@@ -76,10 +77,9 @@ def frames_in(sock: socket.socket, count: int) -> list[bytes]:
 
 @pytest.fixture
 def alarms() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGALRM)
+    before = signal.getsignal(signal.SIGUSR1)
     yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+    signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.usefixtures("alarms")
@@ -96,8 +96,9 @@ def test_a_signal_handler_may_send_amid_a_frame_and_may_raise(raises: bool) -> N
 
         heard: list[bytes] = []
         reading = threading.Thread(target=lambda: heard.extend(frames_in(theirs, 3)))
-        signal.signal(signal.SIGALRM, on_alarm)
-        signal.setitimer(signal.ITIMER_REAL, 0.05)  # by then the socket is full: nobody reads
+        signal.signal(signal.SIGUSR1, on_alarm)
+        # By then the socket is full: nobody reads.
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
         if raises:
             with pytest.raises(TimeoutError, match="own"):
                 link.send(long)
