@@ -1,37 +1,80 @@
 """How child processes end: not after their parent, not without their children, and not unheard."""
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
+MARK = "HEADRACE_WORKER"
+"""The environment variable that all which a worker starts inherits: its value tells whose it is."""
+_MAX_ROUNDS = 20  # a process may fork before its turn comes
 
 
-def die_with_parent(parent: int | None = None) -> None:
+def die_with_parent() -> None:
     """Ask the kernel to kill this process when the thread that started it is gone.
 
     Holds however the parent dies, and however deep in a C call this process is. Linux only: elsewhere it does
-    nothing, and the end of the socket has to do. A process that has no socket is told who its parent is: that
-    one may have died before anybody could ask.
+    nothing, and the end of the socket has to do.
     """
     if not sys.platform.startswith("linux"):
         return
-    parent = parent or os.getppid()
-    # It takes this process alone: what a handler has started goes when the link thread sees the socket's end.
+    parent = os.getppid()
+    # It takes this process alone: what a handler has started is the fence's to end.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # it died before we asked
 
 
 def die() -> NoReturn:
-    """End this process, a worker, and whatever the handler started."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
+    """End this process, a worker, and whatever the handler started in its group."""
+    with contextlib.suppress(ProcessLookupError):  # this is one that the handler has forked
+        os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
+
+
+def kill_marked(mark: str) -> None:
+    """SIGKILL to each process whose MARK begins with `mark`, in whatever group, session or parent it is.
+
+    Not to those that were started with another environment, or belong to somebody else. Reads all of /proc:
+    some ms on a machine with hundreds of processes. Elsewhere than on Linux it does nothing.
+    """
+    needle = f"\0{MARK}={mark}".encode()
+    killed: set[int] = set()
+    for _ in range(_MAX_ROUNDS):
+        found = [pid for pid in _all_pids() if pid not in killed and _kill_if_marked(pid, needle)]
+        if not found:
+            return
+        killed.update(found)
+
+
+def _all_pids() -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        yield from (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal())
+
+
+def _kill_if_marked(pid: int, needle: bytes) -> bool:
+    with contextlib.suppress(OSError):
+        if not _has(pid, needle):
+            return False
+        handle = os.pidfd_open(pid)
+        try:
+            if _has(pid, needle):  # still: the number may have been given to another
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                return True
+        finally:
+            os.close(handle)
+    return False
+
+
+def _has(pid: int, needle: bytes) -> bool:
+    with open(f"/proc/{pid}/environ", "rb", buffering=0) as environment:  # noqa: PTH123  # hundreds of times
+        return needle in b"\0" + environment.readall()
 
 
 def describe_exit(code: int) -> str:

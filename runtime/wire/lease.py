@@ -7,13 +7,15 @@ process that is frozen can't take that back. docs/design/fencing-and-rebalance.m
 import contextlib
 import mmap
 import os
+import secrets
 import signal
 import weakref
 
+from headrace.runtime.processes import kill_marked
 from headrace.runtime.wire.clock import now_ns
 
 _NEVER = 2**64 - 1
-_END, _SWEPT, _PIDS = 0, 1, 2  # words
+_END, _SWEPT, _MARK, _PIDS = 0, 1, 2, 3  # words
 
 
 class Lease:
@@ -38,7 +40,13 @@ class Lease:
         lease = cls(fd)
         weakref.finalize(lease, os.close, fd)
         lease.words[_END] = _NEVER
+        lease.words[_MARK] = secrets.randbits(64)
         return lease
+
+    @property
+    def mark(self) -> str:
+        """What the MARKs of its workers begin with."""
+        return f"{self.words[_MARK]:016x}."
 
     @property
     def is_over(self) -> bool:
@@ -89,6 +97,11 @@ class Lease:
         if end_ns > now_ns() or end_ns == self.words[_SWEPT]:
             return
         self.words[_SWEPT] = end_ns  # first: whoever reaps a worker wants to know why it died
+        self.kill_all()
+
+    def kill_all(self) -> None:
+        """End all workers and what they have started."""
         for pid in filter(None, self.words[_PIDS:]):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
+        kill_marked(self.mark)

@@ -23,7 +23,7 @@ class Fence:
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """From the main thread: the fence dies with the thread that starts it."""
+        """It ends with this process, by itself."""
         self._keeper = start_task(self._keep_running(), "the fence")
 
     async def stop(self) -> None:

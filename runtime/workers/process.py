@@ -9,7 +9,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
 
+from headrace.runtime.processes import MARK, kill_marked
 from headrace.runtime.wire.frames import Buffer, Kind, NonsenseError
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
@@ -19,11 +21,12 @@ from headrace.runtime.workers.channel import Channel, OnFrame
 _SEND_BUFFER_BYTES = 1 << 20
 
 
+_serials = count()
 EndSession = Callable[[str], Awaitable[object]]
 
 
 class WorkerProcess:
-    """A process that leads its own group, so that a kill takes what the handler started.
+    """A process that leads its own group, and has a mark in its environment: a kill takes what it started.
 
     `exited` is done once the process is reaped, everything that it said has been passed to `on_frame`, and
     what it ran on Spark has been ended: records that it held may then go elsewhere.
@@ -44,6 +47,7 @@ class WorkerProcess:
         self._lease = lease
         self._last_sweep = lease.last_sweep
         self._index = start.worker_id
+        self._mark = f"{lease.mark}{next(_serials)}."
         self._is_reaped = False
         self._session_end: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
@@ -54,7 +58,7 @@ class WorkerProcess:
             on_failure.callback(ours.close)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             with theirs:
-                self._popen = _spawn(theirs.fileno(), self.slot.fd, lease.fd, env)
+                self._popen = _spawn(theirs.fileno(), self.slot.fd, lease.fd, {**env, MARK: self._mark})
             on_failure.callback(self._popen.kill)
             # Its death is its exit, not the end of its socket: what a handler has forked may hold that open.
             self._pidfd = os.pidfd_open(self._popen.pid)
@@ -114,10 +118,11 @@ class WorkerProcess:
         self._channel.refuse(why)
 
     def kill(self) -> None:
-        """SIGKILL to the process and all that it started. Idempotent."""
+        """SIGKILL to the process and its group; what has left that follows when it is reaped. Idempotent."""
         if self.is_alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
+            for kill in (os.killpg, os.kill):  # it may have left its own group
+                with contextlib.suppress(ProcessLookupError):
+                    kill(self.pid, signal.SIGKILL)
 
     def _tell_read(self) -> None:
         self.on_read()
@@ -138,6 +143,7 @@ class WorkerProcess:
         self.kill()  # before the wait: until then the group's number is surely still its own
         self._lease.release(self._index)
         code = self._popen.wait()
+        kill_marked(self._mark)
         self._is_reaped = True
         self._channel.drain_and_close()
         if self._end_session is None:
