@@ -5,7 +5,9 @@ second and 130 MB; grpc alone 0.1 s and 28 MB.
 """
 
 import asyncio
+import threading
 import time
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from headrace.runtime.errors import HeadraceError
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     import grpc
 
 _SECONDS = 3.0  # a server that is well takes 0.1; a revoke waits 5 for killed workers
+_MARGIN_SECONDS = 1.0  # for what no deadline of a call covers: importing grpc, asking for a name
 _SERVICE = "/spark.connect.SparkConnectService"
 _OURS = {"token", "use_ssl", "user_id", "user_agent", "session_id"}  # the other parameters are headers
 
@@ -28,7 +31,25 @@ async def interrupt(url: str, session_id: str) -> None:
 
     `url` is a SparkLink's `session_url`. Never blocks the event loop, returns within 4 s. SparkSessionError.
     """
-    await asyncio.to_thread(_end, url, session_id)
+    ended: Future[None] = Future()
+    ended.set_running_or_notify_cancel()  # whoever waits no longer can't take it from its thread
+
+    def end() -> None:
+        try:
+            _end(url, session_id)
+        except Exception as error:  # told to whoever waits
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    # A thread of its own: behind those of a pool that a hung server holds, a worker that is dead would seem
+    # to have survived its kill.
+    threading.Thread(target=end, name="spark-session-end", daemon=True).start()
+    try:
+        async with asyncio.timeout(_SECONDS + _MARGIN_SECONDS):
+            await asyncio.wrap_future(ended)
+    except TimeoutError:
+        raise _refusal(Endpoint.parse(url), session_id, "it does not answer") from None
 
 
 def _end(url: str, session_id: str) -> None:
@@ -46,11 +67,15 @@ def _end(url: str, session_id: str) -> None:
                 # Spark trips over a job that has not begun yet. By then it has closed the session, mostly.
                 if error.code() is grpc.StatusCode.INTERNAL and not is_last:
                     continue
-                at = f"{endpoint.host}:{endpoint.port}"
                 said = " ".join(f"{error.code().name}: {error.details()}".split())
-                raise SparkSessionError(f"Spark at {at} did not end session {session_id}: {said}") from None
+                raise _refusal(endpoint, session_id, said) from None
             else:
                 return
+
+
+def _refusal(endpoint: Endpoint, session_id: str, why: str) -> SparkSessionError:
+    at = f"{endpoint.host}:{endpoint.port}"
+    return SparkSessionError(f"Spark at {at} did not end session {session_id}: {why}")
 
 
 def _ask_to_end(channel: "grpc.Channel", endpoint: Endpoint, session_id: str, deadline: float) -> None:
