@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -99,9 +98,8 @@ class Logs:
             self._report_dead_letter_topic(is_there=self._dead_letter_topic in found)
         if any(self._is_news(name, found.get(name)) for name in self._settings.topics):
             refresh_metadata(self._consumer)
-        known = self._offsets.topics.ids
         for name, topic in found.items():
-            if known.get(name, topic.id) != topic.id:
+            if self._offsets.topics.is_made_anew(name, topic.id):
                 await self._begin_anew(name, topic)
 
     def _report_dead_letter_topic(self, *, is_there: bool) -> None:
@@ -129,23 +127,22 @@ class Logs:
         self.report_made_anew(name, mine)
         await self._restart(dict.fromkeys(mine, Checkpoint(0)))
         # Not before: with the new id, commits of the old offsets would be believed.
-        topics = self._offsets.topics
-        self._offsets.topics = replace(
-            topics,
-            ids={**topics.ids, name: topic.id},
-            first_partition_counts={**topics.first_partition_counts, name: 0},
-        )
+        self._offsets.topics = self._offsets.topics.with_anew(name, topic.id)
 
     async def _end_lost(self) -> None:
         """Go on where the logs begin."""
         partitions = self._assignment.partitions
-        self._lost = {it: position for it, position in self._lost.items() if partitions.get(it.key) is it}
-        if not self._lost:
-            return
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            asked = [TopicPartition(*it.key) for it in self._lost]
-            beginnings = await self._consumer.beginning_offsets(asked)
         lost, self._lost = self._lost, {}
+        lost = {it: position for it, position in lost.items() if partitions.get(it.key) is it}
+        if not lost:
+            return
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                asked = [TopicPartition(*it.key) for it in lost]
+                beginnings = await self._consumer.beginning_offsets(asked)
+        except BaseException:
+            self._lost |= lost
+            raise
         starts = {}
         for partition, position in lost.items():
             start = beginnings[TopicPartition(*partition.key)]

@@ -37,11 +37,22 @@ class GroupTopics:
 
     `ids`, and how many partitions each had when the group came to it: 0 where it has appeared since.
     `first`: the ids of those that were there when the group came to any; None before anybody has looked.
+    `gone`: ids that others have followed. A broker that lags behind may still tell of them.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
     first_partition_counts: Mapping[str, int] = field(default_factory=dict)
     first: frozenset[str] | None = None
+    gone: frozenset[str] = frozenset()
+
+    def is_made_anew(self, name: str, topic_id: str) -> bool:
+        """Whether the topic of that name isn't the one that is known."""
+        return self.ids.get(name, topic_id) != topic_id and topic_id not in self.gone
+
+    def with_anew(self, name: str, topic_id: str) -> "GroupTopics":
+        """It has followed the one that is known."""
+        ids, counts = {**self.ids, name: topic_id}, {**self.first_partition_counts, name: 0}
+        return GroupTopics(ids, counts, self.first, self.gone | {self.ids[name]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +109,8 @@ async def _read_starts(
     assigned: Collection[TopicPartition],
     before: GroupTopics,
 ) -> GroupStarts:
-    found = await describe_topics(admin, {*settings.topics, *(tp.topic for tp in assigned)})
+    described = await describe_topics(admin, {*settings.topics, *(tp.topic for tp in assigned)})
+    found = {name: topic for name, topic in described.items() if topic.id not in before.gone}
     readable = [tp for tp in assigned if tp.topic in found and tp.partition not in found[tp.topic].leaderless]
     if assigned and not readable:
         raise LeaderNotAvailableError(", ".join(f"{tp.topic}/{tp.partition}" for tp in sorted(assigned)))
@@ -122,7 +134,7 @@ async def _read_starts(
     if at_beginning:
         offsets |= await consumer.beginning_offsets(at_beginning)
     fresh_starts = {tp: Checkpoint(offset) for tp, offset in offsets.items()}
-    anew = {tp.topic for tp in outdated} | {name for name in found if _differs(before, topics, name)}
+    anew = {tp.topic for tp in outdated} | {n for n, it in found.items() if before.is_made_anew(n, it.id)}
     mine = {tp.topic for tp in assigned}
     return GroupStarts(committed | fresh_starts, committed, topics, frozenset(anew & mine))
 
@@ -130,10 +142,6 @@ async def _read_starts(
 def _is_outdated(text: CheckpointText | None, topic: Topic | None) -> bool:
     """It is about the offsets of another topic, which had the same name."""
     return text is not None and topic is not None and text.topic_id not in {"", topic.id}
-
-
-def _differs(before: GroupTopics, now: GroupTopics, name: str) -> bool:
-    return before.ids.get(name, now.ids[name]) != now.ids[name]
 
 
 def _topics(
@@ -146,7 +154,9 @@ def _topics(
         name: _first_partition_count(name, current, topic.partition_count if topic.id in first else 0)
         for name, topic in found.items()
     }
-    return GroupTopics({**before.ids, **ids}, {**before.first_partition_counts, **counts}, first)
+    gone = {before.ids[name] for name, topic in found.items() if before.is_made_anew(name, topic.id)}
+    counts = {**before.first_partition_counts, **counts}
+    return GroupTopics({**before.ids, **ids}, counts, first, before.gone | gone)
 
 
 def _first_topics(told: Texts, before: GroupTopics, ids: Collection[str]) -> frozenset[str]:

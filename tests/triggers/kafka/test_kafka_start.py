@@ -1,5 +1,6 @@
 """Where partitions start, and what a commit says besides its offset."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -148,6 +149,23 @@ async def test_a_topic_made_anew_is_read_from_its_beginning_by_a_process_that_kn
     found = await read(monkeypatch, broker, [0, 1], "latest", before)
     assert offsets_of(found) == {0: 0, 1: 0}
     assert found.made_anew == {TOPIC}
+
+
+async def test_a_broker_that_lags_behind_does_not_bring_back_a_topic_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = (await read(monkeypatch, Broker(4, {}), [0, 1], "earliest")).topics
+    topics = before.with_anew(TOPIC, "topic9")
+    assert not topics.is_made_anew(TOPIC, "topic0")
+    new = Broker(4, {0: commit(Checkpoint(50), topic_id="topic9")})
+    monkeypatch.setattr(kafka_start, "_RETRY_SECONDS", 0)
+    reading = asyncio.create_task(read(monkeypatch, new, [0], "earliest", topics))
+    await asyncio.wait([reading], timeout=0.1)
+    assert not reading.done()
+    new.topics[TOPIC] = Topic("topic9", 4, frozenset())
+    found = await reading
+    assert offsets_of(found) == {0: 50}
+    assert not found.made_anew
 
 
 @pytest.mark.parametrize("initial_offset", ["earliest", "latest"])
