@@ -131,7 +131,7 @@ class Failures:
     def _end(self, partition: AssignedPartition, offset: int, failed: FailedRecord) -> None:
         match self._policy.then:
             case "skip":
-                logger.error("%s offset %d is skipped: %s", partition, offset, failed.reason)
+                logger.error("%s offset %d is skipped: %s", partition, offset, failed.reason_in_one_line)
                 self._metrics.skipped.inc()
                 self._settle_failed(partition, offset)
             case "deadLetter":

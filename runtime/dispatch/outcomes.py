@@ -1,12 +1,14 @@
 """What workers tell: outcomes go to lanes, acks to the router, and what becomes free is offered again."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.config.failure import Then
 from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
+from headrace.runtime.partitions.books.reason import in_one_line as reason_in_one_line
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import Ack, WireRecord
@@ -14,6 +16,12 @@ from headrace.runtime.wire.reply import Reply
 from headrace.runtime.workers.handle import WorkerHandle
 
 logger = logging.getLogger(__name__)
+
+_AT_LAST: Mapping[Then, str] = {
+    "halt": "and halts its partition",
+    "deadLetter": "to become a dead letter",
+    "skip": "and is skipped",
+}
 
 
 class Outcomes:
@@ -76,11 +84,7 @@ class Outcomes:
     def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
         """Records failed: later ones of their lane come back before they are tried again."""
         self._shared.metrics.handled_failure.inc(len(records))
-        first, last = _first_and_last(lane, records)
-        where = f"offset {first}" if first == last else f"offsets {first} to {last}, in one batch,"
-        stays = "it stays uncommitted" if first == last else "they stay uncommitted"
-        message = "%s %s failed at attempt %d; %s: %s"
-        logger.error(message, lane.key, where, lane.attempt(records[0]), stays, reason)
+        self._log_failure(lane, records, reason, among)
         lane.on_failed(records, reason, among)
         self.on_returned(lane, records)
 
@@ -103,6 +107,24 @@ class Outcomes:
     def on_changed(self) -> None:
         """One batch of news is over: hand out more."""
         self._dispatch()
+
+    def _log_failure(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
+        """All of the reason once; while it stays the same, its line."""
+        first, last = _first_and_last(lane, records)
+        where = f"offset {first}" if first == last else f"offsets {first} to {last}, in one batch,"
+        stays = "it stays uncommitted" if first == last else "they stay uncommitted"
+        policy, attempt = self._shared.policy.failure, lane.attempt(records[0])
+        of_how_many = f" of {policy.max_attempts}" if attempt <= policy.max_attempts else ""
+        follows = "to be tried again"
+        if policy.is_spent(attempt):
+            follows = _AT_LAST[policy.then] if among == 1 else "to be tried again with fewer others"
+        partition = self._shared.partitions.get(lane.id)
+        before = partition.failed.get(first) if partition is not None else None
+        in_one_line = reason_in_one_line(reason)
+        is_known = before is not None and before.reason_in_one_line == in_one_line
+        message = "%s %s failed at attempt %d%s; %s, %s: %s"
+        text = in_one_line if is_known else reason
+        logger.error(message, lane.key, where, attempt, of_how_many, stays, follows, text)
 
     def _freed(self, lane: Lane) -> None:
         shared = self._shared

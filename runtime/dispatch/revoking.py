@@ -9,6 +9,8 @@ from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.workers.handle import REAP_SECONDS
 
+_WHY_KILLED = "its partitions leave (a rebalance or a stop), and its handler has not ended in time"
+
 
 class Revoking:
     """Owns no state: what is being revoked says so itself."""
@@ -54,7 +56,7 @@ class Revoking:
         lanes = [p.lane for p in partitions if p.lane.in_flight_count]
         for index in sorted({lane.worker_index for lane in lanes if lane.worker_index is not None}):
             self._shared.metrics.workers_killed.inc()
-            self._shared.workers[index].kill()
+            self._shared.workers[index].kill(why=_WHY_KILLED)
 
     async def _quiet(self, partitions: Iterable[AssignedPartition], wait_seconds: float) -> bool:
         writes = self._shared.writes

@@ -26,6 +26,7 @@ REAP_SECONDS = 5.0
 _FIRST_RESPAWN_SECONDS = 0.1
 _MAX_RESPAWN_SECONDS = 5.0
 _NOBODY_WAITS = "nobody waits for it any more"
+_SWEPT = "its lease is over, and others may have been given its partitions"
 
 Spawn = Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]
 
@@ -90,6 +91,7 @@ class WorkerHandle:
         self._news = News(index, self.in_flight, {}, listener, self._on_ready)
         self._is_kill_ours = False
         self._verdict: Verdict | None = None
+        self._why_killed = ""
         self._why_replaced = ""
         self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeper: asyncio.Task[None] | None = None
@@ -129,20 +131,21 @@ class WorkerHandle:
         if process is not None and not process.exited.done():
             process.send(wire.frame(Kind.STOP))
             await asyncio.wait([process.exited], timeout=0 if is_loading else wait_seconds)
-            self.kill()
+            self.kill(why="the replica stops, and its handler has not ended in time")
             await asyncio.wait([process.exited], timeout=REAP_SECONDS)
         if self._keeper is not None:
             await end_tasks([self._keeper])
             self._keeper = None
 
-    def kill(self, verdict: Verdict | None = None) -> None:
+    def kill(self, verdict: Verdict | None = None, why: str = "") -> None:
         """By the runtime's own will: what it runs counts as no failure, but for what the verdict names.
 
-        The first call decides: a process may take its time to die.
+        The first call decides: a process may take its time to die. `why` is said of what it runs.
         """
         if self._process is not None and self._process.is_alive and not self._is_kill_ours:
             self._is_kill_ours = True
             self._verdict = verdict
+            self._why_killed = why or (verdict.reason if verdict is not None else "")
             self._process.kill()
 
     def replace(self, why: str) -> None:
@@ -151,7 +154,7 @@ class WorkerHandle:
             self._why_replaced = why
             if self._news.has_handled:
                 logger.warning("worker %d is replaced: %s", self.index, why)
-            self.kill()
+            self.kill(why=why)
 
     async def _keep_running(self) -> None:
         respawn_seconds = _FIRST_RESPAWN_SECONDS
@@ -184,7 +187,8 @@ class WorkerHandle:
         news = self._news
         is_ours = self._is_kill_ours = self._is_kill_ours or process.is_swept or bool(news.nonsense)
         failure = self._why_replaced or news.nonsense or news.init_failure
-        has_started = self._news.on_death(process, Death(self.index, code, is_ours, self._verdict))
+        why = _SWEPT if process.is_swept else news.nonsense or self._why_killed
+        has_started = news.on_death(process, Death(self.index, code, is_ours, self._verdict, why))
         self._listener.on_died(self)
         if was_ready and not (has_started or is_ours):
             logger.warning("worker %d died while idle (%s); replaced", self.index, describe_exit(code))
@@ -206,7 +210,7 @@ class WorkerHandle:
         process.on_nonsense = news.on_nonsense
         self._process, self.in_flight, self._news = process, in_flight, news
         self.outbox = Outbox(self.index, process, in_flight, lanes)
-        self._is_kill_ours, self._verdict, self._why_replaced = False, None, ""
+        self._is_kill_ours, self._verdict, self._why_killed, self._why_replaced = False, None, "", ""
         return process
 
     def _on_ready(self) -> None:

@@ -116,6 +116,9 @@ class News:
         return bool(started)
 
     def _on_died_in(self, started: Sequence[Run], fate: Fate, reason: str) -> None:
+        if started and fate is Fate.RETURNED:
+            message = "worker %d was killed in %s: %s; what isn't acked of that is delivered again"
+            logger.warning(message, self._worker_index, _described(started), reason)
         among = sum(len(run.records) for run in started)
         for lane, records in ((run.lane, run.records) for run in started):
             if fate is Fate.FAILED:
@@ -123,12 +126,6 @@ class News:
             elif fate is Fate.SUSPECTED:
                 self._listener.on_suspected(lane, records, reason)
             else:
-                logger.warning(
-                    "worker %d was killed in %s offset %d, which stays uncommitted and is delivered again",
-                    self._worker_index,
-                    lane.key,
-                    lane.first_offsets(records)[0],
-                )
                 self._listener.on_returned(lane, records)
 
     def settle_before(self, seq: int) -> None:
@@ -255,3 +252,13 @@ def _read(kind: Kind, body: bytes) -> Any:
         return _READERS[kind](body)
     except Exception as error:  # whatever a decoder stumbles over
         raise NonsenseError(f"a {kind.name} that can't be read ({error!r:.100})") from None
+
+
+def _described(runs: Sequence[Run]) -> str:
+    """`orders/0 offset 4, orders/1 offsets 7 to 9`: all of them, in one line."""
+    spans = [(run.lane.key, run.lane.spans(run.records)) for run in runs]
+    firsts_and_lasts = [(key, found[0][0], found[-1][1] - 1) for key, found in spans]
+    return ", ".join(
+        f"{key} offset {first}" if first == last else f"{key} offsets {first} to {last}"
+        for key, first, last in firsts_and_lasts
+    )

@@ -22,12 +22,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a process ended. `verdict` is of a kill that was ours, and None where that blames nobody."""
+    """How a process ended. `verdict` is of a kill that was ours, and None where that blames nobody.
+
+    `why_killed`: for people, where the kill was ours.
+    """
 
     worker_index: int
     exit_code: int
     is_kill_ours: bool
     verdict: Verdict | None = None
+    why_killed: str = ""
 
 
 class Fate(Enum):
@@ -45,7 +49,7 @@ def judge(seq: int, started: Sequence[Run], death: Death) -> tuple[Fate, str]:
     """
     verdict = death.verdict if death.verdict is not None and death.verdict.seq == seq else None
     if death.is_kill_ours and verdict is None:
-        return Fate.RETURNED, ""
+        return Fate.RETURNED, death.why_killed
     died = f"worker {death.worker_index} died while running it ({describe_exit(death.exit_code)})"
     reason = verdict.reason if verdict is not None else died
     is_one = sum(len(run.records) for run in started) == 1

@@ -6,8 +6,6 @@ from itertools import pairwise
 
 from headrace.runtime.partitions.books.reason import in_one_line
 
-_LINE_CHARS = 300
-
 
 @dataclass(slots=True)
 class FailedRecord:
@@ -33,7 +31,7 @@ class FailedRecord:
     @property
     def reason_in_one_line(self) -> str:
         """Cut where it is long."""
-        return in_one_line(self.reason)[:_LINE_CHARS]
+        return in_one_line(self.reason)
 
 
 class FailedRecords(dict[int, FailedRecord]):

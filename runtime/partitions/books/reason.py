@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+_LINE_CHARS = 300
 _HEADER = "Traceback (most recent call last):"
 _GROUP = "  + Exception Group " + _HEADER
 _FRAMES_IN_GROUP = "  | "
@@ -13,10 +14,10 @@ _BETWEEN = (
 
 
 def in_one_line(reason: str) -> str:
-    """Of a traceback the line with the exception's name, of another text its first."""
+    """Of a traceback the line with the exception's name, of another text its first; cut where it is long."""
     lines = [line for line in reason.splitlines() if line.strip()] or [""]
     last = max((at + 1 for at, line in enumerate(lines) if line in _BETWEEN), default=0)
-    return _named_in(lines[last:] or lines).rstrip(":")
+    return _named_in(lines[last:] or lines).rstrip(":")[:_LINE_CHARS]
 
 
 def _named_in(lines: Sequence[str]) -> str:

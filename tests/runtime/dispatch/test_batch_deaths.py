@@ -112,6 +112,27 @@ async def test_a_death_in_a_batch_of_several_attempts_repeats_it_once_as_it_was(
         assert b.seen == [[(0, o, 1) for o in range(4)], again, again]
 
 
+async def test_a_batch_that_is_killed_for_a_rebalance_says_so_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = """
+        def handler(context, events):
+            see(events)
+            wait_for("never")
+    """
+    async with batch_bench(tmp_path, handler, size=8, timeout_seconds=0.02) as b:
+        partitions = b.assign(*fresh(3))
+        b.feed(2, *partitions)
+        await until(lambda: b.seen)
+        await b.bench.dispatcher.revoke(partitions, 0.05)
+    (told,) = (it.getMessage() for it in caplog.records if "was killed" in it.getMessage())
+    where = "t/0 offsets 0 to 1, t/1 offsets 0 to 1, t/2 offsets 0 to 1"
+    assert told == (
+        f"worker 0 was killed in {where}: its partitions leave (a rebalance or a stop), and its handler has "
+        "not ended in time; what isn't acked of that is delivered again"
+    )
+
+
 async def test_a_worker_killed_from_outside_repeats_its_batch_and_counts_nothing(tmp_path: Path) -> None:
     handler = """
         def handler(context, events):

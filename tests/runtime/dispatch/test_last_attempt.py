@@ -137,6 +137,43 @@ async def test_a_dead_letter_that_cannot_be_written_says_why_until_it_can(
         assert attempts_at(b, 5) == [1, 2, 3]
 
 
+async def test_the_traceback_of_a_record_is_printed_once_and_then_a_line_for_each_attempt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter", attempts=3)) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 10))
+        await b.settled(p, 10)
+    assert caplog.text.count("Traceback") == 1
+    told = [it.getMessage() for it in caplog.records if "failed at attempt" in it.getMessage()]
+    assert told[0].startswith(
+        "t/0 offset 5 failed at attempt 1 of 3; it stays uncommitted, to be tried again: Tr"
+    )
+    why = "ValueError: no such customer"
+    assert told[1:] == [
+        f"t/0 offset 5 failed at attempt 2 of 3; it stays uncommitted, to be tried again: {why}",
+        f"t/0 offset 5 failed at attempt 3 of 3; it stays uncommitted, to become a dead letter: {why}",
+    ]
+
+
+async def test_another_failure_of_the_same_record_is_printed_as_a_whole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = """
+        def handler(context, event):
+            raise ValueError("no such customer" if event.attempt < 3 else "no such order")
+    """
+    async with bench(tmp_path, handler, policy=policy("skip", attempts=4)) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 1))
+        await b.settled(p, 1)
+    assert caplog.text.count("Traceback") == 2
+    assert (
+        "failed at attempt 4 of 4; it stays uncommitted, and is skipped: ValueError: no such order"
+        in caplog.text
+    )
+
+
 async def test_a_revoke_waits_for_the_dead_letter_that_is_being_written(tmp_path: Path) -> None:
     async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter", attempts=1)) as b:
         journal = journal_of(b)
