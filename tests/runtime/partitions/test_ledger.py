@@ -101,14 +101,45 @@ class LedgerModel(RuleBasedStateMachine):
     @invariant()
     def the_runs_are_what_the_model_settled_above_the_commit(self) -> None:
         above = {offset for offset in self.settled if offset >= self.committable}
-        firsts = sorted(offset for offset in above if offset - 1 not in above)
-        ends = sorted(offset + 1 for offset in above if offset + 1 not in above)
-        assert self.ledger.settled_spans() == list(zip(firsts, ends, strict=True))
+        assert self.ledger.settled_spans() == spans_of(above)
+
+    @invariant()
+    def its_spans_are_what_the_model_has_between_any_two_offsets(self) -> None:
+        low, high = self.committable, self.position
+        for first, end in (
+            (START - 2, high + AHEAD),
+            (low + 1, high - 1),
+            (low + 2, high + 2),
+            (high - 3, high),
+            (high - 1, high + 5),
+            (high + 1, high + 2),
+            (high, low),
+        ):
+            unsettled = set(range(max(first, START), end)) - self.settled
+            assert list(self.ledger.open_spans(first, end)) == spans_of(unsettled & self.open)
+            assert list(self.ledger.unsettled_spans(first, end)) == spans_of(unsettled)
 
     @invariant()
     def the_commit_never_moves_back(self) -> None:
         assert self.ledger.committable >= self.highest_commit
         self.highest_commit = self.ledger.committable
+
+
+def spans_of(offsets: set[int]) -> list[tuple[int, int]]:
+    """Disjoint, not adjacent, ascending."""
+    firsts = sorted(offset for offset in offsets if offset - 1 not in offsets)
+    ends = sorted(offset + 1 for offset in offsets if offset + 1 not in offsets)
+    return list(zip(firsts, ends, strict=True))
+
+
+def test_what_is_not_settled_lies_between_spans_on_both_sides_of_the_position() -> None:
+    ledger = Ledger(10, [(12, 14), (18, 20)])
+    ledger.add(10, 16)
+    assert list(ledger.open_spans(0, 30)) == [(10, 12), (14, 16)]
+    assert list(ledger.unsettled_spans(0, 30)) == [(10, 12), (14, 18), (20, 30)]
+    assert list(ledger.open_spans(11, 15)) == [(11, 12), (14, 15)]
+    assert list(ledger.unsettled_spans(15, 19)) == [(15, 18)]
+    assert [list(found) for found in (ledger.open_spans(16, 30), ledger.unsettled_spans(18, 20))] == [[], []]
 
 
 TestLedgerAgainstModel = LedgerModel.TestCase
