@@ -68,8 +68,11 @@ class Consumer:
         self.max_chars = 4096
         self.refused: set[TopicPartition] = set()
         self.commits: list[dict[TopicPartition, tuple[int, str]]] = []
+        self.was_asked, self.asked = asyncio.Event(), 0
 
     async def commit(self, offsets: dict[TopicPartition, tuple[int, str]]) -> None:
+        self.asked += 1
+        self.was_asked.set()
         await self.may_answer.wait()
         if self.refusal is not None:
             raise self.refusal
@@ -306,6 +309,102 @@ async def test_a_partition_whose_commit_is_refused_leaves_the_others_committed(
     consumer.refused = set()
     assert await committer.commit([handled(5), other], 5)
     assert committer.committed(KEY) == 5
+
+
+async def test_commits_wait_for_each_other(consumer: Consumer, committer: Committer) -> None:
+    """Else an older one might arrive after a newer one, and the committed offset moves back."""
+    committer.open([KEY], {}, generation=1)
+    partition = handled(5)
+    consumer.may_answer.clear()
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(committer.commit([partition], 60))
+        await consumer.was_asked.wait()
+        consumer.was_asked.clear()
+        partition.checkpoint = Checkpoint(7)
+        second = tasks.create_task(committer.commit([partition], 60))
+        for _ in range(10):  # as far as it gets
+            await asyncio.sleep(0)
+        assert not consumer.was_asked.is_set()
+        consumer.may_answer.set()
+    assert first.result()
+    assert second.result()
+    assert [commit[TP][0] for commit in consumer.commits] == [5, 7]
+
+
+async def test_a_log_that_is_replaced_amid_a_commit_may_start_below_it_all_the_same(
+    consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    committer.open([KEY], {}, generation=1)
+    consumer.may_answer.clear()
+    async with asyncio.TaskGroup() as tasks:
+        under_way = tasks.create_task(committer.commit([handled(5)], 60))
+        await consumer.was_asked.wait()
+        replaced = tasks.create_task(committer.mark_stale(KEY))
+        for _ in range(10):  # as far as it gets
+            await asyncio.sleep(0)
+        assert not replaced.done()
+        consumer.may_answer.set()
+    assert under_way.result()
+    assert committer.committed(KEY) is None
+    assert await committer.commit([handled(0)], 5)
+    assert [commit[TP][0] for commit in consumer.commits] == [5, 0]
+    assert not caplog.records
+
+
+async def test_a_replaced_log_whose_offset_is_the_same_is_committed_again(
+    consumer: Consumer, committer: Committer
+) -> None:
+    """What was committed of the old one is gone with it."""
+    committer.open([KEY], {}, generation=1)
+    for _ in range(2):
+        assert await committer.commit([handled(5)], 5)
+        await committer.mark_stale(KEY)
+    assert len(consumer.commits) == 2
+
+
+@pytest.mark.timeout(60)
+async def test_a_broker_that_refuses_even_empty_metadata_is_asked_once_more_by_each_commit_and_no_oftener(
+    consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    committer.open([KEY], {}, generation=1)
+    consumer.max_chars = -1
+    assert not await committer.commit([Partition("t", 0, scattered(3000))], 5)
+    asked = consumer.asked
+    assert asked < 20  # it was halved
+    assert not await committer.commit([handled(5)], 5)
+    assert consumer.asked == asked + 1
+    assert caplog.text.count("a commit failed") == 2
+    consumer.max_chars = 0
+    assert await committer.commit([handled(5)], 5)
+    assert consumer.commits == [{TP: (5, "")}]
+
+
+async def test_commits_are_counted_by_what_became_of_them(consumer: Consumer) -> None:
+    metrics = trigger_metrics()
+    committer = Committer(group_offsets(consumer, "t"), metrics)
+
+    def counts() -> tuple[float, float]:
+        return metrics.commits_done._value.get(), metrics.commits_failed._value.get()
+
+    committer.open([KEY], {}, generation=1)
+    assert await committer.commit([handled(5)], 5)
+    assert counts() == (1, 0)
+    assert await committer.commit([handled(5)], 5)  # there is nothing to commit
+    assert counts() == (1, 0)
+    consumer.refusal = GroupAuthorizationFailedError()
+    assert not await committer.commit([handled(6)], 5)
+    assert counts() == (1, 1)
+    consumer.refusal = None
+    consumer.may_answer.clear()
+    assert not await committer.commit([handled(6)], 0.05)
+    assert counts() == (1, 2)
+    consumer.may_answer.set()
+    consumer.max_chars = 20  # the first request is refused, the second is not
+    assert await committer.commit([Partition("t", 0, scattered(100, 6))], 5)
+    assert counts() == (2, 2)
+    consumer.max_chars = -1
+    assert not await committer.commit([handled(7)], 5)
+    assert counts() == (2, 3)
 
 
 # ---- against a broker
