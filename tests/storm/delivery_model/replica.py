@@ -1,0 +1,87 @@
+"""A processor without processes."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from worker_bench import Record
+
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.dispatch.acks.owned import Acks
+from headrace.runtime.dispatch.failures import Failures
+from headrace.runtime.dispatch.interface import NoFeed
+from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.streams.committer import Committer
+from headrace.runtime.tasks import end_tasks
+from headrace.runtime.wire.frames import Ack, WireRecord
+from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.start import GroupTopics
+
+from .broker import PARTITIONS, Client, Group
+
+COMMIT_SECONDS = 5.0
+WriteLetter = Callable[[int, int], None]
+
+
+class Replica(NoFeed):
+    """Its partitions, and what its workers hold of each."""
+
+    def __init__(self, group: Group, member: int, policy: DeliveryPolicy, write_letter: WriteLetter) -> None:
+        metrics = TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
+        self.client = Client(group, member)
+        self.offsets = GroupOffsets(self.client)
+        self.offsets.topics = GroupTopics(first_partition_counts={"t": PARTITIONS})
+        self.committer = Committer(self.offsets, metrics)
+        self.acks = Acks(policy, metrics, lambda p: group.ends[p.key.partition])
+        shared: Any = SimpleNamespace(policy=policy, metrics=metrics, feed=self)
+        self.failed = Failures(shared, lambda _: None)
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.early: list[Ack] = []
+        self.is_frozen = False
+        self._write_letter = write_letter
+        self.forget()
+
+    def forget(self) -> None:
+        """It has nothing any more."""
+        self.starting: list[int] = []
+        self.partitions: dict[int, AssignedPartition] = {}
+        self.restarting: dict[int, AssignedPartition] = {}
+        """Those whose log was made anew, until what was committed of the old one is forgotten."""
+        self.planned: list[tuple[AssignedPartition, int]] = []
+        """Parts of batches that wait for the commit of their plan, and where each ends."""
+        self.in_flight: dict[int, list[Record]] = {}
+        self.handled: set[tuple[int, int]] = set()
+        self.failures: dict[tuple[int, int], int] = {}  # in the present assignment
+        self.deaths: dict[int, int] = {}  # of workers in the present batch
+        self.early.clear()
+
+    def all_partitions(self) -> Iterator[AssignedPartition]:
+        """As its assignment has them."""
+        yield from self.partitions.values()
+        yield from self.restarting.values()
+
+    async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
+        """For what failed: its attempts, before it comes again."""
+        return await self.committer.commit(partitions, COMMIT_SECONDS)
+
+    async def write_dead_letter(
+        self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
+    ) -> bool:
+        """Not while it is frozen."""
+        while self.is_frozen:  # time is virtual
+            await asyncio.sleep(1)
+        self._write_letter(partition.key.partition, record.offset)
+        return True
+
+    def start(self, work: Any) -> None:
+        """It goes on beside what else happens."""
+        task = asyncio.get_event_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def end(self) -> None:
+        """Nothing of it goes on."""
+        await end_tasks(self.tasks)
+        await self.failed.stop()
