@@ -1,15 +1,20 @@
 """Ranges of offsets, decided without workers: what is handed out, what comes again, what a commit says."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.batcher import Part, next_part
+from headrace.runtime.dispatch.failures import Failures
+from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.partitions.assigned import AssignedPartition, of_ranges
 from headrace.runtime.partitions.buffers.ranges import OffsetRange
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
@@ -17,7 +22,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.state import PartitionState
 
 Span = tuple[int, int]
-POLICY = FailurePolicy(max_attempts=2)
+POLICY = FailurePolicy(max_attempts=2, backoff_seconds=0, then="halt")
 
 
 def partition(end: int = 0, start: Checkpoint | None = None) -> AssignedPartition:
@@ -38,17 +43,21 @@ def take(p: AssignedPartition, size: int) -> list[OffsetRange]:
 
 
 def fail(p: AssignedPartition, ranges: Sequence[Any], among: int = 1) -> bool:
-    """Whether its one offset has spent its attempts."""
+    """Whether its one offset has spent its attempts. Then it goes on, as if somebody had said so."""
     p.lane.on_failed(ranges, "no", among)
     p.lane.on_returned(ranges)
-    p.lane.become(PartitionState.ACTIVE)
-    is_last = False
-    for offset in p.lane.failed_now:
-        failed = p.failed[offset]
-        if POLICY.is_spent(failed.failures):
-            failed.batch_limit = max(failed.among // 2, 1)
-            p.plan.drop_started()
-            is_last |= failed.among == 1
+    return asyncio.run(_decide(p))
+
+
+async def _decide(p: AssignedPartition) -> bool:
+    shared: Any = SimpleNamespace(policy=DeliveryPolicy(failure=POLICY), metrics=None, feed=NoFeed())
+    resumed = asyncio.Event()
+    failures = Failures(shared, lambda _: resumed.set())
+    failures.after_failure(p)
+    if is_last := p.lane.state is PartitionState.HALTED:
+        failures.retry(p)
+    await resumed.wait()
+    await failures.stop()
     return is_last
 
 

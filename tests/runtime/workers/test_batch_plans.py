@@ -41,6 +41,7 @@ async def test_a_plan_that_cannot_be_committed_is_tried_again_and_nothing_goes_o
         (p,) = b.assign(*fresh(1))
         b.feed(4, p)
         await until(lambda: len(b.source.commits) == 2)
+        assert b.source.commits == 2 * [{0: Checkpoint(0, plan=Plan(0, 4))}]
         assert p.lane.in_flight_count == 0
         await b.settled(4, p)
         assert b.source.plans == [{0: (0, 4)}] * 3

@@ -190,7 +190,7 @@ async def test_a_commit_never_moves_back(
     await committer.commit([handled(5)], 5)
     assert not await committer.commit([handled(4)], 5)
     assert not await committer.commit([handled(3)], 5)
-    assert len(consumer.commits) == 1
+    assert [commit[TP][0] for commit in consumer.commits] == [5]
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "t/0: the commit stays at offset 5" in caplog.text
 
@@ -275,6 +275,8 @@ async def test_commits_of_many_partitions_are_sent_in_requests_that_a_broker_can
     partitions = [Partition("t", number, scattered(500)) for number in range(9)]
     assert await committer.commit(partitions, 5)
     assert [len(commit) for commit in consumer.commits] == [3, 3, 3]
+    told = {tp.partition: decoded(text) for commit in consumer.commits for tp, text in commit.items()}
+    assert told == {partition.partition: partition.checkpoint for partition in partitions}
 
 
 async def test_no_request_is_sent_after_the_membership_was_lost_between_two(
@@ -290,7 +292,7 @@ async def test_no_request_is_sent_after_the_membership_was_lost_between_two(
     monkeypatch.setattr(consumer, "commit", commit_and_lose)
     committer.open([KEY], {}, generation=1)
     assert not await committer.commit([Partition("t", number, Checkpoint(5)) for number in (0, 1)], 5)
-    assert len(consumer.commits) == 1
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
 
 
 async def test_a_partition_whose_commit_is_refused_leaves_the_others_committed(

@@ -30,7 +30,7 @@ def test_a_handler_that_outsleeps_its_wait_is_killed_on_time_and_its_record_goes
         workerAllocationMode="static",
         maxWaitHandlerDuringRebalance="1s",
     )
-    explicit(folder, waitExplicitAckDuringRebalanceTimeout="20s")
+    explicit(folder, waitExplicitAckDuringRebalanceTimeout="45s")
     produce(broker, topic, 8)
     with replica(folder, name="-a") as first:
         wait_until(lambda: len(lines(folder)) == 2, about=first)
@@ -43,7 +43,7 @@ def test_a_handler_that_outsleeps_its_wait_is_killed_on_time_and_its_record_goes
             interrupted = [start[:3] for start in starts(folder)[:2]]
             again = [start for start in starts(folder)[2:] if start[:3] in interrupted]
             assert sorted(start[:3] for start in again) == sorted(interrupted)
-            assert max(float(start[3]) for start in again) - killed < 10
+            assert max(float(start[3]) for start in again) - killed < 35  # not the 45 s for acks
             assert "headrace_workers_killed_total{" in first.get("/metrics")[1]
     assert "failed at attempt" not in first.log + second.log
 
@@ -81,7 +81,7 @@ def test_a_newcomer_to_an_idle_group_gets_its_first_record_soon(
             while not any(start[3] == str(second.process.pid) for start in starts(folder)):
                 produce(broker, topic, 8)
                 sent += 8
-            assert time.time() - joined < 20
+            assert time.time() - joined < 35  # not until a session of 40 s has ended
             wait_until(lambda: len(lines(folder)) >= sent, about=second)
             assert (second.stop(), first.stop()) == (0, 0)
     assert only_once(folder, sent)
