@@ -8,7 +8,6 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -25,11 +24,14 @@ from headrace.runtime.embedded.java import find_java
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.errors import HeadraceError, UsageError
+from headrace.runtime.processor.stopping import stop_signals
 from headrace.runtime.tasks import task_group
 
 RECORDS = int(os.environ.get("DEMO_RECORDS", "200000"))
 SECONDS = float(os.environ.get("DEMO_SECONDS", "30"))
 JOIN_AT, KILL_AT = 0.2, 0.7  # shares of the orders
+# As far as they come before the first replica has handled one, before the second has joined, has handled one.
+FIRST, UNTIL_JOINED, UNTIL_SHARED = 0.02, 0.5, 0.65
 LEAST_SHARE = 0.1
 PATIENCE_SECONDS = 300
 NEEDED_BYTES = 1_000_000_000
@@ -52,9 +54,9 @@ class Demo:
         try:
             async with task_group(HeadraceError) as tasks:
                 await self._start(tasks, self._replicas[0])
-                self._history = History()
+                producing = tasks.create_task(self._orders.produce(bootstrap))
+                await self._begin()
                 with self._screen.bars(self._orders.count, self._names):
-                    producing = tasks.create_task(self._orders.produce(bootstrap))
                     playing = tasks.create_task(self._play(tasks))
                     await self._watch(producing, playing)
                 self._screen.say("stopping both replicas")
@@ -70,20 +72,37 @@ class Demo:
         tasks.create_task(replica.run())
         await replica.until_joined()
 
+    async def _begin(self) -> None:
+        """From the first order that is through, everything moves."""
+        self._screen.say("the first orders go through Spark, which is slow until it is warm")
+        await self._orders.allow(FIRST)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._replicas[0].until_handled()
+        except TimeoutError:
+            raise HeadraceError(f"no order was handled in {PATIENCE_SECONDS} s; see {KEPT}") from None
+        self._history = History()
+
     async def _play(self, tasks: asyncio.TaskGroup) -> None:
-        """What happens on the way."""
+        """What happens on the way, each when what it is about is there."""
         first, second = self._replicas
+        await self._orders.allow(UNTIL_JOINED)
         await self._orders.until_acked(JOIN_AT)
         await self._start(tasks, second)
-        self._note(f"{second.name} joined")
-        self._orders.may_finish.set()
+        self._note(f"{second.name} joined", f"{first.name} has handled {first.handled:,} orders")
+        await self._orders.allow(UNTIL_SHARED)
+        await second.until_handled()
+        await self._orders.allow(1)
         await self._orders.until_acked(KILL_AT)
         count = await first.kill_worker()
-        self._note(f"kill -9: a worker of {first.name} with {count:,} orders")
+        self._note(
+            f"kill -9: a worker of {first.name} with {count:,} orders",
+            f"{second.name} has handled {second.handled:,}",
+        )
 
-    def _note(self, text: str) -> None:
+    def _note(self, text: str, so_far: str) -> None:
         self._history.moments.append(Moment(self._history.seconds, text))
-        self._screen.say(text)
+        self._screen.say(f"{text}; {so_far}")
 
     async def _watch(self, *tasks: asyncio.Task[None]) -> None:
         """A sample a second until everything is in the sinks, or nothing has moved for long."""
@@ -127,8 +146,8 @@ async def demonstrate(screen: Screen, folder: Path) -> bool:
     """Everything that the demo starts ends here too, after Ctrl-C as well."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, task.cancel)
+    for signum in stop_signals():  # once: a second one would cancel what ends
+        loop.add_signal_handler(signum, lambda: task.cancelling() or task.cancel())
     find_java()
     if shutil.disk_usage(folder).free < NEEDED_BYTES:
         raise UsageError(f"less than {NEEDED_BYTES / 1e9:g} GB free in {folder}; make room or set TMPDIR")

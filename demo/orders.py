@@ -35,14 +35,23 @@ class Order:
 
 
 class Orders:
-    """`count` orders in `seconds`, evenly over time and partitions. `acked` is what the broker confirmed."""
+    """`count` orders in `seconds`, evenly over time and partitions. `acked` is what the broker confirmed.
+
+    They come as far as `allow` says: what is to happen while they flow may take as long as it likes.
+    """
 
     def __init__(self, count: int, seconds: float) -> None:
         self.count = count
         self.acked: dict[Place, Order] = {}
-        self.may_finish = asyncio.Event()
+        self._allowed = 0
         self._seconds = seconds
         self._grown = asyncio.Condition()
+
+    async def allow(self, share: float) -> None:
+        """That share of all orders may be produced."""
+        async with self._grown:
+            self._allowed = round(share * self.count)
+            self._grown.notify_all()
 
     async def until_acked(self, share: float) -> None:
         """Return when that share of all orders is in Kafka."""
@@ -50,15 +59,21 @@ class Orders:
             await self._grown.wait_for(lambda: len(self.acked) >= share * self.count)
 
     async def produce(self, bootstrap: str) -> None:
-        """All of them; the last two fifths once `may_finish` is set."""
+        """All of them."""
         producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap, enable_idempotence=True, max_batch_size=_MAX_BATCH_BYTES
         )
+        sent = 0
         async with producer:
-            middle = self.count * 3 // 5
-            await self._produce(producer, 0, middle)
-            await self.may_finish.wait()
-            await self._produce(producer, middle, self.count)
+            while sent < self.count:
+                end = await self._until_allowed_beyond(sent)
+                await self._produce(producer, sent, end)
+                sent = end
+
+    async def _until_allowed_beyond(self, sent: int) -> int:
+        async with self._grown:
+            await self._grown.wait_for(lambda: self._allowed > sent)
+            return self._allowed
 
     async def _produce(self, producer: AIOKafkaProducer, first: int, end: int) -> None:
         started, sent = time.monotonic(), first

@@ -65,6 +65,12 @@ class Replica:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 
+    async def until_handled(self) -> None:
+        """Return when it has handled a record."""
+        while not self.handled:
+            await asyncio.sleep(_LOOK_SECONDS)
+            await self.look()
+
     async def kill_worker(self) -> int:
         """kill -9 for the first worker that has records in its hands; how many they are."""
         while True:

