@@ -27,7 +27,8 @@ _WIDEST_VALUE = 30
 def validate(paths: tuple[Path, ...], set_texts: tuple[str, ...], *, resolved: bool, as_json: bool) -> None:
     """Check the functions in PATH..., each a function.yaml, its folder, or a handler's file with one inline.
 
-    Every problem is a line. Exit codes: 0 all are valid, 2 some aren't. Nothing runs, and no secret is shown.
+    Several are checked as functions that run together. Every problem is a line. Nothing runs, and no secret
+    is shown. Exit codes: 0 all are valid, 2 some aren't.
     """
     overrides = parse_overrides(set_texts, paths)
     reports = load_functions(paths, overrides)

@@ -46,7 +46,7 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
             if token.is_made_up:
                 logger.info(
-                    "%s for this run, which `headrace partition` asks for: %s", TOKEN_VARIABLE, token.text
+                    "to move a halted partition, `headrace partition` needs %s=%s", TOKEN_VARIABLE, token.text
                 )
             await front.served.run(stopping.asked)
     logger.info("stopped")
@@ -86,12 +86,17 @@ async def _brokers(
     if not options.embedded_kafka:
         yield options.brokers
         return
+    logger.info("starting embedded Kafka")
     kafka = EmbeddedKafka()
     with stopping.killing(kafka.kill):  # from before it starts until it has stopped
         async with kafka:
-            logger.info("embedded Kafka at %s", kafka.bootstrap)
-            topics = (topic for function in functions for topic in _topics(function))
+            topics = dict.fromkeys(topic for function in functions for topic in _topics(function))
             await kafka.create_topics(dict.fromkeys(topics, _EMBEDDED_PARTITIONS))
+            logger.info(
+                "embedded Kafka at %s until this run ends, with the topics %s",
+                kafka.bootstrap,
+                ", ".join(topics),
+            )
             yield (kafka.bootstrap,)
 
 
@@ -147,4 +152,4 @@ def _parent(functions: Sequence[FunctionSpec], options: RunOptions, stopping: St
     """Stop with the supervisor, if there is one. To be called once the handlers are loaded."""
     if options.parent_fd is None:
         return lambda: None
-    return Parent(options.parent_fd, stopping.asked.set, stop_seconds(functions)).tell_up
+    return Parent(options.parent_fd, stopping.with_supervisor, stop_seconds(functions)).tell_up

@@ -38,6 +38,11 @@ class Stopping:
         for signum in stop_signals():
             asyncio.get_running_loop().add_signal_handler(signum, self._on_signal, signum)
 
+    def with_supervisor(self) -> None:
+        """The supervisor stops, or is gone."""
+        logger.info("stopping, as the run does; %s", self._consequence())
+        self.asked.set()
+
     @contextmanager
     def killing(self, kill: Callable[[], None]) -> Iterator[None]:
         """While this lasts, `kill` ends what would outlive the process or leave something. It may block."""
@@ -67,8 +72,7 @@ class Stopping:
 
     def _on_signal(self, signum: signal.Signals) -> None:
         if not self.asked.is_set():
-            what = "what is starting is ended" if self._is_starting else _GRACE
-            logger.info("%s: stopping; %s", signum.name, what)
+            logger.info("%s: stopping; %s; a second one ends it at once", signum.name, self._consequence())
             self.asked.set()
         elif signum != signal.SIGHUP:  # of which a closing terminal sends two: the shell's and the kernel's
             logger.warning(
@@ -79,5 +83,9 @@ class Stopping:
             logging.shutdown()
             os._exit(128 + signum)  # workers die with this process
 
-
-_GRACE = "handlers get workerTerminationTimeout to finish"
+    def _consequence(self) -> str:
+        return (
+            "what is starting is ended"
+            if self._is_starting
+            else "handlers get workerTerminationTimeout to finish"
+        )

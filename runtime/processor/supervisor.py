@@ -82,8 +82,13 @@ class Replica:
         """Whether the process that it has, or had last, has loaded all handlers."""
         return self._lifeline is not None and self._lifeline.has_been_up
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it may have started anything: its admin server comes first."""
+        return self.socket_path.exists()
+
     def kill(self) -> None:
-        """It did not stop in time."""
+        """At once: it did not stop in time, or doesn't hear yet."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
@@ -147,6 +152,8 @@ class Supervisor:
             stop.set()
             for replica in self._replicas:
                 replica.stop()
+                if not replica.has_begun:
+                    replica.kill()  # it would only learn of the stop once all its modules are there
             _, late = await asyncio.wait(keepers, timeout=self._stop_seconds)
             if late:
                 for replica in self._replicas:

@@ -35,7 +35,8 @@ class Replica(NoFeed):
         self.offsets.topics = GroupTopics(first_partition_counts={"t": PARTITIONS})
         self.committer = Committer(self.offsets, metrics)
         self.acks = Acks(policy, metrics, lambda p: group.ends[p.key.partition])
-        shared: Any = SimpleNamespace(policy=policy, metrics=metrics, feed=self)
+        parts = {"policy": policy, "metrics": metrics, "feed": self, "writes": {}, "news": asyncio.Event()}
+        shared: Any = SimpleNamespace(**parts)
         self.failed = Failures(shared, lambda _: None)
         self.tasks: set[asyncio.Task[Any]] = set()
         self.early: list[Ack] = []
