@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from headrace.runtime.config.function_fields import NAME_RULE, is_name
 from headrace.runtime.errors import UsageError
+from headrace.runtime.settings.names import NAME_RULE, is_name
 
 _FILES = ("function.yaml", "handler.py", "test_handler.py", "README.md")
 _PLACEHOLDER = "NAME"

@@ -13,7 +13,6 @@ from headrace.runtime.config.function_fields import (
     DocumentFields,
     MetadataFields,
     SpecFields,
-    nearest_name,
     split_handler,
 )
 from headrace.runtime.config.handler_lookup import handler_fault
@@ -25,6 +24,7 @@ from headrace.runtime.settings.checks import nearest
 from headrace.runtime.settings.declare import CHECKED_ANNOTATIONS, annotation_keys
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.inline import read_inline
+from headrace.runtime.settings.names import nearest_name
 from headrace.runtime.settings.overrides import Override, overridden
 from headrace.runtime.settings.reader import ANNOTATIONS, Reading, Surroundings, read_settings
 from headrace.runtime.settings.resolved import ResolvedSetting
@@ -206,7 +206,7 @@ class _Load:
         is_inline = self.file.suffix == INLINE_SUFFIX
         fallbacks: dict[str, object] = {"spec.handler": f"{self.file.stem}:handler"} if is_inline else {}
         if isinstance(data, dict) and "metadata" not in data:
-            name = nearest_name(self.file.stem if is_inline else self.folder.name)
+            name = nearest_name(self.file.stem if is_inline else self.folder.name) or "function"
             fallbacks["metadata.name"] = name
             self.findings.notice(("metadata",), f"is missing; the function is named {name}")
         return fallbacks

@@ -8,6 +8,7 @@ from annotated_types import Gt
 from pydantic import AfterValidator
 
 from headrace.runtime.settings.declare import KeysLike, Settings, section, setting
+from headrace.runtime.settings.names import NAME_RULE, is_name
 from headrace.runtime.settings.types import CHOICE, Anything, Flag, MemoryBytes, Quantity, Seconds, Text
 
 _ON_KUBERNETES = "a setting of the Kubernetes deployment, not of the process"
@@ -17,9 +18,6 @@ _IMAGE = "no image is built; install what the handler needs beside Headrace"
 _WRITTEN_BY_KUBERNETES = "Kubernetes writes it, nobody sets it"
 
 _HANDLER = re.compile(r"[\w-]+(\.[\w-]+)*:[^\W\d]\w*")
-_LONGEST_NAME = 63
-_NAME = re.compile(rf"[a-z0-9]([a-z0-9-]{{0,{_LONGEST_NAME - 2}}}[a-z0-9])?")
-NAME_RULE = f"expected small letters, digits and dashes, at most {_LONGEST_NAME}"
 _RUNTIME = re.compile(r"python(:3\.\d+)?")
 _OTHER_RESOURCE = re.compile(r"ephemeral-storage|hugepages-.+|[^/]+/[^/]+")
 _LEAST_MEMORY_BYTES = 64 * 1024 * 1024  # an interpreter, the SDK and a handler's first imports
@@ -45,16 +43,6 @@ def _a_name(text: str) -> str:
     if not is_name(text):
         raise ValueError(f"is no name for a function; {NAME_RULE}")
     return text
-
-
-def is_name(text: str) -> bool:
-    """Whether Kubernetes, and so Nuclio, takes it for a name; as a topic and a group Kafka takes it too."""
-    return _NAME.fullmatch(text) is not None
-
-
-def nearest_name(text: str) -> str:
-    """The name that is most like this text."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_NAME].strip("-") or "function"
 
 
 def _python(text: str) -> str:
