@@ -134,6 +134,9 @@ class History:
             plan = self.commits[key].plan
             is_planned = (plan is not None and offsets[0] < plan.end) or not self.is_text_whole
             self._require(is_planned, at, f"start, and the plan that is committed is {plan}")
+            if plan is not None and offsets[0] in plan and self.is_text_whole:
+                session = call.process.spark_session_id
+                self._require(plan.session == session, at, f"start in session {session}, planned as {plan}")
             if (old := delivery.plan) is not None and offsets[-1] >= old.first:
                 delivery.plan = None
                 if offsets[0] >= old.end:

@@ -73,7 +73,7 @@ class Handlers:
         self, process: FakeProcess, call: Call, events: Sequence[Any], *, is_batch: bool
     ) -> Any:
         if self._shape.policy.ack_mode.is_explicit:
-            await self._ack_others(process)
+            await self._ack_others(process, events[-1])
         if (seconds := self._seconds()) > 0:
             await asyncio.sleep(seconds)
         self._die_or_fail(process, events)
@@ -145,12 +145,15 @@ class Handlers:
         await asyncio.sleep(self._rng.choice([0.0, self._rng.uniform(0, 0.5)]))
         await self.ack(process, owed)
 
-    async def _ack_others(self, process: FakeProcess) -> None:
+    async def _ack_others(self, process: FakeProcess, event: Any) -> None:
         """What was stored, by whoever; twice; or before it has come."""
         if self._is(0.1) and self.owed:
             owed = self._rng.choice(self.owed)
             if owed.holder in {None, process}:
                 await self.ack(process, owed)
+        if self._is(0.05) and self._shape.delivery != "ranges":
+            key, offset = PartitionKey(event.topic, event.shard_id), event.offset + self._rng.randint(1, 4)
+            await self.ack(process, Owed(key, offset, offset, None))
         if self._is(0.03) and self._shape.delivery != "ranges":
             key = self._rng.choice(self._group.keys)
             offset = self._rng.randint(0, self._group.ends[key] + 1)

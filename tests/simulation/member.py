@@ -197,12 +197,14 @@ class Member:
     async def _fetch(self) -> None:
         while True:
             await self._wait(0.1)
-            self._fetch_once()
-            self.dispatcher.dispatch()
+            if self._fetch_once():
+                self.dispatcher.dispatch()
 
-    def _fetch_once(self) -> None:
+    def _fetch_once(self) -> bool:
+        """Whether something has come: only then is there more to hand out."""
         if self.is_cut_off:
-            return
+            return False
+        before = [it.ledger.position for it in self.assignment.partitions.values()]
         for key, partition in list(self.assignment.partitions.items()):
             if self.shape.delivery == "ranges":
                 self.dispatcher.extend(partition, self.group.ends[key])
@@ -214,6 +216,7 @@ class Member:
                     break
                 self._positions[key] = found[-1].offset + 1
                 self.assignment.add(partition, found, 100)
+        return before != [it.ledger.position for it in self.assignment.partitions.values()]
 
     # ---- processes
 

@@ -19,6 +19,7 @@ from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import is_stuck_in_a_record, stuck_at
 
 _LOOK_SECONDS = 0.1
+_SECOND_LOOK_SECONDS = 0.005
 _CALM_SECONDS = 40.0
 
 
@@ -243,11 +244,13 @@ class World:
             await asyncio.sleep(_LOOK_SECONDS)
             self._check_violations()
             self._check_idle()
+            await asyncio.sleep(_SECOND_LOOK_SECONDS)
+            self._check_idle()
 
     def _check_idle(self) -> None:
         now = self.loop.time()
         batch = self.shape.policy.batch
-        patience = _LOOK_SECONDS * 1.5 if batch is None else batch.timeout_seconds + 2
+        patience = _SECOND_LOOK_SECONDS / 2 if batch is None else batch.timeout_seconds + 2
         found = {it for replica in self.replicas for it in replica.idle_and_open()}
         self._idle_since = {it: self._idle_since.get(it, now) for it in found}
         for it, since in self._idle_since.items():
