@@ -27,6 +27,7 @@ from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.worker.event_loop import WorkerEventLoop
 from headrace.runtime.worker.handler import Handler, is_async, provide_nuclio
 from headrace.runtime.worker.loop import WorkerLoop
 from headrace.runtime.worker.orders import obey
@@ -170,7 +171,7 @@ class _Trial:
     def run(self, init_context: Any, background_seconds: float) -> None:
         """Like a worker process that is told to stop once it has nothing left to do."""
         slot = ProgressSlot(-1, Lease.create(1))
-        loop = asyncio.new_event_loop()
+        loop = WorkerEventLoop()
         self.worker = WorkerLoop(self, slot, self._start, loop)
         try:
             self.worker.use(Handler(self._call, is_async(self._handler)), init_context)

@@ -4,7 +4,6 @@ Two threads. The link thread reads the socket: runs, recalls, the end. The main 
 and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Processes and threads".
 """
 
-import asyncio
 import faulthandler
 import gc
 import os
@@ -21,6 +20,7 @@ from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.start import decode_start
+from headrace.runtime.worker.event_loop import WorkerEventLoop
 from headrace.runtime.worker.handler import HandlerNotLoadedError
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop
@@ -60,7 +60,7 @@ def main() -> None:
     os.register_at_fork(after_in_child=link.abandon)
     os.register_at_fork(after_in_child=restore_output)
     try:
-        worker = WorkerLoop(link, slot, start, asyncio.new_event_loop())
+        worker = WorkerLoop(link, slot, start, WorkerEventLoop())
         os.register_at_fork(after_in_child=worker.abandon)
         follow = threading.Thread(
             target=_follow, args=(link, worker, others), name="headrace-link", daemon=True

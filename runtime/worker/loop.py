@@ -21,6 +21,7 @@ from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.callbacks import Callbacks
 from headrace.runtime.worker.chunks import Decode, ReceivedChunk, no_decoder
 from headrace.runtime.worker.context import create_context
+from headrace.runtime.worker.event_loop import WorkerEventLoop
 from headrace.runtime.worker.given.event import Event, PartitionView
 from headrace.runtime.worker.given.sdk import TriggerInfo
 from headrace.runtime.worker.handler import (
@@ -43,13 +44,13 @@ class WorkerLoop:
     """Methods that say so are called by the link thread; the others belong to the main thread."""
 
     def __init__(
-        self, link: Sender, slot: ProgressSlot, start: WorkerStart, loop: asyncio.AbstractEventLoop
+        self, link: Sender, slot: ProgressSlot, start: WorkerStart, loop: WorkerEventLoop
     ) -> None:
         """Raises HandlerNotLoadedError where what the trigger brings can't be loaded."""
         self._link = link
         self._slot = slot
         self._loop = loop
-        asyncio.set_event_loop(loop)  # sync handlers may ask for it
+        asyncio.set_event_loop(loop)  # modules may ask for it while they are imported
         self._is_idle = False
         self._is_woken = False
         self._is_forked = False
@@ -98,7 +99,8 @@ class WorkerLoop:
         if init_context is None:
             return
         try:
-            result = init_context(self._context)
+            with self._loop.held():
+                result = init_context(self._context)
             if inspect.isawaitable(result):
                 self._loop.run_until_complete(_awaited(result))
         except BaseException as error:  # user code may raise anything
@@ -185,7 +187,9 @@ class WorkerLoop:
             elif self._handler.is_async:
                 self._loop.run_until_complete(work)
             else:
-                _step(work)
+                with self._loop.held():
+                    _step(work)
+                self._loop.turn()
         self._callbacks.wait()
 
     def _next_work(self) -> Coroutine[Any, Any, None] | None:
@@ -221,8 +225,8 @@ class WorkerLoop:
         now = self._slot.read()
         return now.is_running and now.seq == seq
 
-    async def _handle_run(self, run: PendingRun) -> None:  # noqa: C901  # a call per record costs too much
-        """All records of a run. Awaits nothing for a sync handler, which needs a loop that is not running."""
+    async def _handle_run(self, run: PendingRun) -> None:  # noqa: C901, PLR0915  # a call per record costs too much
+        """All records of a run. Awaits nothing for a sync handler: its calls hold the loop."""
         call, is_async = self._handler.call, self._handler.is_async
         context, records = self._context, run.records
         # None where the lane is over by now: then the run was recalled, and is empty.
@@ -234,7 +238,10 @@ class WorkerLoop:
             self._task = asyncio.current_task()
         started_ns = time.perf_counter_ns()
         self.acks.running = view
+        due, waits = ((), False) if is_async else (self._loop.due, True)
         while records:
+            if due or waits:
+                waits = self._loop.turn()
             try:
                 record = records.popleft()
             except IndexError:  # recalled between the test and the step
@@ -364,7 +371,7 @@ async def _awaited(awaitable: Any) -> Any:
 def _step(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that awaits nothing, without an event loop."""
     try:
-        # One loop body for both kinds of handler. No loop is running: a sync one may call run_until_complete.
+        # One loop body for both kinds of handler.
         coroutine.send(None)
     except StopIteration:
         return

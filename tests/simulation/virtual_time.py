@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from headrace.runtime.wire import clock
+from headrace.runtime.worker.event_loop import WorkerEventLoop
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class _NoFiles(selectors.SelectSelector):
         return []
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
+class VirtualLoop(WorkerEventLoop):
     """Its time, in seconds, is that of the `time` module while `in_virtual_time` runs."""
 
     def __init__(self) -> None:

@@ -1,0 +1,111 @@
+"""The event loop of a worker: it counts as running in sync code of the user's, and turns between records."""
+
+import asyncio
+import functools
+import time
+from asyncio.events import _get_running_loop, _set_running_loop  # for loops of others, as their docs say
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from selectors import BaseSelector
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+# How often timers and connections are looked at between quick records: a look costs as much as ten of those.
+_LOOK_SECONDS = 0.001
+
+
+class WorkerEventLoop(asyncio.SelectorEventLoop):
+    """While it is held by sync code it is the running loop, as in Nuclio, though it doesn't turn.
+
+    So `create_task`, `call_later` and `get_running_loop` work there. What sync code has started goes on
+    between records, and while the worker idles. And it may run loops, this one too, which Nuclio refuses.
+    """
+
+    _is_held = False
+
+    def __init__(self, selector: BaseSelector | None = None) -> None:
+        super().__init__(selector)
+        _let_sync_code_run_loops()
+        self.due: deque[Any] = self._ready  # type: ignore[attr-defined]  # asyncio's own
+        """What the next turn runs. The same object for ever: a test of it is all that a record pays."""
+        self._looked_at = 0.0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The block calls sync code of the user's, in this loop's thread."""
+        self._is_held = True
+        _set_running_loop(self)
+        try:
+            yield
+        finally:
+            self._is_held = False
+            _set_running_loop(None)
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """The block, inside a held one, runs a loop: this or another one."""
+        self._is_held = False
+        _set_running_loop(None)
+        try:
+            yield
+        finally:
+            self._is_held = True
+            _set_running_loop(self)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it only counts as running."""
+        return self._is_held
+
+    def is_running(self) -> bool:
+        """Whether it turns, or is held."""
+        return self._is_held or super().is_running()
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio has it; where sync code asks for it, the next record looks."""
+        if self._is_held:
+            self.call_soon(_nothing)
+        return super().call_at(when, callback, *args, context=context)
+
+    def turn(self) -> bool:
+        """Run once what is due. Whether timers or connections wait for a later turn."""
+        now = time.monotonic()
+        if self.due or now - self._looked_at > _LOOK_SECONDS:
+            self._looked_at = now
+            self.call_soon(self.stop)
+            self.run_forever()
+        own_pipe = 1
+        return bool(self._scheduled) or len(self._selector.get_map()) > own_pipe  # type: ignore[attr-defined]
+
+
+def _nothing() -> None:
+    """Make a turn due."""
+
+
+def _let_sync_code_run_loops() -> None:
+    """From now on, in this process. asyncio refuses to where a loop is running, even one that is held."""
+    if hasattr(asyncio.run, "__wrapped__"):
+        return
+    asyncio.run = asyncio.runners.run = _releasing(asyncio.run)
+    asyncio.Runner.run = _releasing(asyncio.Runner.run)  # type: ignore[method-assign]
+    asyncio.BaseEventLoop.run_forever = _releasing(asyncio.BaseEventLoop.run_forever)  # type: ignore[method-assign]
+    asyncio.BaseEventLoop.run_until_complete = _releasing(asyncio.BaseEventLoop.run_until_complete)  # type: ignore[method-assign]
+
+
+def _releasing(function: Callable[P, T]) -> Callable[P, T]:
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        running = _get_running_loop()
+        if not (isinstance(running, WorkerEventLoop) and running.is_held):
+            return function(*args, **kwargs)
+        with running.released():
+            return function(*args, **kwargs)
+
+    return call
