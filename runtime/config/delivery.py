@@ -36,8 +36,8 @@ class DeliveryPolicy:
     """The defaults are those of a function.yaml that says nothing."""
 
     ack_mode: AckMode = AckMode.DISABLE
-    explicit_ack_semantics: Literal["individual", "cumulative"] = "individual"
-    """cumulative: an explicit ack settles all offsets up to its own."""
+    explicit_ack_semantics: Literal["auto", "individual", "cumulative"] = "auto"
+    """cumulative: an explicit ack settles all offsets up to its own; auto: only those of mlrun's do."""
     ack_window_size: int = 0
     late_ack_seconds: float = 0.0
     """At a rebalance: how long to wait for acks after the handlers have ended."""

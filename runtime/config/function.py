@@ -16,6 +16,7 @@ from headrace.runtime.config.function_fields import (
     split_handler,
 )
 from headrace.runtime.config.handler_lookup import handler_fault
+from headrace.runtime.config.mlrun import is_from_mlrun
 from headrace.runtime.config.spark import SparkSpec, read_spark
 from headrace.runtime.config.trigger import TriggerReader, TriggerSpec
 from headrace.runtime.config.trigger_kinds import TriggerKind, annotated_models, installed_kinds
@@ -34,6 +35,10 @@ __all__ = ["FunctionSpec", "TriggerSpec", "load_function"]
 
 FILE_NAME = "function.yaml"
 INLINE_SUFFIX = ".py"
+_FROM_MLRUN = (
+    "is mlrun's, whose acks mean all records up to their own: explicitAckSemantics is cumulative where it"
+    " isn't set"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class FunctionSpec:
     notices: tuple[str, ...]
     settings: tuple[ResolvedSetting, ...]
     source: YamlSource = field(repr=False)  # may hold secrets
+    is_from_mlrun: bool
+    """Acks mean all records up to their own, where the file says nothing else, and events have no `key`."""
 
     def problem(self, path: Path, message: str) -> Problem:
         """One that shows only beside other functions, or on this machine."""
@@ -69,6 +76,19 @@ class FunctionSpec:
     def namespace(self) -> str:
         """metadata.namespace."""
         return self.metadata.namespace
+
+    @property
+    def worker_env(self) -> dict[str, str]:
+        """What workers find beside this process's own variables: spec.env, and what Nuclio sets."""
+        version = self.fields.version
+        return {
+            "NUCLIO_FUNCTION_NAME": self.name,
+            "NUCLIO_FUNCTION_DESCRIPTION": self.fields.description,
+            "NUCLIO_FUNCTION_VERSION": "" if version is None else str(version),
+            "NUCLIO_FUNCTION_HANDLER": self.handler,
+            "NUCLIO_HANDLER": self.handler,
+            **self.env,
+        }
 
     @property
     def handler(self) -> str:
@@ -180,6 +200,10 @@ class _Load:
         triggers = TriggerReader(self.findings, self.folder, annotations, self.kinds).read_all(spec.triggers)
         if self.findings.problems:
             return None
+        written = self.findings.source.data
+        from_mlrun = isinstance(written, dict) and is_from_mlrun(written)
+        if from_mlrun and any(trigger.fields.explicit_ack_mode != "disable" for trigger in triggers):
+            self.findings.notice(("spec",), _FROM_MLRUN)
         return FunctionSpec(
             path=self.file,
             folder=self.folder,
@@ -191,6 +215,7 @@ class _Load:
             notices=tuple(dict.fromkeys(map(str, self.findings.notices))),
             settings=tuple(self.findings.settings),
             source=self.findings.source,
+            is_from_mlrun=from_mlrun,
         )
 
     def _document(self) -> Reading[DocumentFields]:

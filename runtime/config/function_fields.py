@@ -141,6 +141,12 @@ class SpecFields(Settings):
         example="python:3.11",
         effect="The language; the version that runs is Headrace's own.",
     )
+    description: Text = setting(
+        "description", "", in_examples=False, effect="Workers have it in NUCLIO_FUNCTION_DESCRIPTION."
+    )
+    version: Anything = setting(
+        "version", None, in_examples=False, effect="Workers have it in NUCLIO_FUNCTION_VERSION."
+    )
     disable: Flag = setting("disable", False, effect="true says that the function shall not run.")
     env: Anything = setting(
         "env",
@@ -173,8 +179,7 @@ class SpecFields(Settings):
         ),
         **_keys(
             _BY_OTHERS,
-            "description publish version alias dataBindings platform runtimeAttributes"
-            " disableSensitiveFieldsMasking",
+            "publish alias dataBindings platform runtimeAttributes disableSensitiveFieldsMasking",
         ),
         "loggerSinks": "the command line sets the log's level and form",
         "disableDefaultHTTPTrigger": "there is no http trigger unless one is declared",

@@ -57,8 +57,11 @@ class RunningTrigger:
         self._title = f"{function.name}/{spec.name}" if "function" in told_apart_by else spec.name
         self.metrics = TriggerMetrics(metrics, replica, function.name, spec.kind, spec.name)
         kind = trigger_class(spec.kind)
+        policy = kind.delivery(spec.settings, spec.fields)
+        if function.is_from_mlrun and policy.explicit_ack_semantics == "auto":
+            policy = replace(policy, explicit_ack_semantics="cumulative")
         policy = replace(
-            kind.delivery(spec.settings, spec.fields),
+            policy,
             event_timeout_seconds=function.event_timeout_seconds,
             memory_limit_bytes=function.memory_limit_bytes,
         )
@@ -135,7 +138,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
     lease: Lease,
     spark: SparkLink | None,
 ) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
-    env = {**os.environ, **function.env}
+    env = {**os.environ, **function.worker_env}
 
     def spawn(index: int, on_frame: "Callable[[Kind, bytes], None]") -> WorkerProcess:
         start = WorkerStart(
@@ -143,6 +146,8 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             module=function.handler_module,
             function=function.handler_function,
             worker_id=index,
+            namespace=function.namespace,
+            has_event_keys=not function.is_from_mlrun,
             trigger_kind=spec.kind,
             trigger_name=spec.name,
             ack_mode=policy.ack_mode.value,

@@ -18,6 +18,9 @@ class WorkerStart:
     worker_id: int
     trigger_kind: str
     trigger_name: str
+    namespace: str = "nuclio"
+    has_event_keys: bool = True
+    """Whether events have a `key`, beside their `record_key`: nuclio_sdk's have none."""
     ack_mode: str = "disable"
     is_cumulative: bool = False
     takes_acks: bool = False

@@ -1,13 +1,17 @@
 """Explicit acks, in a worker process: from any thread and any event loop."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.worker.given.event import PartitionView
 from headrace.runtime.worker.given.sdk import QualifiedOffset
+
+logger = logging.getLogger("headrace.handler")
 
 
 class WorkerAcks:
@@ -31,6 +35,7 @@ class WorkerAcks:
         self.running: PartitionView | None = None
         """Of the run that is being handled, where records are handled one by one (main thread)."""
         self._mode = mode
+        self._has_warned = False
         self._takes_acks = takes_acks
         self._is_cumulative = is_cumulative
         self._owned: Mapping[str, frozenset[int]] = {}
@@ -49,14 +54,14 @@ class WorkerAcks:
         """In a process that the handler has forked: its frames would go amid its parent's."""
         self._is_forked = True
 
-    def ack(self, qualified_offset: QualifiedOffset, *, is_through: bool) -> bool:
+    def ack(self, named: Any, *, is_through: bool) -> bool:
         """Whether it is on its way: False where this replica is known not to own the partition.
 
-        Raises RuntimeError where the record's trigger acks by returning only, or where no ack of this process
-        can count, whoever owns what; ValueError for an offset inside a range.
+        `named`: what has compile_explicit_ack_message(), as a QualifiedOffset and an event have. False, with
+        a warning the first time, where the record's trigger acks by returning only. Raises RuntimeError where
+        no ack of this process can count, ValueError for an offset inside a range.
         """
-        topic, partition = qualified_offset.topic, int(qualified_offset.partition)
-        offset = int(qualified_offset.offset)
+        topic, partition, offset = _place(named)
         if self._is_forked:  # not False: that says to try again, where the record comes back
             raise RuntimeError(
                 f"explicit_ack({topic}/{partition}/{offset}): in a process that the handler has forked, which"
@@ -65,10 +70,8 @@ class WorkerAcks:
         is_owned = partition in self._owned.get(topic, ())
         is_ours = (topic, partition) in self._partitions
         if not self._takes_acks or (self._mode == "disable" and is_ours and not is_owned):
-            raise RuntimeError(
-                f"explicit_ack({topic}/{partition}/{offset}): explicitAckMode is {self._mode}, so records are"
-                " acked when the handler returns; set it to enable or explicitOnly"
-            )
+            self._warn_once(f"{topic}/{partition}/{offset}")
+            return False
         if not is_owned:
             return False
         view = self._partitions.get((topic, partition))
@@ -88,6 +91,16 @@ class WorkerAcks:
             view.acked(offset, is_through=is_through or self._is_cumulative)
         return True
 
+    def _warn_once(self, place: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "explicit_ack(%s) does nothing, nor will later ones: explicitAckMode is %s, so records are"
+                " acked when the handler returns; set it to enable or explicitOnly",
+                place,
+                self._mode,
+            )
+
     def flush(self, behind: bytes = b"") -> None:
         """Send what is in the slot, and a frame behind it (main thread)."""
         span = self._slot.acks.read()
@@ -104,3 +117,15 @@ class WorkerAcks:
         if not self._slot.acks.add(lane_id, offset):
             self.flush()
             self._slot.acks.add(lane_id, offset)
+
+
+def _place(named: Any) -> tuple[str, int, int]:
+    """Topic, partition and offset of what is acked."""
+    topic: str | bytes  # bytes with NUCLIO_PYTHON_DECODE_EVENT_STRINGS off
+    if isinstance(named, QualifiedOffset):
+        topic, partition, offset = named.topic, named.partition, named.offset
+    else:
+        topic, partition, offset = map(
+            named.compile_explicit_ack_message()["attributes"].__getitem__, ("topic", "partition", "offset")
+        )
+    return topic.decode() if isinstance(topic, bytes) else topic, int(partition), int(offset)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.given import sdk
 from headrace.runtime.worker.spark import WorkerSpark
@@ -17,8 +18,8 @@ HANDLER_LOGGER = "headrace.handler"
 class Platform(sdk.Platform):
     """`context.platform`, with the callbacks that Nuclio's documentation names."""
 
-    def __init__(self, acks: WorkerAcks) -> None:
-        super().__init__("local")
+    def __init__(self, acks: WorkerAcks, namespace: str) -> None:
+        super().__init__("local", namespace)
         self._acks = acks
 
     async def explicit_ack(self, qualified_offset: sdk.QualifiedOffset) -> bool:
@@ -26,8 +27,9 @@ class Platform(sdk.Platform):
 
         True once the ack is on its way, ahead of all that this worker sends later; the next commit (within a
         second, or before the partition leaves) makes it durable. False where this replica is known not to own
-        the partition: keep the offset until the record comes back where it is. Raises RuntimeError with
-        explicitAckMode disable, and in a process that the handler has forked: none of its acks would count.
+        the partition: keep the offset until the record comes back where it is. An event names its record as
+        well. With explicitAckMode disable it does nothing, says so once, and returns False. Raises
+        RuntimeError in a process that the handler has forked: none of its acks would count.
         """
         return self._acks.ack(qualified_offset, is_through=False)
 
@@ -84,18 +86,14 @@ class Context(sdk.Context):
 
 
 def create_context(
-    worker_id: int,
-    trigger: sdk.TriggerInfo,
-    acks: WorkerAcks,
-    spark: WorkerSpark,
-    source_options: Mapping[str, str],
+    start: WorkerStart, trigger: sdk.TriggerInfo, acks: WorkerAcks, spark: WorkerSpark
 ) -> Context:
     """The one context of a worker process. `worker_id` is a string in handlers, as in Nuclio."""
     return Context(
         spark,
-        source_options,
+        start.source_options,
         logger=sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
-        platform=Platform(acks),
-        worker_id=str(worker_id),
+        platform=Platform(acks, start.namespace),
+        worker_id=str(start.worker_id),
         trigger=trigger,
     )

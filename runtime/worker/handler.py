@@ -44,7 +44,8 @@ def load_handler(folder: Path, module_name: str, function_name: str) -> tuple[Ha
     except BaseException as error:  # a module may even call sys.exit()
         raise HandlerNotLoadedError(_users_traceback(module_name, error)) from None
     _refuse_namesake(folder, module_name.partition(".")[0])
-    return _handler_in(module, module_name, function_name), getattr(module, "init_context", None)
+    handler = _handler_in(module, module_name, function_name)
+    return handler, _init_context_of(handler, module)
 
 
 def _refuse_namesake(folder: Path, name: str) -> None:
@@ -82,6 +83,12 @@ def _handler_in(module: Any, module_name: str, function_name: str) -> Handler:
             f"{module_name!r} has no function {function_name!r}; it has {', '.join(functions) or 'none'}"
         )
     return Handler(call, is_async(call))
+
+
+def _init_context_of(handler: Handler, module: Any) -> Any:
+    """That of the module which defines the handler, as in Nuclio; of the named one where that has none."""
+    definer = sys.modules.get(getattr(handler.call, "__module__", None) or "")
+    return getattr(definer, "init_context", None) or getattr(module, "init_context", None)
 
 
 def is_async(call: Any) -> bool:

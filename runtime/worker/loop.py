@@ -23,6 +23,7 @@ from headrace.runtime.worker.chunks import Decode, ReceivedChunk, no_decoder
 from headrace.runtime.worker.context import create_context
 from headrace.runtime.worker.event_loop import WorkerEventLoop
 from headrace.runtime.worker.given.event import Event, PartitionView
+from headrace.runtime.worker.given.nuclios_event import as_nuclios
 from headrace.runtime.worker.given.sdk import TriggerInfo
 from headrace.runtime.worker.handler import (
     Handler,
@@ -66,7 +67,9 @@ class WorkerLoop:
         self._must_ack = start.ack_mode == "explicitOnly"
         self._wants_replies = start.wants_replies
         self._is_batch = start.is_batch
-        self._new_event: Callable[[Any, PartitionView, int], Event] = load_named("event", start.event)
+        self._new_event: Callable[[Any, PartitionView, int], Event] = as_nuclios(
+            load_named("event", start.event), has_key=start.has_event_keys
+        )
         self._trigger = TriggerInfo(start.trigger_kind, start.trigger_name)
         self._spark = WorkerSpark(
             start.spark_url,
@@ -75,9 +78,7 @@ class WorkerLoop:
             start.module,
             on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
         )
-        self._context = create_context(
-            start.worker_id, self._trigger, self.acks, self._spark, start.source_options
-        )
+        self._context = create_context(start, self._trigger, self.acks, self._spark)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._views: dict[int, PartitionView] = {}
         self._chunks: ChunkCache[ReceivedChunk] = ChunkCache()

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar, overload
 
+import nuclio_sdk
+
 from headrace.runtime.wire.frames import SentRecord, WireRecord, decode_range, encode_headers
 from headrace.runtime.worker.given import sdk
 
@@ -29,7 +31,8 @@ class Lazy(Generic[T]):
     def __get__(self, event: object | None, owner: type) -> "Lazy[T] | T":
         if event is None:
             return self
-        value = event.__dict__[self._name] = self._compute(event)
+        value = self._compute(event)
+        setattr(event, self._name, value)
         return value
 
 
@@ -98,9 +101,12 @@ class Event(Protocol):
 class StreamEvent(sdk.Event):
     """One record. Bodies and keys are bytes; `None` body is a tombstone. Fields may be set, as in Nuclio.
 
-    Beyond Nuclio: `key`, `header_list` (every pair, in order), `attempt` (1 on first delivery),
-    `timestamp_type` (0 created, 1 appended, None unknown), `first_offset` (of a range; else the offset).
+    Beyond Nuclio: `key`, and `record_key`, which is the same whatever code sets as a key; `header_list`
+    (every pair, in order), `attempt` (1 on first delivery), `timestamp_type` (0 created, 1 appended, None
+    unknown), `first_offset` (of a range; else the offset). `vars(event)` has what Nuclio's has.
     """
+
+    __slots__ = ("_partition", "_record", "attempt")
 
     # Not the SDK's __init__: it costs six times as much per record, for fields that streams leave empty.
     def __init__(self, record: WireRecord, partition: PartitionView, attempt: int) -> None:
@@ -110,13 +116,26 @@ class StreamEvent(sdk.Event):
         self.body = record.value
         self.attempt = attempt
 
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # what vars() asks for
+        """All that the SDK's event has, read by now."""
+        for name in _SDKS:
+            setattr(self, name, getattr(self, name))
+        return _read_so_far(self)
+
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: a record that a decoder made may know of neither."""
         r = self._record
         headers = encode_headers(r.headers)
         time_type = -1 if r.timestamp_type is None else r.timestamp_type
         record = SentRecord(r.offset, r.timestamp, time_type, r.key, r.value, headers)
-        return {**self.__dict__, "_record": record}
+        about = {"_record": record, "_partition": self._partition, "attempt": self.attempt}
+        return {**_read_so_far(self), **about}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What __getstate__ said."""
+        for name, value in state.items():
+            setattr(self, name, value)
 
     def enter(self) -> None:
         """As Event."""
@@ -136,6 +155,7 @@ class StreamEvent(sdk.Event):
     shard_id: Lazy[int] = Lazy(lambda event: event._partition.partition)
     trigger: Lazy[sdk.TriggerInfo] = Lazy(lambda event: event._partition.trigger)
     first_offset: Lazy[int] = Lazy(lambda event: event.offset)
+    record_key: Lazy[bytes | None] = Lazy(lambda event: event._record.key)
     key: Lazy[bytes | None] = Lazy(lambda event: event._record.key)
     size: Lazy[int] = Lazy(lambda event: len(event._record.value or b""))
     fields: Lazy[dict[str, Any]] = Lazy(lambda _: {})
@@ -162,7 +182,7 @@ class StreamEvent(sdk.Event):
 
     def to_json(self) -> str:
         """As the SDK writes it: bodies in base64, bytes elsewhere by `str`."""
-        public = {name: getattr(self, name) for name in _PUBLIC}
+        public = {name: getattr(self, name) for name in (*_SDKS, "key", "attempt") if hasattr(self, name)}
         public["trigger"] = {"kind": self.trigger.kind, "name": self.trigger.name}
         if isinstance(self.body, bytes):
             public["body"] = base64.b64encode(self.body).decode("ascii")
@@ -191,7 +211,7 @@ class RangeEvent(StreamEvent):
         self._partition.open_range = None
 
 
-_PUBLIC = (
+_SDKS = (
     "body",
     "content_type",
     "trigger",
@@ -211,6 +231,5 @@ _PUBLIC = (
     "last_in_batch",
     "offset",
     "topic",
-    "key",
-    "attempt",
 )
+_read_so_far: Callable[[StreamEvent], dict[str, Any]] = vars(nuclio_sdk.Event)["__dict__"].__get__

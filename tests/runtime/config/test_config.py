@@ -303,8 +303,12 @@ def test_the_trigger_fields_annotations_apply(tmp_path: Path) -> None:
 
     trigger = load_changed(tmp_path, annotate).triggers[0]
     assert trigger.fields.wait_explicit_ack_during_rebalance_timeout_seconds == 2
-    annotation = {"annotations": {"nuclio.io/kafka-explicit-ack-mode": "explicitOnly"}}
-    text = problems_of(tmp_path, lambda d: d["metadata"].update(annotation))
+
+    def explicit_with_a_pool(document: dict[str, Any]) -> None:
+        document["metadata"]["annotations"] = {"nuclio.io/kafka-explicit-ack-mode": "explicitOnly"}
+        document["spec"]["triggers"]["t"]["numWorkers"] = 2
+
+    text = problems_of(tmp_path, explicit_with_a_pool)
     assert "workerAllocationMode: must be static with explicitAckMode explicitOnly" in text
 
 

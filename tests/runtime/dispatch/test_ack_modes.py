@@ -19,21 +19,33 @@ from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.partitions.checkpoint import Checkpoint
 
 
-async def test_with_disable_an_explicit_ack_raises_and_names_the_mode(tmp_path: Path) -> None:
+async def test_with_disable_an_explicit_ack_does_nothing_and_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     handler = """
         import nuclio
         async def handler(context, event):
-            try:
-                await context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event))
-            except RuntimeError as error:
-                write(error)
+            write(await context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event)))
     """
     async with bench(tmp_path, handler, policy=DISABLE) as b:
         (p,) = b.assign(("t", 3))
-        b.feed(p, records(0, 1))
-        await b.settled(p, 1)
-        (line,) = b.lines()
-        assert line.startswith("explicit_ack(t/3/0): explicitAckMode is disable")
+        b.feed(p, records(0, 3))
+        await b.settled(p, 3)
+        assert b.lines() == ["False"] * 3
+    (line,) = [text for text in caplog.messages if "explicit_ack" in text]
+    assert line.startswith("explicit_ack(t/3/0) does nothing")
+    assert "explicitAckMode is disable" in line
+
+
+async def test_an_ack_may_name_its_record_by_the_event(tmp_path: Path) -> None:
+    handler = """
+        async def handler(context, event):
+            assert await context.platform.explicit_ack(event)
+    """
+    async with bench(tmp_path, handler, static=True, policy=ONLY) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 3))
+        await b.settled(p, 3)
 
 
 async def test_with_enable_returning_acks(tmp_path: Path) -> None:
@@ -94,15 +106,14 @@ def handler(context, event):
         assert p.checkpoint == Checkpoint(40)
 
 
-async def test_a_trigger_with_disable_says_so_even_where_another_one_takes_acks(tmp_path: Path) -> None:
+async def test_a_trigger_with_disable_says_so_even_where_another_one_takes_acks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     router = AckRouter()
     handler = """
         import nuclio
         async def handler(context, event):
-            try:
-                write(await context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event)))
-            except RuntimeError as error:
-                write(error)
+            write(await context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event)))
     """
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
@@ -113,7 +124,8 @@ async def test_a_trigger_with_disable_says_so_even_where_another_one_takes_acks(
         (q,) = two.assign(("u", 0))
         two.feed(q, records(0, 1))
         await two.settled(q, 1)
-        assert two.lines()[0].startswith("explicit_ack(u/0/0): explicitAckMode is disable")
+        assert two.lines() == ["False"]
+        await until(lambda: "explicit_ack(u/0/0) does nothing" in caplog.text)
 
 
 async def test_a_batch_may_leave_some_of_its_records_to_later_acks(tmp_path: Path) -> None:

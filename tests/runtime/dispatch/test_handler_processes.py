@@ -179,3 +179,22 @@ async def test_what_a_handler_forks_does_not_speak_for_it(tmp_path: Path) -> Non
         b.feed(p, records(0, 3))
         await b.settled(p, 3)
         assert (dict(p.failed), b.dispatcher.workers[0].restarts) == ({}, 0)
+
+
+async def test_init_context_is_that_of_the_module_which_defines_the_handler(tmp_path: Path) -> None:
+    (tmp_path / "impl.py").write_text(
+        "def init_context(context):\n    context.user_data.where = 'impl'\n\n"
+        "def handler(context, event):\n    write(context.user_data.where)\n"
+    )
+    handler = """
+        import impl
+        from impl import handler
+        impl.write = write
+        def init_context(context):
+            context.user_data.where = "here"
+    """
+    async with bench(tmp_path, handler) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 1))
+        await b.settled(p, 1)
+        assert b.lines() == ["impl"]

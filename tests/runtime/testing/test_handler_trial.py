@@ -140,12 +140,14 @@ def test_explicit_acks_from_tasks_and_threads_count(is_cumulative: bool) -> None
     assert run.committed == {("topic", 0): 3 if is_cumulative else 0}
 
 
-def test_an_ack_where_returning_acks_is_the_error_that_it_is_in_a_worker() -> None:
+def test_an_ack_where_returning_acks_does_nothing_as_in_a_worker() -> None:
     async def handler(context: Any, event: Any) -> None:
         await context.platform.explicit_ack(nuclio_sdk.QualifiedOffset.from_event(event))
 
-    (failure,) = run_handler(handler, [b""]).failures
-    assert "explicitAckMode is disable" in failure
+    run = run_handler(handler, [b"", b""])
+    assert run.failures == []
+    (line,) = run.logs
+    assert "explicitAckMode is disable" in line.message
 
 
 def test_an_ack_of_what_is_not_here_is_no_ack() -> None:

@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any
 
 import nuclio_sdk
+import pytest
 
 from headrace.runtime.wire.frames import SentRecord, encode_headers
 from headrace.runtime.worker.given.event import PartitionView, StreamEvent
+from headrace.runtime.worker.given.nuclios_event import as_nuclios
 
 TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
 
@@ -65,3 +67,32 @@ def test_its_json_has_the_sdks_fields() -> None:
 def test_a_qualified_offset_can_be_made_of_it() -> None:
     offset = nuclio_sdk.QualifiedOffset.from_event(event())
     assert (offset.topic, offset.partition, offset.offset) == ("orders", 3, 41)
+
+
+def test_vars_has_what_nuclios_has() -> None:
+    theirs = nuclio_sdk.Event(body=b"body", timestamp=datetime.now())  # noqa: DTZ005
+    assert set(vars(theirs)) <= set(vars(event()))
+    assert vars(event())["topic"] == "orders"
+
+
+def test_a_key_that_code_sets_leaves_the_records_own() -> None:
+    e = event()
+    e.key = b"another"
+    assert (e.key, e.record_key) == (b"another", b"key")
+
+
+def test_an_event_without_key_takes_one() -> None:
+    e = as_nuclios(StreamEvent, has_key=False)(event()._record, event()._partition, 1)
+    assert not hasattr(e, "key")
+    assert json.loads(repr(e))["offset"] == 41
+    e.key = "set"
+    for twin in (e, copy.copy(e), pickle.loads(pickle.dumps(e))):
+        assert (twin.key, twin.record_key) == ("set", b"key")
+
+
+def test_strings_may_be_bytes_as_in_nuclio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUCLIO_PYTHON_DECODE_EVENT_STRINGS", "false")
+    e = as_nuclios(StreamEvent, has_key=True)(event()._record, event()._partition, 1)
+    assert (e.topic, e.path, e.id, e.method) == (b"orders", b"orders", b"orders/3/41", b"")
+    assert e.headers == {b"a": b"3", b"b": b"2", b"none": None}
+    assert (e.trigger.kind, e.trigger.name) == (b"kafka-cluster", b"orders-trigger")

@@ -73,7 +73,7 @@ ROWS = [
     Row("onFailure.maxBackoff", "", 30.0, "1m", "", 60.0),
     Row("onFailure.then", "", "halt", "skip", "", "skip"),
     Row("onFailure.deadLetterTopic", "", "", "a.dlq", "", "a.dlq"),
-    Row("explicitAckSemantics", "", "individual", "cumulative", "", "cumulative"),
+    Row("explicitAckSemantics", "", "auto", "cumulative", "", "cumulative"),
     Row("ordering", "", "partition", "partition", "", "partition"),
     Row("maxConcurrency", "", 1, 1, "", 1),
     Row("delivery", "", "events", "events", "", "events"),
@@ -320,7 +320,10 @@ def test_spark_reads_the_topics_with_the_triggers_own_security(tmp_path: Path) -
         ({"fetchMax": -1}, "fetchMax: -1 is out of range; expected at least 0"),
         ({"rebalanceRetryMax": -1}, "rebalanceRetryMax: -1 is out of range; expected at least 0"),
         ({"rebalanceRetryBackoff": "-1s"}, "'-1s' is out of range; expected at least 0s"),
-        ({"explicitAckSemantics": "all"}, "'all' is not known here; expected 'individual' or 'cumulative'"),
+        (
+            {"explicitAckSemantics": "all"},
+            "'all' is not known here; expected 'auto', 'individual' or 'cumulative'",
+        ),
         ({"Topics": ["b"]}, "Topics: is the same setting as topics; keep one"),
         ({"sesionTimeout": "1s"}, "unknown key; the nearest known key is sessionTimeout"),
         ({"sasl": None}, "sasl: nothing is written"),
@@ -347,8 +350,10 @@ def test_a_rule_keeps_quiet_about_values_that_have_a_problem_already(tmp_path: P
 def test_explicit_acks_need_static_allocation(tmp_path: Path, mode: str) -> None:
     says = f"attributes.workerAllocationMode: must be static with explicitAckMode {mode}"
     for attributes in ({}, {"workerAllocationMode": "pool"}):
-        assert says in _problems(tmp_path, attributes, explicitAckMode=mode)
-    assert _notices(tmp_path, {"workerAllocationMode": "static"}, explicitAckMode=mode) == ""
+        assert says in _problems(tmp_path, attributes, explicitAckMode=mode, numWorkers=2)
+        assert _notices(tmp_path, attributes, explicitAckMode=mode) == ""  # of one worker they are the same
+    static = {"workerAllocationMode": "static"}
+    assert _notices(tmp_path, static, explicitAckMode=mode, numWorkers=2) == ""
 
 
 def test_ack_semantics_without_explicit_acks_are_noticed(tmp_path: Path) -> None:
@@ -362,7 +367,7 @@ def test_ack_semantics_without_explicit_acks_are_noticed(tmp_path: Path) -> None
 def test_ack_semantics_are_no_news_where_they_count_or_defaults_are_spelled_out(tmp_path: Path) -> None:
     attributes = {"explicitAckSemantics": "cumulative", "workerAllocationMode": "static"}
     assert _notices(tmp_path, attributes, explicitAckMode="enable") == ""
-    assert _notices(tmp_path, {"explicitAckSemantics": "individual"}, explicitAckMode="disable") == ""
+    assert _notices(tmp_path, {"explicitAckSemantics": "auto"}, explicitAckMode="disable") == ""
 
 
 def test_narrow_but_legal_times_are_noticed(tmp_path: Path) -> None:

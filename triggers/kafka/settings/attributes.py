@@ -38,7 +38,7 @@ InitialOffset = Annotated[Literal["earliest", "latest"], spelled(), CHOICE]
 BalanceStrategy = Annotated[Literal["range", "roundrobin", "sticky", "cooperative"], spelled(), CHOICE]
 AllocationMode = Annotated[Literal["pool", "static"], CHOICE]
 IsolationLevel = Annotated[Literal["read_uncommitted", "read_committed"], CHOICE]
-AckSemantics = Annotated[Literal["individual", "cumulative"], CHOICE]
+AckSemantics = Annotated[Literal["auto", "individual", "cumulative"], CHOICE]
 Ordering = Annotated[Literal["partition", "key"], CHOICE]
 Delivery = Annotated[Literal["events", "ranges"], CHOICE]
 
@@ -267,8 +267,9 @@ class KafkaAttributes(Settings):
     on_failure: FailureSettings = section("onFailure", FailureSettings, effect=_FAILED)
     explicit_ack_semantics: AckSemantics = setting(
         "explicitAckSemantics",
-        "individual",
-        effect="cumulative settles every lower record too, finished or not.",
+        "auto",
+        effect="cumulative settles every lower record too, finished or not; with individual lower ones that"
+        " nobody acks stay open. auto is cumulative for functions that mlrun has written, else individual.",
     )
     ordering: Ordering = setting(
         "ordering",

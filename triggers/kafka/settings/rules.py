@@ -103,8 +103,9 @@ def _secret_path_is_folder(settings: KafkaAttributes, _trigger: TriggerFields) -
 
 
 def _explicit_ack_needs_static(settings: KafkaAttributes, trigger: TriggerFields) -> str:
-    """must be static with explicitAckMode enable or explicitOnly."""
-    is_pool = trigger.explicit_ack_mode != "disable" and settings.worker_allocation_mode != "static"
+    """must be static with explicitAckMode enable or explicitOnly and more than one worker."""
+    is_pool = settings.worker_allocation_mode != "static" and trigger.worker_count > 1
+    is_pool = is_pool and trigger.explicit_ack_mode != "disable"
     return f"must be static with explicitAckMode {trigger.explicit_ack_mode}" if is_pool else ""
 
 
@@ -114,7 +115,7 @@ def _ack_semantics_are_unused(settings: KafkaAttributes, trigger: TriggerFields)
         return ""
     # Where both defaults are spelled out, nobody expects anything.
     is_spelled_out = "explicit_ack_mode" in trigger.model_fields_set
-    if is_spelled_out and settings.explicit_ack_semantics == "individual":
+    if is_spelled_out and settings.explicit_ack_semantics == "auto":
         return ""
     return "has no effect while explicitAckMode is disable"
 
@@ -201,7 +202,7 @@ RULES = (
     Rule("secret_path", ("secret_path",), _secret_path_is_folder, is_error=False),
     Rule(
         "worker_allocation_mode",
-        ("worker_allocation_mode", "trigger.explicit_ack_mode"),
+        ("worker_allocation_mode", "trigger.explicit_ack_mode", "trigger.num_workers", "trigger.max_workers"),
         _explicit_ack_needs_static,
     ),
     Rule(
