@@ -11,6 +11,7 @@ from typing import Literal
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.acks.router import AckRouter
+from headrace.runtime.dispatch.acks.unacked import log_what_stays_open
 from headrace.runtime.dispatch.allocators import Allocator
 from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.handout import Batches, EndSession, HandOut, Runs, no_session
@@ -207,6 +208,7 @@ class Dispatcher:
         await self._revoking.end(partitions, wait_seconds)
         await self._revoking.late_acks(partitions, late_ack_seconds)
         self.sync_progress()  # acks that workers have sent by now
+        log_what_stays_open(partitions)
         for partition in partitions:
             self._acks.end(partition)
             self.partitions.pop(partition.lane.id, None)

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from typing import Any
 
+from headrace.runtime.dispatch.acks.unacked import Unacked
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import describe_partitions
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.handle import WorkerHandle
@@ -43,7 +43,7 @@ class Warnings:
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._long: set[tuple[int, int]] = set()
-        self._full: set[int] = set()
+        self._unacked = Unacked()
 
     async def look_forever(self) -> None:
         """Every second."""
@@ -57,8 +57,11 @@ class Warnings:
         for worker in self._dispatcher.workers:
             self._look_at_worker(worker)
         if self._dispatcher.policy.ack_mode.is_explicit:
-            partitions = self._dispatcher.partitions
-            self._full = {id_ for id_, p in partitions.items() if self._is_full(p)}
+            self._unacked.look(self._dispatcher.partitions, time.monotonic())
+
+    def problems(self) -> list[str]:
+        """Of these, what only the function's author can mend."""
+        return self._unacked.problems(self._dispatcher.partitions, time.monotonic())
 
     def _look_at_worker(self, worker: WorkerHandle) -> None:
         """Records that run longer than maxProcessingTime."""
@@ -81,24 +84,3 @@ class Warnings:
             record.offset,
             seconds,
         )
-
-    def _is_full(self, partition: AssignedPartition) -> bool:
-        """All that it may hold waits for acks."""
-        is_full = partition.waits_for_acks
-        if is_full and partition.lane.id not in self._full:
-            later = partition.ledger.settled_spans()
-            hint = (
-                "later ones were acked: if an ack of the function means all records up to its own, set"
-                " explicitAckSemantics: cumulative or call explicit_ack_through"
-                if later
-                else "it gets no more before some are acked; maxInFlight and maxBufferedBytes say how many it"
-                " may hold (with delivery: ranges, one range)"
-            )
-            logger.warning(
-                "%s holds %d unacked records, the first at offset %d; %s",
-                partition,
-                len(partition.unacked),
-                partition.ledger.committable,
-                hint,
-            )
-        return is_full

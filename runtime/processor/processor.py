@@ -115,6 +115,7 @@ class RunningTrigger:
         return [
             *(f"{self._title}: {problem}" for problem in self.trigger.problems()),
             *(f"{self._title}: worker {index} is not ready" for index in starting),
+            *(f"{self._title}: {problem}" for problem in self._warnings.problems()),
         ]
 
     def status(self) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.callbacks import Callbacks
 from headrace.runtime.worker.chunks import Decode, ReceivedChunk, no_decoder
 from headrace.runtime.worker.context import create_context
-from headrace.runtime.worker.event_loop import WorkerEventLoop
 from headrace.runtime.worker.given.event import Event, PartitionView
+from headrace.runtime.worker.given.event_loop import WorkerEventLoop
 from headrace.runtime.worker.given.nuclios_event import as_nuclios
 from headrace.runtime.worker.given.sdk import TriggerInfo
 from headrace.runtime.worker.handler import (

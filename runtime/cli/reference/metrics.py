@@ -1,6 +1,6 @@
 """The reference of all metrics, docs/operate/metrics.md, from their declarations."""
 
-from headrace.runtime.config.reference import table
+from headrace.runtime.config.derived.reference import table
 from headrace.runtime.metrics import LABELS, METRICS, TRIGGER_LABELS, Metric, TriggerMetrics, declared_in
 
 _HEAD = """\

@@ -1,0 +1,1 @@
+"""What is made from the declarations of a function.yaml: schema, reference page, full example."""
