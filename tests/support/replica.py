@@ -148,10 +148,14 @@ class Replica:
 
 @contextmanager
 def replica(
-    function: Path, *arguments: str, name: str = "", program: Sequence[str] = PROGRAM
+    function: Path,
+    *arguments: str,
+    name: str = "",
+    program: Sequence[str] = PROGRAM,
+    log: Path | None = None,
 ) -> Iterator[Replica]:
-    """A running one."""
-    running = Replica(function, function / f"replica{name}.txt", *arguments, program=program)
+    """A running one. Its log is in the function's folder, where there is one."""
+    running = Replica(function, log or function / f"replica{name}.txt", *arguments, program=program)
     try:
         yield running
     finally:
