@@ -37,6 +37,8 @@ class Shape:
     rates: Rates
     seconds: float
     """How long things go wrong, before all is left in peace."""
+    pause_seconds: float
+    """At most, between two that are done from outside: a rebalance mends what stands still."""
 
 
 def draw(rng: random.Random) -> Shape:
@@ -68,9 +70,10 @@ def draw(rng: random.Random) -> Shape:
         capacity=rng.choice([4, 16, 64]),
         is_async=rng.random() < 0.5,
         max_text_chars=rng.choice([4096, 4096, 80]),
-        has_sessions=is_batch and rng.random() < 0.5,
+        has_sessions=is_batch and rng.random() < 0.8,
         rates=Rates(rng.choice([0, 0.02, 0.1]), rng.choice([0, 0.01, 0.05]), rng.choice([0, 0.01, 0.05])),
         seconds=rng.uniform(2, 8),
+        pause_seconds=rng.choice([0.5, 2.0, 100.0]),
     )
 
 

@@ -76,7 +76,10 @@ class World:
         end = self.loop.time() + self.shape.seconds
         await self._rebalance(self.replicas)
         while self.loop.time() < end:
-            await asyncio.sleep(self.rng.uniform(0, 0.8))
+            pause_seconds = self.rng.uniform(0, self.shape.pause_seconds)
+            await asyncio.sleep(min(pause_seconds, end - self.loop.time()))
+            if self.loop.time() >= end:
+                return
             await self.rng.choice(
                 [
                     self._rebalance_some,
@@ -184,7 +187,7 @@ class World:
             self.group.poison.clear()
         for it in self.replicas:
             it.trouble = 0.0
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.2:
             await self._rebalance(self.replicas)
         try:
             async with asyncio.timeout(_CALM_SECONDS):
@@ -218,10 +221,16 @@ class World:
         """What isn't committed, below the record at which the partition has halted by rule."""
         offsets, partition = self.history.uncommitted(key), self._partition(key)
         if partition is not None and self._has_halted_by_rule(partition):
-            offsets = [offset for offset in offsets if offset < stuck_at(partition)]
+            offsets = [it for it in offsets if it < stuck_at(partition) and not self._is_orphan(key, it)]
         if len(offsets) <= self.shape.policy.ack_window_size:
             offsets = [offset for offset in offsets if not self.history.is_finished(key, offset)]
         return offsets
+
+    def _is_orphan(self, key: PartitionKey, offset: int) -> bool:
+        """Whoever was to ack it is dead; it comes again once its partition isn't halted any more."""
+        owner = self.history.owner(key)
+        handler = owner.handled.get(offset) if owner is not None else None
+        return handler is not None and handler.is_dead
 
     def _has_halted_by_rule(self, partition: AssignedPartition) -> bool:
         failure, failures = self.shape.policy.failure, self.history.failures
