@@ -3,6 +3,7 @@
 from headrace.runtime.settings.checks import nearest
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.resolved import hidden_setting
+from headrace.runtime.settings.scalars import text_of_scalar
 from headrace.runtime.settings.yaml_source import Path
 
 _ENV: Path = ("spec", "env")
@@ -13,7 +14,7 @@ ENV_SCHEMA = {
         "type": "object",
         "properties": {
             "name": {"type": "string", "pattern": "^[^=]+$"},
-            "value": {"type": "string"},
+            "value": {"type": ["string", "number", "boolean", "null"]},
             "valueFrom": {},
         },
         "required": ["name"],
@@ -34,14 +35,15 @@ def read_environment(written: object, findings: Findings) -> dict[str, str]:
         if faults := _faults(entry, path):
             for where, message in faults:
                 findings.problem(where, message)
-        elif "valueFrom" in entry:
+        elif entry.get("valueFrom") is not None:
             message = "is left out: only a cluster can look it up; set it where Headrace runs"
             findings.notice((*path, "valueFrom"), message)
         else:
-            if entry["name"] in env:
-                findings.notice(path, f"sets {entry['name']!r} again; this one counts")
-            env[entry["name"]] = entry.get("value", "")
-            places[entry["name"]] = path
+            name = str(text_of_scalar(entry["name"]))
+            if name in env:
+                findings.notice(path, f"sets {name!r} again; this one counts")
+            env[name] = str(text_of_scalar(entry.get("value")))
+            places[name] = path
     for name, path in places.items():
         findings.settings.append(hidden_setting((*_ENV, name), path, findings.source))
     return env
@@ -55,9 +57,9 @@ def _faults(entry: object, path: Path) -> list[tuple[Path, str]]:
         for key in entry
         if key not in _KEYS
     ]
-    name, value = entry.get("name"), entry.get("value", "")
+    name, value = text_of_scalar(entry.get("name")), text_of_scalar(entry.get("value"))
     if not isinstance(name, str) or not name or set("=\0") & set(name):
         faults.append(((*path, "name"), "expected the name of a variable, without ="))
     if not isinstance(value, str) or "\0" in value:
-        faults.append(((*path, "value"), "expected a string; write numbers and true in quotes"))
+        faults.append(((*path, "value"), "expected text, a number, true or false"))
     return faults

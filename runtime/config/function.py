@@ -29,6 +29,7 @@ from headrace.runtime.settings.names import nearest_name
 from headrace.runtime.settings.overrides import Override, overridden
 from headrace.runtime.settings.reader import ANNOTATIONS, Reading, Surroundings, read_settings
 from headrace.runtime.settings.resolved import ResolvedSetting
+from headrace.runtime.settings.scalars import text_of_scalar
 from headrace.runtime.settings.yaml_source import Path, YamlSource, read_yaml
 
 __all__ = ["FunctionSpec", "TriggerSpec", "load_function"]
@@ -230,7 +231,7 @@ class _Load:
         """What a file without metadata, or inside its handler's own file, need not say."""
         is_inline = self.file.suffix == INLINE_SUFFIX
         fallbacks: dict[str, object] = {"spec.handler": f"{self.file.stem}:handler"} if is_inline else {}
-        if isinstance(data, dict) and "metadata" not in data:
+        if isinstance(data, dict) and not data.get("metadata"):
             name = nearest_name(self.file.stem if is_inline else self.folder.name) or "function"
             fallbacks["metadata.name"] = name
             self.findings.notice(("metadata",), f"is missing; the function is named {name}")
@@ -246,11 +247,11 @@ class _Load:
             self.findings.problem(ANNOTATIONS, "expected a mapping from keys to strings")
             return {}
         self._unknown_annotations(written)
-        for key, value in written.items():
-            if not isinstance(value, str):
-                message = "an annotation is a string; write its value in quotes"
-                self.findings.problem((*ANNOTATIONS, key), message)
-        return {key: value for key, value in written.items() if isinstance(value, str)}
+        texts = {key: text_of_scalar(value) for key, value in written.items()}
+        for key, text in texts.items():
+            if not isinstance(text, str):
+                self.findings.problem((*ANNOTATIONS, key), "an annotation is text, not a list or a mapping")
+        return {key: text for key, text in texts.items() if isinstance(text, str)}
 
     def _unknown_annotations(self, written: Mapping[str, object]) -> None:
         models = annotated_models(self.kinds.values())
@@ -268,7 +269,7 @@ class _Load:
         wanted = re.sub(r"^python:?", "", spec.runtime)
         if wanted not in ("", running):
             self.findings.notice(("spec", "runtime"), f"the handler runs on Python {running}, not {wanted}")
-        if "build" in spec.model_fields_set:
+        if spec.build:
             around = Surroundings(self.findings.source)
             read = read_settings(BuildFields, spec.build, ("spec", "build"), around)
             self.findings.problems.extend(read.problems)

@@ -164,7 +164,7 @@ class SpecFields(Settings):
         effect="Too low kills handlers that are only slow; without it a hung one holds its worker. A call"
         " that takes longer has failed.",
     )
-    spark: Anything = setting("spark", {}, effect="Gives the handler context.spark.")
+    spark: Anything = setting("spark", {}, refuses_nothing=True, effect="Gives the handler context.spark.")
     build: Anything = setting("build", {}, in_examples=False, effect="How Nuclio builds an image.")
 
     ignored: ClassVar[Mapping[str, str]] = {

@@ -154,6 +154,7 @@ class TriggerReader:
             self.annotations,
             fallbacks=kind.Settings.fallbacks(common.values),
             is_case_folded=True,
+            is_typed=True,
             folder=self.folder,
         )
 

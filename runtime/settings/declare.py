@@ -22,13 +22,19 @@ ANNOTATION_PREFIX = "nuclio.io/"
 CHECKED_ANNOTATIONS = "nuclio.io/kafka-"
 
 
+def _has_effect(_value: object) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What a setting is, besides its type and default. Found as a field's `json_schema_extra`.
 
     `annotation` is the key after `nuclio.io/`; `old_annotation` a whole key that Nuclio once used.
     `built` False refuses the setting, `built_values` all values but these. `required` says, in the
-    words of the message, what must be given. `no_effect` says why a value changes nothing here.
+    words of the message, what must be given. `no_effect` says why a value changes nothing here, `idle` why
+    this one doesn't, where others do. `refuses_nothing`: a key with nothing below it is a mistake, not as
+    if it was not there.
     `environment` is a variable that stands in for a missing value. `absent` says what the default
     means where it is no value that a file could give. `example` is what a full example says instead of
     the default; `in_examples` False leaves the setting out there.
@@ -45,6 +51,8 @@ class Setting:
     built_values: tuple[object, ...] = ()
     required: str = ""
     no_effect: str = ""
+    idle: Callable[[object], str] = _has_effect
+    refuses_nothing: bool = False
     absent: str = ""
     example: object = None
     in_examples: bool = True

@@ -55,4 +55,5 @@ def _replaced(data: object, path: Path, value: object) -> object:
         return value
     if not isinstance(data, dict):
         raise TypeError
-    return {**data, path[0]: _replaced(data.get(path[0], {}), path[1:], value)}
+    below = data.get(path[0])
+    return {**data, path[0]: _replaced({} if below is None else below, path[1:], value)}

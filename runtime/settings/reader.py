@@ -12,7 +12,9 @@ from typing import Any, Generic, Literal, TypeVar
 from headrace.runtime.errors import Problem
 from headrace.runtime.settings.checks import NOT_BUILT, NotAcceptedError, checked, nearest
 from headrace.runtime.settings.declare import Declared, Settings, fields_of
+from headrace.runtime.settings.scalars import text_of_scalar
 from headrace.runtime.settings.secret_files import SecretFileError, SecretFolder
+from headrace.runtime.settings.types import ANYTHING, COUNTS, TEXT, TEXTS
 from headrace.runtime.settings.yaml_source import Path, YamlSource
 
 Origin = Literal["attribute", "annotation", "command line", "environment", "fallback", "default"]
@@ -20,6 +22,8 @@ Model = TypeVar("Model", bound=Settings)
 
 ANNOTATIONS: Path = ("metadata", "annotations")
 _SECRET_FOLDER = "secret_path"  # noqa: S105 - a setting's name; declared before every secret
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+_COLLECTIONS = (ANYTHING, COUNTS, TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class Surroundings:
     """What a mapping is read with: its file, and what stands in for keys that are missing in it.
 
     `fallbacks` are values by dotted Python name. `is_case_folded`: keys match whatever their case.
+    `is_typed`: a number where text is meant is a mistake, as it is to Nuclio in attributes and nowhere else.
     `folder`: what a relative secretPath is relative to.
     """
 
@@ -35,6 +40,7 @@ class Surroundings:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
     fallbacks: Mapping[str, object] = field(default_factory=dict)
     is_case_folded: bool = False
+    is_typed: bool = False
     folder: pathlib.Path = pathlib.Path()
 
 
@@ -111,8 +117,8 @@ class _Reader:
     def _mapping(self, written: object, path: Path) -> dict[str, object]:
         if isinstance(written, dict):
             return written
-        said = "nothing is written" if written is None else "this is no mapping"
-        self._problem(path, f"{said}; expected keys with values below it, or no such key")
+        if written is not None:  # a section with nothing below it is none
+            self._problem(path, "this is no mapping; expected keys with values below it, or no such key")
         return {}
 
     def _spelled_keys(
@@ -128,7 +134,8 @@ class _Reader:
         for spelling in mapping:
             key = by_spelling.get(self._folded(spelling))
             if key is None:
-                self._other_key(model, [*known, *model.ignored], spelling, path)
+                known_keys = [*known, *model.ignored]
+                self._other_key(model, known_keys, (*path, spelling), is_empty=mapping[spelling] in _EMPTY)
             elif key in found:
                 self._problem((*path, spelling), f"is the same setting as {found[key]}; keep one")
             else:
@@ -138,12 +145,12 @@ class _Reader:
     def _folded(self, key: str) -> str:
         return key.lower() if self._around.is_case_folded else key
 
-    def _other_key(self, model: type[Settings], known: list[str], spelling: str, path: Path) -> None:
-        at = (*path, spelling)
-        if spelling in model.ignored:
-            self._notice(at, f"has no effect here: {model.ignored[spelling]}")
-        else:
-            self._problem(at, f"unknown key; the nearest known key is {nearest(spelling, known)}")
+    def _other_key(self, model: type[Settings], known: list[str], path: Path, *, is_empty: bool) -> None:
+        spelling = str(path[-1])
+        if spelling not in model.ignored:
+            self._problem(path, f"unknown key; the nearest known key is {nearest(spelling, known)}")
+        elif not is_empty:  # exported files spell out what nobody has set
+            self._notice(path, f"has no effect here: {model.ignored[spelling]}")
 
     def _given(
         self,
@@ -152,22 +159,39 @@ class _Reader:
         spelled: Mapping[str, str],
         path: Path,
     ) -> _Given | None:
-        blank = declared.shape.blank
         if declared.setting.key in spelled:
-            value = mapping[spelled[declared.setting.key]]
-            if value is None or value != blank:
+            value = self._written(declared, mapping[spelled[declared.setting.key]], path)
+            if self._counts(declared, value, path):
                 is_overridden = self._source.is_overridden(path)
                 return _Given(value, path, "command line" if is_overridden else "attribute")
         for key in declared.setting.annotation_keys():
             if key in self._around.annotations:
                 value = declared.shape.from_text(self._around.annotations[key])
-                if value != blank:
+                if self._counts(declared, value, (*ANNOTATIONS, key)):
                     return _Given(value, (*ANNOTATIONS, key), "annotation")
         if declared.setting.environment in self._around.environment:
             return _Given(self._around.environment[declared.setting.environment], path, "environment")
         if declared.name in self._around.fallbacks:
             return _Given(self._around.fallbacks[declared.name], path, "fallback")
         return None
+
+    def _written(self, declared: Declared, value: object, path: Path) -> object:
+        if value is not None:
+            is_text = declared.shape == TEXT and not self._around.is_typed
+            return text_of_scalar(value) if is_text else value
+        if declared.setting.refuses_nothing:
+            return None
+        if declared.shape not in _COLLECTIONS and not declared.setting.required:
+            self._notice(path, "nothing is written; the default counts")
+        return declared.shape.blank
+
+    def _counts(self, declared: Declared, value: object, path: Path) -> bool:
+        """Whether a value is one: neither what Go reads as not given, nor one that changes nothing here."""
+        if value == declared.shape.blank and not declared.setting.refuses_nothing:
+            return False
+        if why := declared.setting.idle(value):
+            self._notice(path, f"has no effect here: {why}")
+        return not why
 
     def _take(self, declared: Declared, given: _Given, values: dict[str, Any]) -> None:
         self.paths[declared.name] = given.path

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from headrace.runtime.config.function import FunctionSpec, load_function
 from headrace.runtime.errors import ConfigError, UsageError
-from headrace.runtime.settings.overrides import parse_override, parse_overrides
+from headrace.runtime.settings.overrides import overridden, parse_override, parse_overrides
+from headrace.runtime.settings.yaml_source import read_yaml
 
 AT = "triggers.t.attributes"
 
@@ -88,7 +89,7 @@ def test_a_whole_trigger_may_be_added(tmp_path: Path) -> None:
         ),
         (f"{AT}.topics.x=1", f"(--set): spec.{AT}.topics.x: leads into something that is no mapping"),
         (f"{AT}.fetchMin.x=1", f"(--set): spec.{AT}.fetchMin: a mapping is not an int"),
-        (f"{AT}.SessionTimeout=", f"(--set): spec.{AT}.SessionTimeout: nothing is written"),
+        (f"{AT}.topics=", f"(--set): spec.{AT}.topics: is required: a list of at least one topic"),
     ],
 )
 def test_what_is_wrong_with_one_says_that_it_is(tmp_path: Path, text: str, says: str) -> None:
@@ -114,3 +115,9 @@ def test_any_text_gives_a_function_or_says_why(tmp_path: Path, keys: list[str], 
 def test_several_functions_take_no_override() -> None:
     with pytest.raises(UsageError, match="--set names a setting of one function: give one PATH with it"):
         parse_overrides(["triggers.a.numWorkers=4"], ["a", "b"])
+
+
+def test_a_section_with_nothing_below_it_is_filled() -> None:
+    text = "spec:\n  triggers:\n"
+    source = overridden(read_yaml(text, "function.yaml"), (parse_override("triggers.t.kind=kafka"),))
+    assert source.data == {"spec": {"triggers": {"t": {"kind": "kafka"}}}}

@@ -45,7 +45,6 @@ def test_no_wait_and_no_last_attempt_are_legal(tmp_path: Path) -> None:
     ("written", "says"),
     [
         (5, ": this is no mapping"),
-        (None, ": nothing is written"),
         ({"maxAttempts": -1}, ".maxAttempts: -1 is out of range; expected at least 0"),
         ({"maxAttempts": "4"}, ".maxAttempts: '4' is not an int; expected a whole number, without quotes"),
         ({"maxAttemps": 4}, ".maxAttemps: unknown key; the nearest known key is maxAttempts"),

@@ -326,7 +326,7 @@ def test_spark_reads_the_topics_with_the_triggers_own_security(tmp_path: Path) -
         ),
         ({"Topics": ["b"]}, "Topics: is the same setting as topics; keep one"),
         ({"sesionTimeout": "1s"}, "unknown key; the nearest known key is sessionTimeout"),
-        ({"sasl": None}, "sasl: nothing is written"),
+        ({"sasl": []}, "sasl: this is no mapping"),
         ({"sasl": {"enable": True, "password": "p"}}, "sasl.user: is required: sasl.enable is true"),
         ({"caCert": "no pem"}, "caCert: the value (not shown) is neither PEM text"),
         ({"accessKey": KEY}, "accessCertificate: is required beside accessKey"),

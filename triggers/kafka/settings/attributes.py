@@ -51,6 +51,14 @@ def _checked_addresses(brokers: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(checked_address, brokers))
 
 
+def _is_a_number(partitions: object) -> str:
+    """Nuclio reads all of them today, and a file that says how many there are expects nothing else."""
+    if type(partitions) is not int:
+        return ""
+    one = f"write [{partitions}] for that one alone"
+    return f"a number is no list of partitions, so all are read; {one}"
+
+
 FetchBytes = Annotated[Count, Ge(0), Le(_INT32)]
 Interval = Annotated[Seconds, Gt(0), Le(_INT32 / 1000)]
 BufferSize = Annotated[Count, Ge(0), Le(DEFAULT_CHANNEL_BUFFER_SIZE), AfterValidator(_zero_is_default)]
@@ -81,6 +89,7 @@ class KafkaAttributes(Settings):
     partitions: Counts = setting(
         "partitions",
         (),
+        idle=_is_a_number,
         effect="Partitions that are not listed are never read; the group still assigns them.",
     )
     consumer_group: Text = setting(
