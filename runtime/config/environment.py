@@ -8,6 +8,7 @@ from headrace.runtime.settings.yaml_source import Path
 
 _ENV: Path = ("spec", "env")
 _KEYS = ("name", "value", "valueFrom")
+_DASHBOARD_KEY = "type"
 ENV_SCHEMA = {
     "type": "array",
     "items": {
@@ -16,6 +17,7 @@ ENV_SCHEMA = {
             "name": {"type": "string", "pattern": "^[^=]+$"},
             "value": {"type": ["string", "number", "boolean", "null"]},
             "valueFrom": {},
+            _DASHBOARD_KEY: {"type": "string"},
         },
         "required": ["name"],
         "additionalProperties": False,
@@ -35,7 +37,7 @@ def read_environment(written: object, findings: Findings) -> dict[str, str]:
         if faults := _faults(entry, path):
             for where, message in faults:
                 findings.problem(where, message)
-        elif entry.get("valueFrom") is not None:
+        elif entry.get("valueFrom"):
             message = "is left out: only a cluster can look it up; set it where Headrace runs"
             findings.notice((*path, "valueFrom"), message)
         else:
@@ -44,6 +46,9 @@ def read_environment(written: object, findings: Findings) -> dict[str, str]:
                 findings.notice(path, f"sets {name!r} again; this one counts")
             env[name] = str(text_of_scalar(entry.get("value")))
             places[name] = path
+            if _DASHBOARD_KEY in entry:
+                why = "has no effect here: Nuclio's dashboard writes it"
+                findings.notice((*path, _DASHBOARD_KEY), why)
     for name, path in places.items():
         findings.settings.append(hidden_setting((*_ENV, name), path, findings.source))
     return env
@@ -55,7 +60,7 @@ def _faults(entry: object, path: Path) -> list[tuple[Path, str]]:
     faults: list[tuple[Path, str]] = [
         ((*path, key), f"unknown key; the nearest known key is {nearest(key, _KEYS)}")
         for key in entry
-        if key not in _KEYS
+        if key not in (*_KEYS, _DASHBOARD_KEY)
     ]
     name, value = text_of_scalar(entry.get("name")), text_of_scalar(entry.get("value"))
     if not isinstance(name, str) or not name or set("=\0") & set(name):

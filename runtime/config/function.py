@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -183,7 +182,10 @@ class _Load:
         self.file = file
         self.folder = file.resolve().parent
         self.kinds = kinds
-        self.findings = Findings(source, problems=list(source.problems))
+        named = source.renamed("meta", "metadata")
+        self.findings = Findings(named, problems=list(source.problems))
+        if named is not source:
+            self.findings.notice(("metadata",), "is written as meta, its old name")
         self._with_handler = with_handler
 
     def function(self) -> FunctionSpec | None:
@@ -266,8 +268,8 @@ class _Load:
         if spec.disable:
             self.findings.notice(("spec", "disable"), "the function is disabled")
         running = f"{sys.version_info.major}.{sys.version_info.minor}"
-        wanted = re.sub(r"^python:?", "", spec.runtime)
-        if wanted not in ("", running):
+        wanted = spec.runtime.partition(":")[2]
+        if wanted.partition("-")[0] not in ("", "3", running):
             self.findings.notice(("spec", "runtime"), f"the handler runs on Python {running}, not {wanted}")
         if spec.build:
             around = Surroundings(self.findings.source)

@@ -18,7 +18,7 @@ _IMAGE = "no image is built; install what the handler needs beside Headrace"
 _WRITTEN_BY_KUBERNETES = "Kubernetes writes it, nobody sets it"
 
 _HANDLER = re.compile(r"[\w-]+(\.[\w-]+)*:[^\W\d]\w*")
-_RUNTIME = re.compile(r"python(:3\.\d+)?")
+_RUNTIME = re.compile(r"python(:[23](\.\d+)*(-[\w.]+)?)?")  # an image's tag, such as 3.8-alpine
 _OTHER_RESOURCE = re.compile(r"ephemeral-storage|hugepages-.+|[^/]+/[^/]+")
 _LEAST_MEMORY_BYTES = 64 * 1024 * 1024  # an interpreter, the SDK and a handler's first imports
 
@@ -88,7 +88,8 @@ class BuildFields(Settings):
         "path functionSourceCode functionConfigPath tempDir registry baseImageRegistry image"
         " noBaseImagesPull noCache noCleanup baseImage commands directives scriptPaths addedPaths"
         " dependencies onbuildImage offline runtimeAttributes codeEntryType codeEntryAttributes"
-        " buildTimeoutSeconds mode args flags builderServiceAccount",
+        " buildTimeoutSeconds mode args flags builderServiceAccount timestamp"
+        " outputType nuclioSourceDir nuclioSourceURL",
     )
 
 
@@ -168,18 +169,19 @@ class SpecFields(Settings):
     build: Anything = setting("build", {}, in_examples=False, effect="How Nuclio builds an image.")
 
     ignored: ClassVar[Mapping[str, str]] = {
-        **_keys(_IMAGE, "image runRegistry imagePullSecrets imagePullPolicy"),
+        **_keys(_IMAGE, "image imageHash runRegistry imagePullSecrets imagePullPolicy"),
         **_keys(
             _ON_KUBERNETES,
-            "replicas minReplicas maxReplicas targetCPU serviceType securityContext serviceAccount"
-            " scaleToZero devices affinity nodeSelector nodeName tolerations priorityClassName"
-            " preemptionPolicy preemptionMode deploymentStrategy hostIPC customScalingMetricSpecs"
-            " autoScaleMetrics sidecars initContainers volumes envFrom readinessTimeoutSeconds"
-            " waitReadinessTimeoutBeforeFailure",
+            "replicas minReplicas maxReplicas targetCPU targetCpu httpPort serviceType"
+            " securityContext serviceAccount scaleToZero devices affinity nodeSelector nodeName tolerations"
+            " priorityClassName preemptionPolicy preemptionMode deploymentStrategy hostIPC"
+            " customScalingMetricSpecs autoScaleMetrics sidecars initContainers volumes envFrom readinessTimeoutSeconds"
+            " waitReadinessTimeoutBeforeFailure automountServiceAccountToken podSecurityContext"
+            " hostNetwork dnsPolicy terminationGracePeriodSeconds",
         ),
         **_keys(
             _BY_OTHERS,
-            "publish alias dataBindings platform runtimeAttributes disableSensitiveFieldsMasking",
+            "publish alias dataBindings platform runtimeAttributes disableSensitiveFieldsMasking dealerURI avatar",
         ),
         "loggerSinks": "the command line sets the log's level and form",
         "disableDefaultHTTPTrigger": "there is no http trigger unless one is declared",
@@ -189,7 +191,7 @@ class SpecFields(Settings):
 class DocumentFields(Settings):
     """The whole file."""
 
-    api_version: Annotated[Literal["nuclio.io/v1"], CHOICE] = setting(
+    api_version: Annotated[Literal["nuclio.io/v1", "nuclio.io/v1beta1"], CHOICE] = setting(
         "apiVersion", "nuclio.io/v1", effect="The form of the file."
     )
     kind: Annotated[Literal["NuclioFunction", "Function"], CHOICE] = setting(

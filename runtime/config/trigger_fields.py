@@ -136,7 +136,10 @@ class TriggerFields(Settings):
 
     rules: ClassVar[tuple[Rule, ...]] = (Rule("batch.mode", _BATCH_READS, _batch_is_off, is_error=False),)
     ignored: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("class", "paths", "annotations", "partitions", "total_tasks", "max_task_allocation"),
+        (
+            *("class", "paths", "annotations", "partitions", "numPartitions", "user"),
+            *("total_tasks", "totalTasks", "max_task_allocation", "maxTaskAllocation"),
+        ),
         _LEGACY,
     )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 from headrace.runtime.dispatch.acks.unacked import Unacked

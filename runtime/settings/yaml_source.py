@@ -6,7 +6,7 @@ secret, and the author finds it by its line.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
@@ -66,6 +66,14 @@ class YamlSource:
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(override, path, strict=False)))
         # A file without spec lacks that by itself, whatever the command line puts there.
         return any(path[:length] not in self.lines for length in range(min(2, len(path)), shared + 1))
+
+    def renamed(self, old: str, new: str) -> "YamlSource":
+        """With the whole file's key `old` called `new`, on its line; as it is where it has both."""
+        if not isinstance(self.data, dict) or old not in self.data or new in self.data:
+            return self
+        data = {new if key == old else key: value for key, value in self.data.items()}
+        lines = {(new, *path[1:]) if path[:1] == (old,) else path: at for path, at in self.lines.items()}
+        return replace(self, data=data, lines=lines)
 
     def problem(self, path: Path, message: str) -> Problem:
         """A Problem at `path`, with its line."""
