@@ -175,9 +175,9 @@ class SpecFields(Settings):
             "replicas minReplicas maxReplicas targetCPU targetCpu httpPort serviceType"
             " securityContext serviceAccount scaleToZero devices affinity nodeSelector nodeName tolerations"
             " priorityClassName preemptionPolicy preemptionMode deploymentStrategy hostIPC"
-            " customScalingMetricSpecs autoScaleMetrics sidecars initContainers volumes envFrom readinessTimeoutSeconds"
-            " waitReadinessTimeoutBeforeFailure automountServiceAccountToken podSecurityContext"
-            " hostNetwork dnsPolicy terminationGracePeriodSeconds",
+            " customScalingMetricSpecs autoScaleMetrics sidecars initContainers volumes envFrom"
+            " readinessTimeoutSeconds waitReadinessTimeoutBeforeFailure automountServiceAccountToken"
+            " podSecurityContext hostNetwork dnsPolicy terminationGracePeriodSeconds",
         ),
         **_keys(
             _BY_OTHERS,

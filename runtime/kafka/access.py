@@ -73,6 +73,30 @@ class SignIn:
     password: str = field(repr=False)
     mechanism: str
 
+    def client_options(self) -> dict[str, Any]:
+        """For any of aiokafka's clients."""
+        return {
+            "sasl_mechanism": self.mechanism,
+            "sasl_plain_username": self.user,
+            "sasl_plain_password": self.password,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OauthSignIn:
+    """SASL's OAUTHBEARER, with tokens of the client-credentials flow."""
+
+    client_id: str
+    client_secret: str = field(repr=False)
+    token_url: str
+    scopes: tuple[str, ...] = ()
+
+    def client_options(self) -> dict[str, Any]:
+        """For any of aiokafka's clients; each asks for tokens of its own."""
+        from headrace.runtime.kafka.oauth import ClientCredentials
+
+        return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": ClientCredentials(self)}
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
@@ -80,7 +104,7 @@ class BrokerAccess:
 
     addresses: str
     tls: Tls | None = None
-    sign_in: SignIn | None = None
+    sign_in: SignIn | OauthSignIn | None = None
     names: AccessNames = OPTION_NAMES
 
     def __str__(self) -> str:
@@ -101,7 +125,5 @@ class BrokerAccess:
         if self.tls is not None:
             options["ssl_context"] = self.tls.context()
         if self.sign_in is not None:
-            options["sasl_mechanism"] = self.sign_in.mechanism
-            options["sasl_plain_username"] = self.sign_in.user
-            options["sasl_plain_password"] = self.sign_in.password
+            options |= self.sign_in.client_options()
         return options

@@ -10,6 +10,7 @@ from aiokafka.errors import (
 )
 
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.oauth import TokenRefusedError
 
 _BAD_SIGN_IN = (AuthenticationFailedError, SaslAuthenticationFailed)
 _NO_SUCH_SIGN_IN = (UnsupportedSaslMechanismError, IllegalSaslStateError)
@@ -19,6 +20,8 @@ REFUSALS = (*_BAD_SIGN_IN, *_NO_SUCH_SIGN_IN, ssl.SSLCertVerificationError)
 
 def refusal(error: BaseException | None, brokers: BrokerAccess) -> str | None:
     """The line of one of REFUSALS; None of any other error."""
+    if isinstance(error, TokenRefusedError):
+        return str(error.args[0])
     if isinstance(error, _BAD_SIGN_IN):
         return f"{brokers} refuses the sign-in: check {brokers.names.sign_in}"
     if isinstance(error, _NO_SUCH_SIGN_IN):

@@ -32,7 +32,8 @@ class Setting:
 
     `annotation` is the key after `nuclio.io/`; `old_annotation` a whole key that Nuclio once used.
     `built` False refuses the setting, `built_values` all values but these. `required` says, in the
-    words of the message, what must be given. `no_effect` says why a value changes nothing here, `idle` why
+    words of the message, what must be given. `may_be_path`: a secret that names a file by its full path
+    stands for its content. `no_effect` says why a value changes nothing here, `idle` why
     this one doesn't, where others do. `refuses_nothing`: a key with nothing below it is a mistake, not as
     if it was not there.
     `environment` is a variable that stands in for a missing value. `absent` says what the default
@@ -47,6 +48,7 @@ class Setting:
     environment: str = ""
     unit: str = ""
     secret: bool = False
+    may_be_path: bool = False
     built: bool = True
     built_values: tuple[object, ...] = ()
     required: str = ""

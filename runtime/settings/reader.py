@@ -221,7 +221,7 @@ class _Reader:
 
     def _with_secret_file(self, declared: Declared, value: object) -> object:
         if declared.setting.secret and isinstance(value, str):
-            return self._secrets.content(value)
+            return self._secrets.content(value, may_be_path=declared.setting.may_be_path)
         return value
 
     def _refuse(self, declared: Declared, path: Path, message: str) -> None:

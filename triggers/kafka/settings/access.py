@@ -1,21 +1,31 @@
 """How a trigger's settings get into its brokers, and what messages call those settings."""
 
-from headrace.runtime.kafka.access import AccessNames, BrokerAccess, SignIn, Tls
+from headrace.runtime.kafka.access import AccessNames, BrokerAccess, OauthSignIn, SignIn, Tls
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
+from headrace.triggers.kafka.settings.security import OAUTH, SaslSettings
 
 
 def broker_access(settings: KafkaAttributes) -> BrokerAccess:
     """The same for all clients of the trigger."""
     sasl = settings.sasl
+    is_oauth = sasl.mechanism == OAUTH
     names = AccessNames(
-        sign_in="sasl.user, sasl.password and sasl.mechanism",
+        sign_in="sasl.oauth" if is_oauth else "sasl.user, sasl.password and sasl.mechanism",
         mechanism=f"sasl.mechanism {sasl.mechanism}",
         authority="caCert",
         broker="broker",
         advice="",
     )
-    sign_in = SignIn(sasl.user, sasl.password, sasl.mechanism) if sasl.enable else None
-    return BrokerAccess(", ".join(settings.brokers), _tls(settings), sign_in, names)
+    return BrokerAccess(", ".join(settings.brokers), _tls(settings), _sign_in(sasl), names)
+
+
+def _sign_in(sasl: SaslSettings) -> SignIn | OauthSignIn | None:
+    if not sasl.enable:
+        return None
+    if sasl.mechanism != OAUTH:
+        return SignIn(sasl.user, sasl.password, sasl.mechanism)
+    oauth = sasl.oauth
+    return OauthSignIn(oauth.client_id, oauth.client_secret, oauth.token_url, oauth.scopes)
 
 
 def _tls(settings: KafkaAttributes) -> Tls | None:

@@ -237,6 +237,7 @@ class KafkaAttributes(Settings):
         "",
         annotation="kafka-ca-cert",
         secret=True,
+        may_be_path=True,
         effect="Turns TLS on; a broker whose certificate another authority signed is refused.",
     )
     access_key: Pem = setting(
@@ -244,6 +245,7 @@ class KafkaAttributes(Settings):
         "",
         annotation="kafka-access-key",
         secret=True,
+        may_be_path=True,
         effect="The client's private key; it must belong to accessCertificate.",
     )
     access_certificate: Pem = setting(
@@ -251,6 +253,7 @@ class KafkaAttributes(Settings):
         "",
         annotation="kafka-access-cert",
         secret=True,
+        may_be_path=True,
         effect="The client's certificate; the broker refuses one that it doesn't trust.",
     )
     tls: TlsSettings = section("tls", TlsSettings, effect="Encryption.")

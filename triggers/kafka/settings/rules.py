@@ -8,6 +8,7 @@ from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule
 from headrace.runtime.settings.durations import format_duration
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
+from headrace.triggers.kafka.settings.security import OAUTH
 
 
 def _heartbeat_below_session(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
@@ -65,10 +66,34 @@ def _sasl_needs(field: str) -> Rule:
     def check(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
         """is required where sasl.enable is true, except with OAUTHBEARER."""
         sasl = settings.sasl
-        is_missing = sasl.enable and sasl.mechanism != "OAUTHBEARER" and not getattr(sasl, field)
+        is_missing = sasl.enable and sasl.mechanism != OAUTH and not getattr(sasl, field)
         return f"is required: sasl.enable is true and {sasl.mechanism} needs it" if is_missing else ""
 
     return Rule(f"sasl.{field}", ("sasl.enable", "sasl.mechanism", f"sasl.{field}"), check)
+
+
+def _oauth_needs(field: str) -> Rule:
+    def check(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+        """is required where sasl.enable is true and sasl.mechanism is OAUTHBEARER."""
+        sasl = settings.sasl
+        is_missing = sasl.enable and sasl.mechanism == OAUTH and not getattr(sasl.oauth, field)
+        return f"is required: sasl.enable is true and {OAUTH} needs it" if is_missing else ""
+
+    return Rule(f"sasl.oauth.{field}", ("sasl.enable", "sasl.mechanism", f"sasl.oauth.{field}"), check)
+
+
+def _oauth_is_off(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """is noticed where sasl.mechanism is not OAUTHBEARER, or sasl.enable false."""
+    sasl = settings.sasl
+    if not sasl.oauth.client_id or (sasl.enable and sasl.mechanism == OAUTH):
+        return ""
+    return f"is unused: that takes sasl.enable true and sasl.mechanism {OAUTH}"
+
+
+def _spark_has_no_tokens(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """OAUTHBEARER is not built for delivery ranges, which Spark reads."""
+    is_given = settings.delivery == "ranges" and settings.sasl.enable and settings.sasl.mechanism == OAUTH
+    return f"with delivery: ranges {NOT_BUILT}; use SCRAM-SHA-512" if is_given else ""
 
 
 def _sasl_is_off(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
@@ -195,6 +220,16 @@ RULES = (
     Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_well_above_waits, is_error=False),
     _sasl_needs("user"),
     _sasl_needs("password"),
+    _oauth_needs("client_id"),
+    _oauth_needs("client_secret"),
+    _oauth_needs("token_url"),
+    Rule(
+        "sasl.oauth.client_id",
+        ("sasl.oauth.client_id", "sasl.enable", "sasl.mechanism"),
+        _oauth_is_off,
+        is_error=False,
+    ),
+    Rule("sasl.mechanism", ("delivery", "sasl.enable", "sasl.mechanism"), _spark_has_no_tokens),
     Rule("sasl.enable", ("sasl.enable",), _sasl_is_off, is_error=False),
     Rule("access_certificate", _PAIR, _key_needs_certificate),
     Rule("access_key", _PAIR, _certificate_needs_key),

@@ -8,6 +8,7 @@ from pydantic import AfterValidator
 from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, TEXT, Flag, Text, Texts
 
+OAUTH = "OAUTHBEARER"
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 
@@ -24,7 +25,9 @@ def unflatten_pem(text: str) -> str:
         for label, body in _BLOCK.findall(text.replace("@", "\n"))
     ]
     if not blocks:
-        raise ValueError("is neither PEM text (-----BEGIN ...-----) nor a file in secretPath")
+        raise ValueError(
+            "is neither PEM text (-----BEGIN ...-----) nor a file, by full path or in secretPath"
+        )
     return "".join(blocks)
 
 
@@ -33,6 +36,18 @@ def _body_lines(body: str) -> str:
         return "\n".join(body.split())
     # Old encrypted keys have header lines with spaces in them; only real line breaks are kept.
     return body.strip()
+
+
+def _web_address(text: str) -> str:
+    # Whose password would be shown in messages, in an address with one.
+    if text and not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", text):
+        raise ValueError("is no address of a token server; expected https://host/path, without a user")
+    return text
+
+
+def _is_sent(handshake: object) -> str:
+    """Also by Nuclio's client, with any mechanism but PLAIN."""
+    return "" if handshake is not False else "the Kafka client always sends its handshake before it signs in"
 
 
 Pem = Annotated[str, AfterValidator(unflatten_pem), TEXT]
@@ -70,7 +85,6 @@ class OauthSettings(Settings):
         "clientID",
         "",
         annotation="kafka-sasl-oauth-client-id",
-        built=False,
         effect="Who asks for the token.",
     )
     client_secret: Text = setting(
@@ -78,21 +92,18 @@ class OauthSettings(Settings):
         "",
         annotation="kafka-sasl-oauth-client-secret",
         secret=True,
-        built=False,
         effect="Proves who asks; a wrong one is refused by the token server.",
     )
-    token_url: Text = setting(
+    token_url: Annotated[Text, AfterValidator(_web_address)] = setting(
         "tokenURL",
         "",
         annotation="kafka-sasl-oauth-token-url",
-        built=False,
         effect="Where tokens come from; unreachable means no connection.",
     )
     scopes: Texts = setting(
         "scopes",
         (),
         annotation="kafka-sasl-oauth-scopes",
-        built=False,
         effect="What the token is asked for; too few and the broker refuses it.",
     )
 
@@ -120,14 +131,13 @@ class SaslSettings(Settings):
         "mechanism",
         "PLAIN",
         annotation="kafka-sasl-mechanism",
-        built_values=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
         effect="Must be one that the broker offers; PLAIN without TLS shows the password.",
     )
     handshake: Flag = setting(
         "handshake",
         True,
         annotation="kafka-sasl-handshake",
-        built_values=(True,),
-        effect="false leaves out Kafka's handshake, for proxies that speak bare SASL.",
+        idle=_is_sent,
+        effect="false would leave out Kafka's handshake, for proxies that speak bare SASL.",
     )
     oauth: OauthSettings = section("oauth", OauthSettings, effect="For OAUTHBEARER.")
