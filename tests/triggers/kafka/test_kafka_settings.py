@@ -81,6 +81,15 @@ ROWS = [
     Row("ordering", "", "partition", "partition", "", "partition"),
     Row("maxConcurrency", "", 1, 1, "", 1),
     Row("delivery", "", "events", "events", "", "events"),
+    Row("metadataTimeout", "kafka-metadata-timeout", 15, "5s", "5s", 5),
+    Row("metadataRetryMax", "kafka-metadata-retry-max", 10, 5, "5", 5),
+    Row("metadataRetryBackoff", "kafka-metadata-retry-backoff", 2, "5s", "5s", 5),
+    Row("adminTimeout", "kafka-admin-timeout", 15, "5s", "5s", 5),
+    Row("adminRetryMax", "kafka-admin-retry-max", 10, 5, "5", 5),
+    Row("adminRetryBackoff", "kafka-admin-retry-backoff", 2, "5s", "5s", 5),
+    Row("netDialTimeout", "kafka-net-dial-timeout", 15, "5s", "5s", 5),
+    Row("netKeepAliveInterval", "kafka-net-keep-alive-interval", 90, "5s", "5s", 5),
+    Row("workerTerminationWaitTime", "kafka-termination-wait-time", 30, "5s", "5s", 5),
     Row("maxInFlight", "", 0, 2000, "", 2000),
 ]
 ELSEWHERE = {"topics", "brokers", "consumerGroup", "secretPath"}
@@ -520,3 +529,25 @@ def test_a_handshake_that_is_switched_off_is_sent_all_the_same(tmp_path: Path) -
     notices = _notices(tmp_path, {"sasl": {"handshake": False}})
     assert "sasl.handshake: has no effect here: the Kafka client always sends its handshake" in notices
     assert _load(tmp_path, {"sasl": {"handshake": False}}).sasl.handshake
+
+
+@pytest.mark.parametrize("key", ["metadata-retry-max", "admin-retry-max", "net-dial-timeout"])
+def test_what_only_nuclios_client_has_is_noticed_in_an_annotation_too(tmp_path: Path, key: str) -> None:
+    value = "5s" if key.endswith("timeout") else "5"
+    notices = _notices(tmp_path, annotations={f"nuclio.io/kafka-{key}": value})
+    assert f"annotations.nuclio.io/kafka-{key}: has no effect here: " in notices
+
+
+def test_what_mlrun_leaves_beside_the_attributes_is_noticed_and_changes_nothing(tmp_path: Path) -> None:
+    twins = {
+        "explicit_ack_mode": "explicitOnly",
+        "worker_allocation_mode": "static",
+        "security_protocol": "SASL_SSL",
+        "sasl_plain_password": "hunter2",
+        "new_topic": True,
+    }
+    notices = _notices(tmp_path, twins)
+    assert "attributes.worker_allocation_mode: has no effect here: mlrun's own Kafka client" in notices
+    assert len(notices.splitlines()) == len(twins)
+    assert "hunter2" not in notices
+    assert _load(tmp_path, twins).worker_allocation_mode == "pool"

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 
 from headrace.runtime.config.on_failure import FailureSettings
 from headrace.runtime.kafka.addresses import checked_address
-from headrace.runtime.settings.declare import Settings, section, setting
+from headrace.runtime.settings.declare import section, setting
 from headrace.runtime.settings.types import (
     CHOICE,
     Count,
@@ -23,16 +23,15 @@ from headrace.runtime.settings.types import (
     spelled,
 )
 from headrace.triggers.kafka.settings.security import Pem, SaslSettings, TlsSettings
+from headrace.triggers.kafka.settings.without_effect import ClientAttributes
 
 DEFAULT_CHANNEL_BUFFER_SIZE = 256
 _INT32 = 2**31 - 1  # what Kafka's protocol has room for, also where it counts milliseconds
 _DECODER = "headrace.triggers.kafka.format.decoder:decode"
-_ANY_VERSION = "the client finds out what the broker speaks"
 _FAILED = (
     "What happens to a record whose handler raised, answered with a status of 500 or above, ran past"
     " eventTimeout, or died with its worker."
 )
-_OTHER_LOG = "the command line sets the log's level"
 
 InitialOffset = Annotated[Literal["earliest", "latest"], spelled(), CHOICE]
 BalanceStrategy = Annotated[Literal["range", "roundrobin", "sticky", "cooperative"], spelled(), CHOICE]
@@ -64,7 +63,7 @@ Interval = Annotated[Seconds, Gt(0), Le(_INT32 / 1000)]
 BufferSize = Annotated[Count, Ge(0), Le(DEFAULT_CHANNEL_BUFFER_SIZE), AfterValidator(_zero_is_default)]
 
 
-class KafkaAttributes(Settings):
+class KafkaAttributes(ClientAttributes):
     """The attributes of one Kafka trigger. `secret_path` stands before the secrets it explains."""
 
     secret_path: Text = setting(
@@ -227,10 +226,6 @@ class KafkaAttributes(Settings):
         "isolationLevel",
         "read_uncommitted",
         effect="read_uncommitted also delivers aborted transactions, read_committed waits for ends.",
-    )
-    version: Text = setting("version", "", annotation="kafka-version", no_effect=_ANY_VERSION, effect="None.")
-    log_level: Count = setting(
-        "logLevel", 0, annotation="kafka-log-level", no_effect=_OTHER_LOG, effect="None."
     )
     ca_cert: Pem = setting(
         "caCert",

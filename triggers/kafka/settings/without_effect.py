@@ -1,0 +1,105 @@
+"""Attributes that Nuclio's Kafka client has, and ours has no use for: known, checked, and noticed."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge
+
+from headrace.runtime.settings.declare import Settings, setting
+from headrace.runtime.settings.types import Count, Seconds, Text
+
+_ANY_VERSION = "the client finds out what the broker speaks"
+_OTHER_LOG = "the command line sets the log's level"
+_METADATA = "the client asks for metadata until it gets some"
+_ADMIN = "no topic is made or changed for a trigger"
+_DIAL = "the client waits for a connection as for any answer, rebalanceTimeout and 5s at least"
+_KEEP_ALIVE = "heartbeats and fetches keep connections alive"
+_TRIGGER_WAIT = "the trigger's own workerTerminationTimeout counts, beside attributes"
+_MLRUN = "mlrun's own Kafka client reads it, a trigger doesn't: its settings have other names, in camelCase"
+# Left beside the attributes that mlrun makes of them: its own keys, and those of the client that it uses.
+_MLRUN_KEYS = (
+    "explicit_ack_mode worker_allocation_mode max_workers new_topic group initial_offset"
+    " consumer_group kafka_bootstrap_servers kafka_brokers"
+    " bootstrap_servers client_id group_id auto_offset_reset enable_auto_commit"
+    " auto_commit_interval_ms api_version security_protocol sasl_mechanism sasl_plain_username"
+    " sasl_plain_password sasl_kerberos_service_name sasl_kerberos_domain_name"
+    " sasl_oauth_token_provider ssl_check_hostname ssl_cafile ssl_certfile ssl_keyfile ssl_password"
+    " ssl_crlfile ssl_ciphers request_timeout_ms retry_backoff_ms reconnect_backoff_ms"
+    " reconnect_backoff_max_ms connections_max_idle_ms metadata_max_age_ms max_poll_records"
+    " max_poll_interval_ms session_timeout_ms heartbeat_interval_ms fetch_min_bytes"
+    " fetch_max_wait_ms fetch_max_bytes max_partition_fetch_bytes"
+    " partition_assignment_strategy consumer_timeout_ms receive_buffer_bytes send_buffer_bytes"
+)
+
+
+class ClientAttributes(Settings):
+    """Beside KafkaAttributes' own."""
+
+    version: Text = setting("version", "", annotation="kafka-version", no_effect=_ANY_VERSION, effect="None.")
+    log_level: Count = setting(
+        "logLevel", 0, annotation="kafka-log-level", no_effect=_OTHER_LOG, effect="None."
+    )
+    metadata_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "metadataTimeout",
+        15.0,
+        annotation="kafka-metadata-timeout",
+        unit="seconds",
+        no_effect=_METADATA,
+        effect="None.",
+    )
+    metadata_retry_max: Annotated[Count, Ge(0)] = setting(
+        "metadataRetryMax", 10, annotation="kafka-metadata-retry-max", no_effect=_METADATA, effect="None."
+    )
+    metadata_retry_backoff_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "metadataRetryBackoff",
+        2.0,
+        annotation="kafka-metadata-retry-backoff",
+        unit="seconds",
+        no_effect=_METADATA,
+        effect="None.",
+    )
+    admin_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "adminTimeout",
+        15.0,
+        annotation="kafka-admin-timeout",
+        unit="seconds",
+        no_effect=_ADMIN,
+        effect="None.",
+    )
+    admin_retry_max: Annotated[Count, Ge(0)] = setting(
+        "adminRetryMax", 10, annotation="kafka-admin-retry-max", no_effect=_ADMIN, effect="None."
+    )
+    admin_retry_backoff_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "adminRetryBackoff",
+        2.0,
+        annotation="kafka-admin-retry-backoff",
+        unit="seconds",
+        no_effect=_ADMIN,
+        effect="None.",
+    )
+    net_dial_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "netDialTimeout",
+        15.0,
+        annotation="kafka-net-dial-timeout",
+        unit="seconds",
+        no_effect=_DIAL,
+        effect="None.",
+    )
+    net_keep_alive_interval_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "netKeepAliveInterval",
+        90.0,
+        annotation="kafka-net-keep-alive-interval",
+        unit="seconds",
+        no_effect=_KEEP_ALIVE,
+        effect="None.",
+    )
+    termination_wait_time_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "workerTerminationWaitTime",
+        30.0,
+        annotation="kafka-termination-wait-time",
+        unit="seconds",
+        no_effect=_TRIGGER_WAIT,
+        effect="None.",
+    )
+
+    ignored: ClassVar[Mapping[str, str]] = dict.fromkeys(_MLRUN_KEYS.split(), _MLRUN)
