@@ -11,11 +11,12 @@ import click
 
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka.access import PASSWORD, BrokerAccess, SaslMechanism, SignIn, Tls
+from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE
 
 _OPTIONS = (
     click.option(
-        "--brokers",
-        envvar="HEADRACE_BROKERS",
+        BROKERS_OPTION,
+        envvar=BROKERS_VARIABLE,
         default="127.0.0.1:9092",
         show_default=True,
         show_envvar=True,

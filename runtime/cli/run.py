@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -11,9 +12,10 @@ from headrace.runtime.errors import ConfigError
 from headrace.runtime.log import set_up_logging
 from headrace.runtime.processor.declare import parameters
 from headrace.runtime.processor.loading import load_functions
-from headrace.runtime.processor.options import RunOptions
+from headrace.runtime.processor.options import RunOptions, instead_of_files
 from headrace.runtime.processor.run import run_functions
 from headrace.runtime.settings.overrides import parse_overrides
+from headrace.runtime.settings.reader import Instead
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +28,10 @@ def run(**given: Any) -> None:
     Several share the embedded Kafka, one Spark server and the admin server.
     """
     options = RunOptions(**given)
-    if options.embedded_kafka and options.brokers:
-        raise click.UsageError("--embedded-kafka and --brokers exclude each other")
+    context = click.get_current_context()
+    instead = instead_of_files(context, options.brokers, embedded=options.embedded_kafka)
     set_up_logging(options.log_level, options.log_format, options.replica_name)
-    functions = _load(options)
+    functions = _load(options, instead)
     if not options.replica_name:
         for notice in (notice for function in functions for notice in function.notices):
             logger.info("%s", notice)
@@ -37,9 +39,9 @@ def run(**given: Any) -> None:
     asyncio.run(run_functions(functions, options))
 
 
-def _load(options: RunOptions) -> list[FunctionSpec]:
+def _load(options: RunOptions, instead: Mapping[str, Instead]) -> list[FunctionSpec]:
     """All of them. ConfigError holds the problems of all files."""
-    loaded = load_functions(options.paths, parse_overrides(options.set_texts, options.paths))
+    loaded = load_functions(options.paths, parse_overrides(options.set_texts, options.paths), instead)
     if problems := [problem for it in loaded for problem in it.problems]:
         raise ConfigError(problems)
     return [it.function for it in loaded if it.function is not None]

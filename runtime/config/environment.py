@@ -2,8 +2,9 @@
 
 from headrace.runtime.settings.checks import nearest
 from headrace.runtime.settings.findings import Findings
-from headrace.runtime.settings.resolved import hidden_setting
+from headrace.runtime.settings.resolved import ResolvedSetting, hidden_setting
 from headrace.runtime.settings.scalars import text_of_scalar
+from headrace.runtime.settings.variables import MissingVariableError
 from headrace.runtime.settings.yaml_source import Path
 
 _ENV: Path = ("spec", "env")
@@ -31,7 +32,7 @@ def read_environment(written: object, findings: Findings) -> dict[str, str]:
         findings.problem(_ENV, "expected a list of entries with name and value")
         return {}
     env: dict[str, str] = {}
-    places: dict[str, Path] = {}
+    places: dict[str, ResolvedSetting] = {}
     for at, entry in enumerate(written):
         path = (*_ENV, at)
         if faults := _faults(entry, path):
@@ -44,14 +45,22 @@ def read_environment(written: object, findings: Findings) -> dict[str, str]:
             name = str(text_of_scalar(entry["name"]))
             if name in env:
                 findings.notice(path, f"sets {name!r} again; this one counts")
-            env[name] = str(text_of_scalar(entry.get("value")))
-            places[name] = path
+            value, variables = _expanded(entry, path, findings)
+            env[name] = str(text_of_scalar(value))
+            places[name] = hidden_setting((*_ENV, name), path, findings.source, variables)
             if _DASHBOARD_KEY in entry:
                 why = "has no effect here: Nuclio's dashboard writes it"
                 findings.notice((*path, _DASHBOARD_KEY), why)
-    for name, path in places.items():
-        findings.settings.append(hidden_setting((*_ENV, name), path, findings.source))
+    findings.settings.extend(places.values())
     return env
+
+
+def _expanded(entry: dict[str, object], path: Path, findings: Findings) -> tuple[object, tuple[str, ...]]:
+    try:
+        return findings.source.expanded(entry.get("value"))
+    except MissingVariableError as missing:
+        findings.problem((*path, "value"), str(missing))
+        return "", ()
 
 
 def _faults(entry: object, path: Path) -> list[tuple[Path, str]]:

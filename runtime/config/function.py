@@ -4,7 +4,8 @@ import os
 import pathlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from headrace.runtime.config.environment import read_environment
 from headrace.runtime.config.function_fields import (
@@ -21,14 +22,15 @@ from headrace.runtime.config.trigger import TriggerReader, TriggerSpec
 from headrace.runtime.config.trigger_kinds import TriggerKind, annotated_models, installed_kinds
 from headrace.runtime.errors import ConfigError, Problem
 from headrace.runtime.settings.checks import nearest
-from headrace.runtime.settings.declare import CHECKED_ANNOTATIONS, annotation_keys
+from headrace.runtime.settings.declare import ANNOTATION_PREFIX, CHECKED_ANNOTATIONS, annotation_keys
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.inline import read_inline
 from headrace.runtime.settings.names import nearest_name
 from headrace.runtime.settings.overrides import Override, overridden
-from headrace.runtime.settings.reader import ANNOTATIONS, Reading, Surroundings, read_settings
+from headrace.runtime.settings.reader import ANNOTATIONS, Instead, Reading, Surroundings, read_settings
 from headrace.runtime.settings.resolved import ResolvedSetting
 from headrace.runtime.settings.scalars import text_of_scalar
+from headrace.runtime.settings.variables import MissingVariableError
 from headrace.runtime.settings.yaml_source import Path, YamlSource, read_yaml
 
 __all__ = ["FunctionSpec", "TriggerSpec", "load_function"]
@@ -127,20 +129,22 @@ def load_function(
     overrides: tuple[Override, ...] = (),
     *,
     with_handler: bool = False,
+    instead: Mapping[str, Instead] = MappingProxyType({}),
 ) -> FunctionSpec:
     """Read a function.yaml, given itself, by its folder, or inline in a .py file.
 
     Raises ConfigError, which holds every problem.
     `kinds` are the trigger kinds by canonical name; by default those that are installed. `with_handler`:
-    a handler that can't be found is a problem too; its code doesn't run.
+    a handler that can't be found is a problem too; its code doesn't run. `instead`: what options of the
+    command line say instead of the file, by their names.
     """
     file = path / FILE_NAME if path.is_dir() else path
-    source = overridden(_read(file), overrides)
+    source = replace(overridden(_read(file), overrides), variables=os.environ)
     if not isinstance(source.data, dict):
         empty = Problem(str(file), 0, "", "is empty or no mapping; expected metadata and spec")
         raise ConfigError(source.problems or (empty,))
     load = _Load(file, source, installed_kinds() if kinds is None else kinds, with_handler=with_handler)
-    spec = load.function()
+    spec = load.function(instead)
     if load.findings.problems or spec is None:
         raise ConfigError(_in_order(load.findings.problems))
     return spec
@@ -188,7 +192,7 @@ class _Load:
             self.findings.notice(("metadata",), "is written as meta, its old name")
         self._with_handler = with_handler
 
-    def function(self) -> FunctionSpec | None:
+    def function(self, instead: Mapping[str, Instead]) -> FunctionSpec | None:
         """The function, or None where a problem leaves too little to build one."""
         document = self._document()
         annotations = self._annotations(document.values.metadata.annotations)
@@ -200,7 +204,8 @@ class _Load:
         spark = None
         if "spark" in spec.model_fields_set:
             spark = read_spark(spec.spark, {**os.environ, **env}, self.findings)
-        triggers = TriggerReader(self.findings, self.folder, annotations, self.kinds).read_all(spec.triggers)
+        reader = TriggerReader(self.findings, self.folder, annotations, self.kinds, instead)
+        triggers = reader.read_all(spec.triggers)
         if self.findings.problems:
             return None
         written = self.findings.source.data
@@ -249,11 +254,20 @@ class _Load:
             self.findings.problem(ANNOTATIONS, "expected a mapping from keys to strings")
             return {}
         self._unknown_annotations(written)
-        texts = {key: text_of_scalar(value) for key, value in written.items()}
+        texts = {key: self._annotation(key, value) for key, value in written.items()}
         for key, text in texts.items():
-            if not isinstance(text, str):
+            if isinstance(text, list | dict):
                 self.findings.problem((*ANNOTATIONS, key), "an annotation is text, not a list or a mapping")
         return {key: text for key, text in texts.items() if isinstance(text, str)}
+
+    def _annotation(self, key: str, value: object) -> object:
+        if not key.startswith(ANNOTATION_PREFIX):
+            return text_of_scalar(value)  # somebody else's
+        try:
+            return text_of_scalar(self.findings.source.expanded(value)[0])
+        except MissingVariableError as missing:
+            self.findings.problem((*ANNOTATIONS, key), str(missing))
+            return None
 
     def _unknown_annotations(self, written: Mapping[str, object]) -> None:
         models = annotated_models(self.kinds.values())

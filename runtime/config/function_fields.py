@@ -181,7 +181,8 @@ class SpecFields(Settings):
         ),
         **_keys(
             _BY_OTHERS,
-            "publish alias dataBindings platform runtimeAttributes disableSensitiveFieldsMasking dealerURI avatar",
+            "publish alias dataBindings platform runtimeAttributes disableSensitiveFieldsMasking dealerURI"
+            " avatar",
         ),
         "loggerSinks": "the command line sets the log's level and form",
         "disableDefaultHTTPTrigger": "there is no http trigger unless one is declared",

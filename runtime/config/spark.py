@@ -13,6 +13,7 @@ from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.reader import Surroundings, read_settings
 from headrace.runtime.settings.resolved import hidden_setting
 from headrace.runtime.settings.types import Anything, Text, Texts
+from headrace.runtime.settings.variables import MissingVariableError
 from headrace.runtime.settings.yaml_source import Path
 
 _SPARK: Path = ("spec", "spark")
@@ -107,10 +108,20 @@ def read_spark(written: object, environment: Mapping[str, str], findings: Findin
     fields = read.values
     for path, message in (*_conf_faults(fields.conf, remote=is_remote), *_remote_faults(fields)):
         findings.problem((*_SPARK, *path), message)
-    conf = fields.conf if isinstance(fields.conf, dict) else {}
+    conf = _expanded(fields.conf, findings) if isinstance(fields.conf, dict) else {}
     places = ((*_SPARK, "conf", key) for key in conf)
     findings.settings.extend(hidden_setting(at, at, findings.source) for at in places)
     return SparkSpec(fields.remote, fields.token, fields.master, conf, fields.packages)
+
+
+def _expanded(conf: Mapping[str, object], findings: Findings) -> dict[str, str]:
+    texts = {}
+    for key, value in conf.items():
+        try:
+            texts[key] = str(findings.source.expanded(value)[0])
+        except MissingVariableError as missing:
+            findings.problem((*_SPARK, "conf", key), str(missing))
+    return texts
 
 
 def _conf_faults(conf: object, *, remote: bool) -> Iterator[tuple[Path, str]]:

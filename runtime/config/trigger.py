@@ -16,7 +16,7 @@ from headrace.runtime.config.trigger_kinds import (
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule, Settings, fields_of
 from headrace.runtime.settings.findings import Findings
-from headrace.runtime.settings.reader import Origin, Reading, Surroundings, read_settings
+from headrace.runtime.settings.reader import Instead, Origin, Reading, Surroundings, read_settings
 from headrace.runtime.settings.yaml_source import Path
 
 TRIGGERS: Path = ("spec", "triggers")
@@ -61,6 +61,7 @@ class TriggerReader:
     folder: pathlib.Path
     annotations: Mapping[str, str]
     kinds: Mapping[str, TriggerKind]
+    instead: Mapping[str, Instead]
 
     def read_all(self, written: object) -> tuple[TriggerSpec, ...]:
         """Every enabled trigger without a problem. A file without an enabled one is a problem."""
@@ -152,6 +153,7 @@ class TriggerReader:
         return Surroundings(
             self.findings.source,
             self.annotations,
+            instead=self.instead,
             fallbacks=kind.Settings.fallbacks(common.values),
             is_case_folded=True,
             is_typed=True,

@@ -2,6 +2,9 @@
 
 import re
 
+BROKERS_OPTION = "--brokers"
+BROKERS_VARIABLE = "HEADRACE_BROKERS"
+"""Where brokers are, for every command that needs any."""
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\],/]+)(?::(\d{1,5}))?")
 
 

@@ -1,16 +1,21 @@
 """The command line of `headrace run`: each option is declared here, and nowhere else."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
 import click
+from click.core import ParameterSource
 
 from headrace.runtime.errors import UsageError
-from headrace.runtime.kafka.addresses import checked_address
+from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE, checked_address
 from headrace.runtime.log import LogFormat
 from headrace.runtime.processor.admin import TcpAddress
 from headrace.runtime.processor.declare import Reach, argument, option
+from headrace.runtime.settings.reader import Instead
+
+_EMBEDDED = ["embedded-kafka"]  # until it is started and has an address
 
 
 def _addresses(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -20,6 +25,21 @@ def _addresses(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) ->
         raise UsageError(f"--brokers {error}") from None
 
 
+def instead_of_files(context: click.Context, brokers: Sequence[str], *, embedded: bool) -> dict[str, Instead]:
+    """What functions are read with: `brokers`, or those of a Kafka that is to be started. Raises UsageError.
+
+    The variable gives way to an embedded Kafka; the option and an embedded one exclude each other.
+    """
+    is_from_environment = context.get_parameter_source("brokers") is ParameterSource.ENVIRONMENT
+    if embedded:
+        if brokers and not is_from_environment:
+            raise click.UsageError(f"--embedded-kafka and {BROKERS_OPTION} exclude each other")
+        return {BROKERS_OPTION: Instead(_EMBEDDED, "command line")}
+    if not brokers:
+        return {}
+    return {BROKERS_OPTION: Instead(list(brokers), "environment" if is_from_environment else "command line")}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """What was said to `headrace run`."""
@@ -27,7 +47,14 @@ class RunOptions:
     paths: tuple[Path, ...] = field(metadata=argument(metavar="PATH...", type=click.Path(path_type=Path)))
     brokers: tuple[str, ...] = field(
         default=(),
-        metadata=option("Instead of the function's own brokers.", metavar="HOST:PORT", callback=_addresses),
+        metadata=option(
+            "Instead of the function's own brokers.",
+            flag=BROKERS_OPTION,
+            metavar="HOST:PORT",
+            callback=_addresses,
+            envvar=BROKERS_VARIABLE,
+            show_envvar=True,
+        ),
     )
     set_texts: tuple[str, ...] = field(
         default=(),

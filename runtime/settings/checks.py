@@ -38,12 +38,13 @@ def nearest(key: str, known: Iterable[str]) -> str:
     return spellings[found[0]] if found else ""
 
 
-def checked(declared: Declared, value: object, *, is_quoted: bool = False) -> Any:
+def checked(declared: Declared, value: object, *, is_quoted: bool = False, is_hidden: bool = False) -> Any:
     """The Python value for what was written. NotAcceptedError says what is wrong with it.
 
-    `is_quoted` is for annotations, which are text by nature: no advice to leave out the quotes.
+    `is_quoted` is for annotations and variables, which are text by nature: no advice to leave out the
+    quotes. `is_hidden`: no message shows the value, whatever the setting.
     """
-    shape, is_secret = declared.shape, declared.setting.secret
+    shape, is_secret = declared.shape, declared.setting.secret or is_hidden
     if is_quoted:
         shape = replace(shape, yaml_hint="")
     if value is None:

@@ -36,7 +36,8 @@ class Setting:
     stands for its content. `no_effect` says why a value changes nothing here, `idle` why
     this one doesn't, where others do. `refuses_nothing`: a key with nothing below it is a mistake, not as
     if it was not there.
-    `environment` is a variable that stands in for a missing value. `absent` says what the default
+    `environment` is a variable that stands in for a missing value, `option` what a command line says
+    instead of the file. `absent` says what the default
     means where it is no value that a file could give. `example` is what a full example says instead of
     the default; `in_examples` False leaves the setting out there.
     """
@@ -46,6 +47,7 @@ class Setting:
     annotation: str = ""
     old_annotation: str = ""
     environment: str = ""
+    option: str = ""
     unit: str = ""
     secret: bool = False
     may_be_path: bool = False

@@ -1,7 +1,7 @@
 """Reads one mapping of a file into a Settings model, and keeps on reading past every problem.
 
-An attribute beats its annotation, an annotation an environment variable, that the fallback, that the
-default.
+An option of the command line beats an attribute, that its annotation, that an environment variable, that the
+fallback, that the default.
 """
 
 import pathlib
@@ -15,6 +15,7 @@ from headrace.runtime.settings.declare import Declared, Settings, fields_of
 from headrace.runtime.settings.scalars import text_of_scalar
 from headrace.runtime.settings.secret_files import SecretFileError, SecretFolder
 from headrace.runtime.settings.types import ANYTHING, COUNTS, TEXT, TEXTS
+from headrace.runtime.settings.variables import MissingVariableError
 from headrace.runtime.settings.yaml_source import Path, YamlSource
 
 Origin = Literal["attribute", "annotation", "command line", "environment", "fallback", "default"]
@@ -27,10 +28,19 @@ _COLLECTIONS = (ANYTHING, COUNTS, TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
+class Instead:
+    """What a command says instead of the file: itself, or by the environment."""
+
+    value: object
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a mapping is read with: its file, and what stands in for keys that are missing in it.
 
-    `fallbacks` are values by dotted Python name. `is_case_folded`: keys match whatever their case.
+    `instead` are values by the name of an option, `fallbacks` by dotted Python name. `is_case_folded`: keys
+    match whatever their case.
     `is_typed`: a number where text is meant is a mistake, as it is to Nuclio in attributes and nowhere else.
     `folder`: what a relative secretPath is relative to.
     """
@@ -38,6 +48,7 @@ class Surroundings:
     source: YamlSource
     annotations: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
+    instead: Mapping[str, Instead] = field(default_factory=dict)
     fallbacks: Mapping[str, object] = field(default_factory=dict)
     is_case_folded: bool = False
     is_typed: bool = False
@@ -58,6 +69,7 @@ class Reading(Generic[Model]):
     broken: frozenset[str]
     paths: Mapping[str, Path]
     origins: Mapping[str, Origin]
+    variables: Mapping[str, str]
     problems: tuple[Problem, ...]
     notices: tuple[Problem, ...]
 
@@ -67,6 +79,7 @@ class _Given:
     value: object
     path: Path
     origin: Origin
+    variables: tuple[str, ...] = ()
 
 
 def read_settings(model: type[Model], written: object, path: Path, around: Surroundings) -> Reading[Model]:
@@ -79,6 +92,7 @@ def read_settings(model: type[Model], written: object, path: Path, around: Surro
         frozenset(reader.broken),
         reader.paths,
         reader.origins,
+        reader.variables,
         tuple(reader.problems),
         tuple(reader.notices),
     )
@@ -91,6 +105,7 @@ class _Reader:
         self.broken: set[str] = set()
         self.paths: dict[str, Path] = {}
         self.origins: dict[str, Origin] = {}
+        self.variables: dict[str, str] = {}
         self.problems: list[Problem] = []
         self.notices: list[Problem] = []
         self._around = around
@@ -108,7 +123,13 @@ class _Reader:
             if declared.section is not None:
                 inner = mapping[spelled[key]] if key in spelled else {}
                 values[declared.own_name] = self.section(declared.section, inner, at, declared)
-            elif (given := self._given(declared, mapping, spelled, at)) is not None:
+                continue
+            try:
+                given = self._given(declared, mapping, spelled, at)
+            except MissingVariableError as missing:
+                self._refuse(declared, at, str(missing))
+                continue
+            if given is not None:
                 self._take(declared, given, values)
             elif declared.setting.required:
                 self._refuse(declared, at, f"is required: {declared.setting.required}")
@@ -159,11 +180,16 @@ class _Reader:
         spelled: Mapping[str, str],
         path: Path,
     ) -> _Given | None:
+        if instead := self._around.instead.get(declared.setting.option):
+            if instead.origin == "environment" and declared.setting.key in spelled:
+                self._notice(path, f"gives way to {declared.setting.environment} of the environment")
+            return _Given(instead.value, path, instead.origin)
         if declared.setting.key in spelled:
-            value = self._written(declared, mapping[spelled[declared.setting.key]], path)
+            written, variables = self._expanded(declared, mapping[spelled[declared.setting.key]])
+            value = self._written(declared, written, path)
             if self._counts(declared, value, path):
-                is_overridden = self._source.is_overridden(path)
-                return _Given(value, path, "command line" if is_overridden else "attribute")
+                origin: Origin = "command line" if self._source.is_overridden(path) else "attribute"
+                return _Given(value, path, "environment" if variables else origin, variables)
         for key in declared.setting.annotation_keys():
             if key in self._around.annotations:
                 value = declared.shape.from_text(self._around.annotations[key])
@@ -174,6 +200,13 @@ class _Reader:
         if declared.name in self._around.fallbacks:
             return _Given(self._around.fallbacks[declared.name], path, "fallback")
         return None
+
+    def _expanded(self, declared: Declared, written: object) -> tuple[object, tuple[str, ...]]:
+        if declared.shape == ANYTHING:  # whoever reads it knows what in it is a value
+            return written, ()
+        value, variables = self._source.expanded(written)
+        is_text = isinstance(value, str) and value != written
+        return declared.shape.from_text(value) if is_text else value, variables  # type: ignore[arg-type]
 
     def _written(self, declared: Declared, value: object, path: Path) -> object:
         if value is not None:
@@ -200,7 +233,8 @@ class _Reader:
             return
         try:
             value = self._with_secret_file(declared, given.value)
-            accepted = checked(declared, value, is_quoted=given.origin == "annotation")
+            is_quoted = given.origin == "annotation" or bool(given.variables)
+            accepted = checked(declared, value, is_quoted=is_quoted, is_hidden=bool(given.variables))
         except SecretFileError as error:
             self._refuse(declared, given.path, str(error))
         except NotAcceptedError as refused:
@@ -211,6 +245,8 @@ class _Reader:
 
     def _taken(self, declared: Declared, given: _Given, value: object) -> object:
         self.origins[declared.name] = given.origin
+        if given.variables:
+            self.variables[declared.name] = ", ".join(given.variables)
         if declared.setting.no_effect:
             self._notice(given.path, f"has no effect here: {declared.setting.no_effect}")
         if declared.name != _SECRET_FOLDER:

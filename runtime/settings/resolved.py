@@ -18,7 +18,7 @@ HIDDEN = "(set, not shown)"
 class ResolvedSetting:
     """One setting in effect. `value` is JSON, None where the default is no value; a secret is HIDDEN.
 
-    `key` is the annotation or the environment variable that gave the value, `line` its line in the
+    `key` is the annotation or the environment's variables that gave the value, `line` its line in the
     file; "" and 0 where there is none.
     """
 
@@ -37,8 +37,13 @@ def resolved_settings(read: Reading[Any], source: YamlSource) -> Iterator[Resolv
             yield _resolved(declared, read, source)
 
 
-def hidden_setting(path: Path, given_at: Path, source: YamlSource) -> ResolvedSetting:
+def hidden_setting(
+    path: Path, given_at: Path, source: YamlSource, variables: tuple[str, ...] = ()
+) -> ResolvedSetting:
     """What is given at `given_at`, shown as `path`, where any value may be a secret."""
+    if variables:
+        key, line = ", ".join(variables), source.line(given_at)
+        return ResolvedSetting(show_path(path), HIDDEN, "environment", key, line)
     if source.is_overridden(given_at):
         return ResolvedSetting(show_path(path), HIDDEN, "command line")
     return ResolvedSetting(show_path(path), HIDDEN, "attribute", line=source.line(given_at))
@@ -46,12 +51,12 @@ def hidden_setting(path: Path, given_at: Path, source: YamlSource) -> ResolvedSe
 
 def _resolved(declared: Declared, read: Reading[Any], source: YamlSource) -> ResolvedSetting:
     origin, given_at = read.origins.get(declared.name, "default"), read.paths[declared.name]
-    is_in_file = origin in ("attribute", "annotation")
+    is_in_file = origin in ("attribute", "annotation") or declared.name in read.variables
     return ResolvedSetting(
         show_path((*read.path, *declared.keys)),
         _shown(declared, attrgetter(declared.name)(read.values), origin),
         origin,
-        key=_key(declared, origin, given_at),
+        key=read.variables.get(declared.name) or _key(declared, origin, given_at),
         line=source.line(given_at) if is_in_file else 0,
     )
 

@@ -15,6 +15,7 @@ import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 
 from headrace.runtime.errors import Problem, one_line
+from headrace.runtime.settings.variables import expanded
 
 Path = tuple[str | int, ...]
 
@@ -40,7 +41,8 @@ def show_path(path: Path) -> str:
 class YamlSource:
     """One read file. `data` is None where the text is empty or is no YAML (see `problems`).
 
-    `overrides` are the paths whose values the command line gave instead of the file.
+    `overrides` are the paths whose values the command line gave instead of the file, `variables` what
+    `${NAME}` in a value stands for.
     """
 
     file: str
@@ -48,6 +50,7 @@ class YamlSource:
     lines: Mapping[Path, int] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[Problem, ...] = ()
     overrides: tuple[Path, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
 
     def line(self, path: Path) -> int:
         """The 1-based line of `path`, or of the nearest part above it that is written down."""
@@ -74,6 +77,10 @@ class YamlSource:
         data = {new if key == old else key: value for key, value in self.data.items()}
         lines = {(new, *path[1:]) if path[:1] == (old,) else path: at for path, at in self.lines.items()}
         return replace(self, data=data, lines=lines)
+
+    def expanded(self, value: object) -> tuple[object, tuple[str, ...]]:
+        """What a written value stands for, and the variables in it. Raises MissingVariableError."""
+        return expanded(value, self.variables)
 
     def problem(self, path: Path, message: str) -> Problem:
         """A Problem at `path`, with its line."""

@@ -20,7 +20,7 @@ from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.start import decode_start
-from headrace.runtime.worker.event_loop import WorkerEventLoop
+from headrace.runtime.worker.given.event_loop import WorkerEventLoop
 from headrace.runtime.worker.handler import HandlerNotLoadedError
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop

@@ -44,9 +44,7 @@ _LATE = "the handler returned after that"
 class WorkerLoop:
     """Methods that say so are called by the link thread; the others belong to the main thread."""
 
-    def __init__(
-        self, link: Sender, slot: ProgressSlot, start: WorkerStart, loop: WorkerEventLoop
-    ) -> None:
+    def __init__(self, link: Sender, slot: ProgressSlot, start: WorkerStart, loop: WorkerEventLoop) -> None:
         """Raises HandlerNotLoadedError where what the trigger brings can't be loaded."""
         self._link = link
         self._slot = slot

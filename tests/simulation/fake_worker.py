@@ -16,6 +16,7 @@ from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart, decode_start, encode_start
 from headrace.runtime.worker.context import Platform
+from headrace.runtime.worker.given.event_loop import WorkerEventLoop
 from headrace.runtime.worker.handler import Handler
 from headrace.runtime.worker.loop import WorkerLoop
 from headrace.runtime.worker.orders import obey
@@ -222,6 +223,7 @@ class FakeProcess:
 
     def _begin(self, start: WorkerStart) -> None:
         slot = ProgressSlot(self.slot.fd, self._lease, self.end)
+        assert isinstance(self._loop, WorkerEventLoop)
         self.worker = _Loop(_Link(self), slot, start, self._loop)
         self.run(self._live())
 

@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator
 
 from headrace.runtime.config.on_failure import FailureSettings
-from headrace.runtime.kafka.addresses import checked_address
+from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE, checked_address
 from headrace.runtime.settings.declare import section, setting
 from headrace.runtime.settings.types import (
     CHOICE,
@@ -81,7 +81,10 @@ class KafkaAttributes(ClientAttributes):
     brokers: Annotated[Texts, AfterValidator(_checked_addresses)] = setting(
         "brokers",
         (),
-        required="a list of at least one host:port, or the trigger's url",
+        environment=BROKERS_VARIABLE,
+        option=BROKERS_OPTION,
+        required=f"a list of at least one host:port, or the trigger's url, {BROKERS_OPTION}, --embedded-kafka"
+        f" or {BROKERS_VARIABLE}",
         example=["localhost:9092"],
         effect="With one broker only, the function cannot start while that one is down.",
     )

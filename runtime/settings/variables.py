@@ -1,0 +1,40 @@
+"""`${NAME}` and `${NAME:-default}` in a file's values: what the environment says. `$${` is `${` itself."""
+
+import re
+from collections.abc import Mapping
+
+_REFERENCE = re.compile(
+    r"\$(?:(?P<escape>\$)(?=\{)|\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\})", re.ASCII
+)
+
+
+class MissingVariableError(ValueError):
+    """A variable without a default isn't set. The message is one line with its name."""
+
+
+def expanded(value: object, variables: Mapping[str, str]) -> tuple[object, tuple[str, ...]]:
+    """The value, with references in a text or in a list's texts replaced, and the variables that were taken.
+
+    An empty variable is taken for one that isn't set where there is a default, as in a shell.
+    Raises MissingVariableError.
+    """
+    taken: list[str] = []
+
+    def replaced(found: re.Match[str]) -> str:
+        name, default = found["name"], found["default"]
+        if found["escape"]:
+            return "$"
+        text = variables.get(name)
+        if text or (text is not None and default is None):
+            taken.append(name)
+            return text
+        if default is None:
+            advice = f"set it, or write ${{{name}:-default}}, or $${{{name}}} for the text as it stands"
+            raise MissingVariableError(f"the environment has no variable {name}: {advice}")
+        return str(default)
+
+    if isinstance(value, str):
+        value = _REFERENCE.sub(replaced, value)
+    elif isinstance(value, list):
+        value = [_REFERENCE.sub(replaced, item) if isinstance(item, str) else item for item in value]
+    return value, tuple(dict.fromkeys(taken))
