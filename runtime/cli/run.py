@@ -2,20 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.config.trigger import BesideFile
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.log import set_up_logging
 from headrace.runtime.processor.declare import parameters
 from headrace.runtime.processor.loading import load_functions
-from headrace.runtime.processor.options import RunOptions, instead_of_files
+from headrace.runtime.processor.options import RunOptions, beside_files
 from headrace.runtime.processor.run import run_functions
 from headrace.runtime.settings.overrides import parse_overrides
-from headrace.runtime.settings.reader import Instead
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +27,9 @@ def run(**given: Any) -> None:
     Several share the embedded Kafka, one Spark server and the admin server.
     """
     options = RunOptions(**given)
-    context = click.get_current_context()
-    instead = instead_of_files(context, options.brokers, embedded=options.embedded_kafka)
+    beside = beside_files(click.get_current_context())
     set_up_logging(options.log_level, options.log_format, options.replica_name)
-    functions = _load(options, instead)
+    functions = _load(options, beside)
     if not options.replica_name:
         for notice in (notice for function in functions for notice in function.notices):
             logger.info("%s", notice)
@@ -39,9 +37,9 @@ def run(**given: Any) -> None:
     asyncio.run(run_functions(functions, options))
 
 
-def _load(options: RunOptions, instead: Mapping[str, Instead]) -> list[FunctionSpec]:
+def _load(options: RunOptions, beside: BesideFile) -> list[FunctionSpec]:
     """All of them. ConfigError holds the problems of all files."""
-    loaded = load_functions(options.paths, parse_overrides(options.set_texts, options.paths), instead)
+    loaded = load_functions(options.paths, parse_overrides(options.set_texts, options.paths), beside)
     if problems := [problem for it in loaded for problem in it.problems]:
         raise ConfigError(problems)
     return [it.function for it in loaded if it.function is not None]

@@ -12,7 +12,7 @@ import click
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.processor.declare import parameter
 from headrace.runtime.processor.loading import Loaded, load_functions
-from headrace.runtime.processor.options import RunOptions, instead_of_files
+from headrace.runtime.processor.options import RunOptions, beside_files
 from headrace.runtime.settings.overrides import parse_overrides
 from headrace.runtime.settings.resolved import ResolvedSetting
 
@@ -24,6 +24,7 @@ _WIDEST_VALUE = 30
 @parameter(RunOptions, "brokers")
 @parameter(RunOptions, "set_texts")
 @click.option("--embedded-kafka", is_flag=True, help="For a run with it, where no trigger needs brokers.")
+@parameter(RunOptions, "only_kafka")
 @click.option("--resolved", is_flag=True, help="Print every setting in effect, and where it comes from.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def validate(paths: tuple[Path, ...], *, resolved: bool, as_json: bool, **given: Any) -> None:
@@ -33,9 +34,8 @@ def validate(paths: tuple[Path, ...], *, resolved: bool, as_json: bool, **given:
     is shown. Exit codes: 0 all are valid, 2 some aren't.
     """
     overrides = parse_overrides(given["set_texts"], paths)
-    context = click.get_current_context()
-    instead = instead_of_files(context, given["brokers"], embedded=given["embedded_kafka"])
-    reports = load_functions(paths, overrides, instead)
+    beside = beside_files(click.get_current_context())
+    reports = load_functions(paths, overrides, beside)
     if as_json:
         found = [_as_json(report, resolved=resolved) for report in reports]
         click.echo(json.dumps({"functions": found}, indent=2))

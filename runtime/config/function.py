@@ -5,7 +5,6 @@ import pathlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from headrace.runtime.config.environment import read_environment
 from headrace.runtime.config.function_fields import (
@@ -18,7 +17,7 @@ from headrace.runtime.config.function_fields import (
 from headrace.runtime.config.handler_lookup import handler_fault
 from headrace.runtime.config.mlrun import is_from_mlrun
 from headrace.runtime.config.spark import SparkSpec, read_spark
-from headrace.runtime.config.trigger import TriggerReader, TriggerSpec
+from headrace.runtime.config.trigger import BesideFile, TriggerReader, TriggerSpec
 from headrace.runtime.config.trigger_kinds import TriggerKind, annotated_models, installed_kinds
 from headrace.runtime.errors import ConfigError, Problem
 from headrace.runtime.settings.checks import nearest
@@ -27,7 +26,7 @@ from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.inline import read_inline
 from headrace.runtime.settings.names import nearest_name
 from headrace.runtime.settings.overrides import Override, overridden
-from headrace.runtime.settings.reader import ANNOTATIONS, Instead, Reading, Surroundings, read_settings
+from headrace.runtime.settings.reader import ANNOTATIONS, Reading, Surroundings, read_settings
 from headrace.runtime.settings.resolved import ResolvedSetting
 from headrace.runtime.settings.scalars import text_of_scalar
 from headrace.runtime.settings.variables import MissingVariableError
@@ -41,6 +40,7 @@ _FROM_MLRUN = (
     "is mlrun's, whose acks mean all records up to their own: explicitAckSemantics is cumulative where it"
     " isn't set"
 )
+_NOTHING_BESIDE = BesideFile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +129,14 @@ def load_function(
     overrides: tuple[Override, ...] = (),
     *,
     with_handler: bool = False,
-    instead: Mapping[str, Instead] = MappingProxyType({}),
+    beside: BesideFile = _NOTHING_BESIDE,
 ) -> FunctionSpec:
     """Read a function.yaml, given itself, by its folder, or inline in a .py file.
 
     Raises ConfigError, which holds every problem.
     `kinds` are the trigger kinds by canonical name; by default those that are installed. `with_handler`:
-    a handler that can't be found is a problem too; its code doesn't run. `instead`: what options of the
-    command line say instead of the file, by their names.
+    a handler that can't be found is a problem too; its code doesn't run. `beside` the file a command says
+    more.
     """
     file = path / FILE_NAME if path.is_dir() else path
     source = replace(overridden(_read(file), overrides), variables=os.environ)
@@ -144,7 +144,7 @@ def load_function(
         empty = Problem(str(file), 0, "", "is empty or no mapping; expected metadata and spec")
         raise ConfigError(source.problems or (empty,))
     load = _Load(file, source, installed_kinds() if kinds is None else kinds, with_handler=with_handler)
-    spec = load.function(instead)
+    spec = load.function(beside)
     if load.findings.problems or spec is None:
         raise ConfigError(_in_order(load.findings.problems))
     return spec
@@ -192,7 +192,7 @@ class _Load:
             self.findings.notice(("metadata",), "is written as meta, its old name")
         self._with_handler = with_handler
 
-    def function(self, instead: Mapping[str, Instead]) -> FunctionSpec | None:
+    def function(self, beside: BesideFile) -> FunctionSpec | None:
         """The function, or None where a problem leaves too little to build one."""
         document = self._document()
         annotations = self._annotations(document.values.metadata.annotations)
@@ -204,7 +204,7 @@ class _Load:
         spark = None
         if "spark" in spec.model_fields_set:
             spark = read_spark(spec.spark, {**os.environ, **env}, self.findings)
-        reader = TriggerReader(self.findings, self.folder, annotations, self.kinds, instead)
+        reader = TriggerReader(self.findings, self.folder, annotations, self.kinds, beside)
         triggers = reader.read_all(spec.triggers)
         if self.findings.problems:
             return None

@@ -54,6 +54,17 @@ class TriggerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class BesideFile:
+    """What a command says of functions beside their files.
+
+    `instead` is what its options say, by their names. `only_kind`: triggers of other kinds are left out.
+    """
+
+    instead: Mapping[str, Instead] = field(default_factory=dict)
+    only_kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TriggerReader:
     """What triggers are read with. The findings are the caller's; reading adds to them."""
 
@@ -61,20 +72,21 @@ class TriggerReader:
     folder: pathlib.Path
     annotations: Mapping[str, str]
     kinds: Mapping[str, TriggerKind]
-    instead: Mapping[str, Instead]
+    beside: BesideFile
 
     def read_all(self, written: object) -> tuple[TriggerSpec, ...]:
         """Every enabled trigger without a problem. A file without an enabled one is a problem."""
         if not isinstance(written, dict):
             self.findings.problem(TRIGGERS, "expected a mapping from each trigger's name to its fields")
             return ()
+        refused = {name for name, entry in written.items() if self._is_refused(name, entry, written)}
         fields = {
             name: self._fields(name, entry)
             for name, entry in written.items()
-            if not self._is_refused(name, entry, written)
+            if name not in refused and not self._is_left_out(name, entry)
         }
         enabled = {name: read for name, read in fields.items() if not read.values.disabled}
-        if not enabled and len(fields) == len(written):
+        if not enabled and not refused:
             self.findings.problem(TRIGGERS, "no trigger is enabled; the function would never get an event")
         self._refuse_shared_workers(enabled)
         specs = [self._spec(name, read) for name, read in enabled.items()]
@@ -90,6 +102,17 @@ class TriggerReader:
         message = f"is no trigger of the file, which has {names}; a whole one needs its kind"
         self.findings.problem((*TRIGGERS, name), message)
         return True
+
+    def _is_left_out(self, name: str, entry: object) -> bool:
+        written = entry.get("kind") if isinstance(entry, dict) else None
+        if not self.beside.only_kind or not isinstance(written, str):
+            return False
+        kind = find_kind(written, self.kinds)
+        is_other = kind.kind != self.beside.only_kind if kind else written in NUCLIO_KINDS
+        if is_other:
+            path = (*TRIGGERS, name, "kind")
+            self.findings.notice(path, f"the trigger is left out: only {self.beside.only_kind} is asked for")
+        return is_other
 
     def _fields(self, name: str, entry: object) -> Reading[TriggerFields]:
         path = (*TRIGGERS, name)
@@ -153,7 +176,7 @@ class TriggerReader:
         return Surroundings(
             self.findings.source,
             self.annotations,
-            instead=self.instead,
+            instead=self.beside.instead,
             fallbacks=kind.Settings.fallbacks(common.values),
             is_case_folded=True,
             is_typed=True,
@@ -163,7 +186,7 @@ class TriggerReader:
     def _kind(self, common: Reading[TriggerFields]) -> TriggerKind | None:
         kind = find_kind(common.values.kind, self.kinds)
         if kind is None:
-            message = why_not_found(common.values.kind, self.kinds)
+            message = why_not_found(common.values.kind, self.kinds, str(common.path[-1]))
             self.findings.problem(common.paths["kind"], message)
         return kind
 

@@ -79,10 +79,11 @@ def find_kind(written: str, kinds: Mapping[str, TriggerKind]) -> TriggerKind | N
     return next(found, None)
 
 
-def why_not_found(written: str, kinds: Mapping[str, TriggerKind]) -> str:
+def why_not_found(written: str, kinds: Mapping[str, TriggerKind], trigger: str) -> str:
     """One line about a kind that find_kind doesn't know."""
     if written in NUCLIO_KINDS:
-        return f"{written!r} {NOT_BUILT}; remove the trigger or write disabled: true in it"
+        advice = f"leave the trigger out with --set triggers.{trigger}.disabled=true or --only-kafka"
+        return f"{written!r} {NOT_BUILT}; {advice}, or write disabled: true in it"
     names = [name for kind in kinds.values() for name in (kind.kind, *kind.aliases)]
     near = nearest(written, [*names, *NUCLIO_KINDS])
     return f"{written!r} is no trigger kind; the nearest known kind is {near}"

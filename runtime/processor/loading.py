@@ -1,15 +1,15 @@
 """The functions of a command line: all that `run` refuses in them before it starts, `validate` reports."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.runtime.config.function import FunctionSpec, load_function
+from headrace.runtime.config.trigger import BesideFile
 from headrace.runtime.embedded.spark.installed import spark_fault
 from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.errors import ConfigError, Problem
 from headrace.runtime.settings.overrides import Override
-from headrace.runtime.settings.reader import Instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +22,18 @@ class Loaded:
 
 
 def load_functions(
-    paths: Sequence[Path], overrides: tuple[Override, ...], instead: Mapping[str, Instead]
+    paths: Sequence[Path], overrides: tuple[Override, ...], beside: BesideFile
 ) -> list[Loaded]:
     """Each by itself, then beside the others: those of one command line run together."""
-    loaded = [_loaded(path, overrides, instead) for path in paths]
+    loaded = [_loaded(path, overrides, beside) for path in paths]
     enabled = [it.function for it in loaded if it.function is not None and not it.function.disabled]
     problems = list(_problems_of(enabled))
     return [_with_problems(it, problems) for it in loaded]
 
 
-def _loaded(path: Path, overrides: tuple[Override, ...], instead: Mapping[str, Instead]) -> Loaded:
+def _loaded(path: Path, overrides: tuple[Override, ...], beside: BesideFile) -> Loaded:
     try:
-        return Loaded(path, load_function(path, overrides=overrides, with_handler=True, instead=instead))
+        return Loaded(path, load_function(path, overrides=overrides, with_handler=True, beside=beside))
     except ConfigError as error:
         return Loaded(path, problems=error.problems)
 

@@ -1,6 +1,5 @@
 """The command line of `headrace run`: each option is declared here, and nowhere else."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -8,6 +7,7 @@ from typing import get_args
 import click
 from click.core import ParameterSource
 
+from headrace.runtime.config.trigger import BesideFile
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE, checked_address
 from headrace.runtime.log import LogFormat
@@ -25,13 +25,16 @@ def _addresses(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) ->
         raise UsageError(f"--brokers {error}") from None
 
 
-def instead_of_files(context: click.Context, brokers: Sequence[str], *, embedded: bool) -> dict[str, Instead]:
-    """What functions are read with: `brokers`, or those of a Kafka that is to be started. Raises UsageError.
+def beside_files(context: click.Context) -> BesideFile:
+    """What a command with brokers, embedded_kafka and only_kafka says of functions. Raises UsageError."""
+    return BesideFile(_instead(context), "kafka-cluster" if context.params["only_kafka"] else "")
 
-    The variable gives way to an embedded Kafka; the option and an embedded one exclude each other.
-    """
+
+def _instead(context: click.Context) -> dict[str, Instead]:
+    """The variable gives way to an embedded Kafka; the option and an embedded one exclude each other."""
+    brokers = context.params["brokers"]
     is_from_environment = context.get_parameter_source("brokers") is ParameterSource.ENVIRONMENT
-    if embedded:
+    if context.params["embedded_kafka"]:
         if brokers and not is_from_environment:
             raise click.UsageError(f"--embedded-kafka and {BROKERS_OPTION} exclude each other")
         return {BROKERS_OPTION: Instead(_EMBEDDED, "command line")}
@@ -68,6 +71,10 @@ class RunOptions:
     embedded_kafka: bool = field(
         default=False,  # replicas are told where it is by `brokers`
         metadata=option("Start a Kafka here, with the triggers' topics.", reach=Reach.PARENT),
+    )
+    only_kafka: bool = field(
+        default=False,
+        metadata=option("Leave out the triggers of other kinds."),
     )
     replicas: int = field(
         default=1,
