@@ -53,6 +53,10 @@ class TriggerSpec:
         return self.fields.explicit_ack_mode
 
 
+def _belong_to(model: type[Settings], where: str) -> dict[str, str]:
+    return {declared.setting.key: where for declared in fields_of(model)}
+
+
 @dataclass(frozen=True, slots=True)
 class BesideFile:
     """What a command says of functions beside their files.
@@ -116,9 +120,10 @@ class TriggerReader:
 
     def _fields(self, name: str, entry: object) -> Reading[TriggerFields]:
         path = (*TRIGGERS, name)
-        around = Surroundings(self.findings.source, self.annotations)
         written = entry.get("kind") if isinstance(entry, dict) else None
         kind = find_kind(written, self.kinds) if isinstance(written, str) else None
+        elsewhere = _belong_to(kind.Settings, f"it is an attribute of {kind.kind}") if kind else {}
+        around = Surroundings(self.findings.source, self.annotations, elsewhere=elsewhere)
         read = read_settings(trigger_fields([kind] if kind else []), entry, path, around)
         self.findings.keep(read)
         if read.values.disabled:
@@ -177,6 +182,7 @@ class TriggerReader:
             self.findings.source,
             self.annotations,
             instead=self.beside.instead,
+            elsewhere=_belong_to(TriggerFields, "it is a field of the trigger, beside attributes"),
             fallbacks=kind.Settings.fallbacks(common.values),
             is_case_folded=True,
             is_typed=True,

@@ -79,8 +79,10 @@ def find_kind(written: str, kinds: Mapping[str, TriggerKind]) -> TriggerKind | N
     return next(found, None)
 
 
-def why_not_found(written: str, kinds: Mapping[str, TriggerKind], trigger: str) -> str:
-    """One line about a kind that find_kind doesn't know."""
+def why_not_found(written: str, kinds: Mapping[str, TriggerKind], trigger: str = "") -> str:
+    """One line about a kind that find_kind doesn't know, of the trigger that has it."""
+    if written in NUCLIO_KINDS and not trigger:
+        return f"{written!r} {NOT_BUILT}"
     if written in NUCLIO_KINDS:
         advice = f"leave the trigger out with --set triggers.{trigger}.disabled=true or --only-kafka"
         return f"{written!r} {NOT_BUILT}; {advice}, or write disabled: true in it"

@@ -40,7 +40,7 @@ class Surroundings:
     """What a mapping is read with: its file, and what stands in for keys that are missing in it.
 
     `instead` are values by the name of an option, `fallbacks` by dotted Python name. `is_case_folded`: keys
-    match whatever their case.
+    match whatever their case. `elsewhere` says of keys that belong to another mapping where that is.
     `is_typed`: a number where text is meant is a mistake, as it is to Nuclio in attributes and nowhere else.
     `folder`: what a relative secretPath is relative to.
     """
@@ -50,6 +50,7 @@ class Surroundings:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
     instead: Mapping[str, Instead] = field(default_factory=dict)
     fallbacks: Mapping[str, object] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
     is_case_folded: bool = False
     is_typed: bool = False
     folder: pathlib.Path = pathlib.Path()
@@ -84,7 +85,7 @@ class _Given:
 
 def read_settings(model: type[Model], written: object, path: Path, around: Surroundings) -> Reading[Model]:
     """Read `written`, which stands at `path`, into `model`. Problems are returned, none raised."""
-    reader = _Reader(around)
+    reader = _Reader(around, path)
     values = reader.section(model, written, path, None)
     return Reading(
         path,
@@ -101,7 +102,7 @@ def read_settings(model: type[Model], written: object, path: Path, around: Surro
 class _Reader:
     """Owns everything that one call of read_settings gathers."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, base: Path) -> None:
         self.broken: set[str] = set()
         self.paths: dict[str, Path] = {}
         self.origins: dict[str, Origin] = {}
@@ -109,6 +110,7 @@ class _Reader:
         self.problems: list[Problem] = []
         self.notices: list[Problem] = []
         self._around = around
+        self._base = base
         self._source = around.source
         self._secrets = SecretFolder()
 
@@ -168,7 +170,9 @@ class _Reader:
 
     def _other_key(self, model: type[Settings], known: list[str], path: Path, *, is_empty: bool) -> None:
         spelling = str(path[-1])
-        if spelling not in model.ignored:
+        if spelling in self._around.elsewhere and path[:-1] == self._base:
+            self._problem(path, f"unknown key here; {self._around.elsewhere[spelling]}")
+        elif spelling not in model.ignored:
             self._problem(path, f"unknown key; the nearest known key is {nearest(spelling, known)}")
         elif not is_empty:  # exported files spell out what nobody has set
             self._notice(path, f"has no effect here: {model.ignored[spelling]}")

@@ -551,3 +551,40 @@ def test_what_mlrun_leaves_beside_the_attributes_is_noticed_and_changes_nothing(
     assert len(notices.splitlines()) == len(twins)
     assert "hunter2" not in notices
     assert _load(tmp_path, twins).worker_allocation_mode == "pool"
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "says"),
+    [
+        ("attributes.tls", "minVersion", "unknown key; the nearest known key is minimumVersion"),
+        ("attributes", "ackMode", "unknown key; the nearest known key is "),
+        (
+            "attributes",
+            "workerTerminationTimeout",
+            "unknown key here; it is a field of the trigger, beside attributes",
+        ),
+        ("attributes", "numWorkers", "unknown key here; it is a field of the trigger, beside attributes"),
+        ("", "sessionTimeout", "unknown key here; it is an attribute of kafka-cluster"),
+        ("", "numWorker", "unknown key; the nearest known key is numWorkers"),
+    ],
+)
+def test_typos_of_nuclios_own_pages_name_the_key_that_was_meant(
+    tmp_path: Path, place: str, key: str, says: str
+) -> None:
+    def change(document: dict[str, Any]) -> None:
+        mapping = document["spec"]["triggers"]["t"]
+        for part in filter(None, place.split(".")):
+            mapping = mapping.setdefault(part, {})
+        mapping[key] = "10s"
+
+    text = problems_of(tmp_path, change)
+    assert f"{key}: {says}" in text
+    assert "_" not in text.partition(": unknown key")[2]  # none of mlrun's twins
+
+
+def test_a_typo_in_build_names_the_key_that_was_meant(tmp_path: Path) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["spec"]["build"] = {"noBaseImagePull": True}
+
+    says = "spec.build.noBaseImagePull: unknown key; the nearest known key is noBaseImagesPull"
+    assert says in problems_of(tmp_path, change)

@@ -1,11 +1,12 @@
 """Attributes that Nuclio's Kafka client has, and ours has no use for: known, checked, and noticed."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
-from headrace.runtime.settings.declare import Settings, setting
+from headrace.runtime.settings.declare import KeysLike, Settings, setting
 from headrace.runtime.settings.types import Count, Seconds, Text
 
 _ANY_VERSION = "the client finds out what the broker speaks"
@@ -102,4 +103,5 @@ class ClientAttributes(Settings):
         effect="None.",
     )
 
-    ignored: ClassVar[Mapping[str, str]] = dict.fromkeys(_MLRUN_KEYS.split(), _MLRUN)
+    # No advice names one of them: a near key is one that counts.
+    ignored: ClassVar[Mapping[str, str]] = KeysLike(re.compile("|".join(_MLRUN_KEYS.split())), _MLRUN)
