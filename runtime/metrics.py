@@ -137,7 +137,7 @@ class TriggerMetrics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gauges:
-    """What is, filled in when somebody asks (`processor/gauges.py`). Labels aren't bound."""
+    """What is, filled in when somebody asks (`processor/admin/gauges.py`). Labels aren't bound."""
 
     worker_restarts: Gauge = _gauge(
         "headrace_worker_restarts", "Processes that a worker has lost", "processes", _WORKER

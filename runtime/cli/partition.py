@@ -10,8 +10,8 @@ import aiohttp
 import click
 
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin import Action, NotHaltedError
-from headrace.runtime.processor.admin_token import TOKEN_VARIABLE, checked_token, token_header
+from headrace.runtime.processor.admin.server import Action, NotHaltedError
+from headrace.runtime.processor.admin.token import TOKEN_VARIABLE, checked_token, token_header
 
 _ANSWER_SECONDS = 30.0
 _NAME = r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*"  # Kafka's have no slash, those of other kinds may

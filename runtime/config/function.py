@@ -14,7 +14,7 @@ from headrace.runtime.config.function_fields import (
     SpecFields,
     split_handler,
 )
-from headrace.runtime.config.handler_lookup import handler_fault
+from headrace.runtime.config.handler_lookup import code_fault, handler_fault
 from headrace.runtime.config.mlrun import is_from_mlrun
 from headrace.runtime.config.spark import SparkSpec, read_spark
 from headrace.runtime.config.trigger import BesideFile, TriggerReader, TriggerSpec
@@ -48,7 +48,8 @@ class FunctionSpec:
     """One function. `path` is its function.yaml, `folder` where its handler's module is found.
 
     `metadata` and `fields` are what the file says, validated; some of it in other words below. `spark` is
-    None where the file asks for none. `notices` are lines to show, none of them a problem. `settings` are all
+    None where the file asks for none. `code` is the handler's module where the file holds that itself,
+    else empty. `notices` are lines to show, none of them a problem. `settings` are all
     that are in effect, without secrets.
     """
 
@@ -57,6 +58,7 @@ class FunctionSpec:
     metadata: MetadataFields = field(repr=False)  # annotations may hold secrets
     fields: SpecFields = field(repr=False)  # env, spark and triggers may
     env: Mapping[str, str] = field(repr=False)  # may hold secrets
+    code: str = field(repr=False)
     triggers: tuple[TriggerSpec, ...]
     spark: SparkSpec | None
     notices: tuple[str, ...]
@@ -198,9 +200,15 @@ class _Load:
         annotations = self._annotations(document.values.metadata.annotations)
         spec = document.values.spec
         self._unused_parts(spec)
+        code, is_broken = self._code(spec)
         env = read_environment(spec.env, self.findings)
-        if self._with_handler and "spec.handler" not in document.broken and "PYTHONPATH" not in env:
-            self._look_for_handler(document)
+        if (
+            self._with_handler
+            and not is_broken
+            and "spec.handler" not in document.broken
+            and "PYTHONPATH" not in env
+        ):
+            self._look_for_handler(document, code)
         spark = None
         if "spark" in spec.model_fields_set:
             spark = read_spark(spec.spark, {**os.environ, **env}, self.findings)
@@ -218,6 +226,7 @@ class _Load:
             metadata=document.values.metadata,
             fields=spec,
             env=env,
+            code=code,
             triggers=triggers,
             spark=spark,
             notices=tuple(dict.fromkeys(map(str, self.findings.notices))),
@@ -244,9 +253,10 @@ class _Load:
             self.findings.notice(("metadata",), f"is missing; the function is named {name}")
         return fallbacks
 
-    def _look_for_handler(self, document: Reading[DocumentFields]) -> None:
+    def _look_for_handler(self, document: Reading[DocumentFields], code: str) -> None:
         module, function = split_handler(document.values.spec.handler)
-        if fault := handler_fault(self.folder, module, function):
+        fault = code_fault(code, module, function) if code else handler_fault(self.folder, module, function)
+        if fault:
             self.findings.problem(document.paths["spec.handler"], fault)
 
     def _annotations(self, written: object) -> dict[str, str]:
@@ -285,9 +295,16 @@ class _Load:
         wanted = spec.runtime.partition(":")[2]
         if wanted.partition("-")[0] not in ("", "3", running):
             self.findings.notice(("spec", "runtime"), f"the handler runs on Python {running}, not {wanted}")
-        if spec.build:
-            around = Surroundings(self.findings.source)
-            read = read_settings(BuildFields, spec.build, ("spec", "build"), around)
-            self.findings.problems.extend(read.problems)
+
+    def _code(self, spec: SpecFields) -> tuple[str, bool]:
+        """What spec.build has of it, and whether that can't be read."""
+        if not spec.build:
+            return "", False
+        around = Surroundings(self.findings.source)
+        read = read_settings(BuildFields, spec.build, ("spec", "build"), around)
+        self.findings.problems.extend(read.problems)
+        if read.notices:  # one for all of its keys
+            rest = ", but for functionSourceCode" if read.values.code else ""
             why = "no image is built; install what the handler needs beside Headrace"
-            self.findings.notice(("spec", "build"), f"has no effect here: {why}")
+            self.findings.notice(("spec", "build"), f"has no effect here{rest}: {why}")
+        return read.values.code, "code" in read.broken

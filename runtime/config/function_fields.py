@@ -1,5 +1,6 @@
 """The fields of function.yaml outside its triggers. Names and groups are Nuclio's (1.14)."""
 
+import base64
 import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -80,12 +81,27 @@ class MetadataFields(Settings):
     }
 
 
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True).decode()
+    except ValueError:  # of UTF-8, too
+        raise ValueError("is no text in base64; expected what `base64 main.py` prints") from None
+
+
 class BuildFields(Settings):
-    """`spec.build`: known by name only."""
+    """`spec.build`: but for the code, known by name only."""
+
+    code: Annotated[Text, AfterValidator(_decoded)] = setting(
+        "functionSourceCode",
+        "",
+        secret=True,
+        in_examples=False,
+        effect="The handler's module, in base64: it runs instead of a file beside this one.",
+    )
 
     ignored: ClassVar[Mapping[str, str]] = _keys(
         _IMAGE,
-        "path functionSourceCode functionConfigPath tempDir registry baseImageRegistry image"
+        "path functionConfigPath tempDir registry baseImageRegistry image"
         " noBaseImagesPull noCache noCleanup baseImage commands directives scriptPaths addedPaths"
         " dependencies onbuildImage offline runtimeAttributes codeEntryType codeEntryAttributes"
         " buildTimeoutSeconds mode args flags builderServiceAccount timestamp"

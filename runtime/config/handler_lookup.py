@@ -19,8 +19,16 @@ def handler_fault(folder: Path, module: str, function: str) -> str:
     if fault := _name_fault(folder, module):
         return fault
     tree = _parsed(file)
-    if isinstance(tree, str):
-        return tree
+    return tree if isinstance(tree, str) else _missing(tree, module, function)
+
+
+def code_fault(code: str, module: str, function: str) -> str:
+    """The same of a module whose text is `code`."""
+    tree = _tree(code.encode(), Path(f"{module}.py"))
+    return tree if isinstance(tree, str) else _missing(tree, module, function)
+
+
+def _missing(tree: ast.Module, module: str, function: str) -> str:
     if not _bound_names(tree).isdisjoint({function, *_MAY_BIND_ANYTHING}):
         return ""
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -41,13 +49,18 @@ def _name_fault(folder: Path, module: str) -> str:
 def _parsed(file: Path) -> ast.Module | str:
     """The module, or what is wrong with it; "" where only its import will tell."""
     try:
-        return ast.parse(file.read_bytes(), file)
+        return _tree(file.read_bytes(), file)
+    except OSError as error:
+        return f"{file} cannot be read: {error.strerror}"
+
+
+def _tree(source: bytes, file: Path) -> ast.Module | str:
+    try:
+        return ast.parse(source, file)
     except SyntaxError as error:
         return f"{file}:{error.lineno or 1}: is no Python: {error.msg}"
     except ValueError as error:  # a NUL, before Python 3.11.4
         return f"{file}:1: is no Python: {error}"
-    except OSError as error:
-        return f"{file} cannot be read: {error.strerror}"
     except (RecursionError, MemoryError):  # nested too deeply for this parser
         return ""
 

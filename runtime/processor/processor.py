@@ -23,8 +23,8 @@ from headrace.runtime.errors import HandlerLoadError, HeadraceError
 from headrace.runtime.log import context_bound_to
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.status import is_stuck, state_name
-from headrace.runtime.processor.admin import Action, NotHaltedError
-from headrace.runtime.processor.gauges import fill_gauges
+from headrace.runtime.processor.admin.gauges import fill_gauges
+from headrace.runtime.processor.admin.server import Action, NotHaltedError
 from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.spark import sessions as spark_sessions
 from headrace.runtime.spark.link import SparkLink

@@ -10,13 +10,14 @@ from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.errors import UsageError
-from headrace.runtime.processor.admin import TcpAddress, admin_server
-from headrace.runtime.processor.admin_token import NO_TOKEN, TOKEN_VARIABLE, take_token
-from headrace.runtime.processor.front import Front
+from headrace.runtime.processor.admin.front import Front
+from headrace.runtime.processor.admin.server import TcpAddress, admin_server
+from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, take_token
 from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.lifeline import Parent, stop_seconds
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.processor import Processor
+from headrace.runtime.processor.source_code import written_out
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
@@ -66,7 +67,8 @@ async def _start(
         supervisor = Supervisor(functions, replace(options, brokers=brokers), spark)
         stack.enter_context(stopping.killing(supervisor.kill))
         return supervisor
-    placed = [with_brokers(function, brokers) for function in functions]
+    runnable = await stack.enter_async_context(written_out(functions))
+    placed = [with_brokers(function, brokers) for function in runnable]
     return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up)
 
 

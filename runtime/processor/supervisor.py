@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin import Action, NotHaltedError
+from headrace.runtime.processor.admin.server import Action, NotHaltedError
 from headrace.runtime.processor.declare import command_line
 from headrace.runtime.processor.lifeline import Lifeline, stop_seconds
 from headrace.runtime.processor.options import RunOptions

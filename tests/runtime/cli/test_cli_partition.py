@@ -14,7 +14,7 @@ from refusal import refused
 
 from headrace.runtime.cli.partition import NoSuchPartitionError, partition
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin import NotHaltedError, TcpAddress, admin_server
+from headrace.runtime.processor.admin.server import NotHaltedError, TcpAddress, admin_server
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from fake_processor import FakeProcessor
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin import Action, NotHaltedError, TcpAddress, admin_server
+from headrace.runtime.processor.admin.server import Action, NotHaltedError, TcpAddress, admin_server
 from headrace.runtime.processor.supervisor import Replica, Supervisor
 
 if TYPE_CHECKING:

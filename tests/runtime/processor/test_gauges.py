@@ -15,7 +15,7 @@ from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import PartitionStatus, status
-from headrace.runtime.processor.gauges import fill_gauges
+from headrace.runtime.processor.admin.gauges import fill_gauges
 from headrace.triggers.kafka.format.decoder import decode
 
 OWN = {"replica": "r", "function": "f", "trigger_kind": "k", "trigger_id": "t"}

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin_token import NO_TOKEN, AdminToken
+from headrace.runtime.processor.admin.token import NO_TOKEN, AdminToken
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin import Action, Reported
+from headrace.runtime.processor.admin.server import Action, Reported
 
 _STARTING = "starting"
 
