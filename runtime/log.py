@@ -12,20 +12,32 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
+from nuclio_sdk.json_encoder import Encoder
+
 QUEUED_LINES = 10_000
 CLOSE_SECONDS = 1.0
+
+HANDLER_LOG = "handler"
+"""The logger of what handlers log and print."""
 
 LogFormat = Literal["console", "json"]
 
 _told_apart_by: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
     "log", default=MappingProxyType({})
 )
+_of_handlers: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
+    "of_handlers", default=MappingProxyType({})
+)
 
 
-def context_bound_to(**values: str) -> contextvars.Context:
-    """A context to start tasks in: `values` stand at each line that they, or what they start, log."""
+def context_bound_to(of_handlers: Mapping[str, str], **values: str) -> contextvars.Context:
+    """A context to start tasks in: `values` stand at each line that they, or what they start, log.
+
+    `of_handlers` stand at the lines that handlers of theirs log.
+    """
     context = contextvars.copy_context()
     context.run(_told_apart_by.set, values)
+    context.run(_of_handlers.set, of_handlers)
     return context
 
 
@@ -63,15 +75,19 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        try:
+            return json.dumps(line, default=str, allow_nan=False)
+        except ValueError:  # no JSON: NaN or Infinity, as a text then
+            return json.dumps(line, default=str, cls=Encoder)
 
 
 def _bound(record: logging.LogRecord) -> dict[str, Any]:
-    return {**_told_apart_by.get(), **getattr(record, "bound", {})}
+    of_handlers = _of_handlers.get() if record.name == HANDLER_LOG else {}
+    return {**_told_apart_by.get(), **of_handlers, **getattr(record, "bound", {})}
 
 
 def _message(record: logging.LogRecord) -> str:
-    return f"handler: {record.getMessage()}" if record.name == "handler" else record.getMessage()
+    return f"handler: {record.getMessage()}" if record.name == HANDLER_LOG else record.getMessage()
 
 
 def _drop_notice(count: int) -> logging.LogRecord:
@@ -123,6 +139,7 @@ def set_up_logging(level: str, log_format: LogFormat, replica: str = "") -> None
     handler = StderrHandler()
     handler.setFormatter((JsonFormatter if log_format == "json" else ConsoleFormatter)(replica))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.getLogger(HANDLER_LOG).setLevel(logging.DEBUG)  # workers send no more than is to be shown
     # The client reports each step of a rebalance, and each failed connection, as a warning or an error.
     # We say what follows from them ourselves.
     client_logger = logging.getLogger("aiokafka")

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field, fields
 from typing import Any, Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, disable_created_metrics
 
 LABELS = {
     "replica": "The replica's name; empty where there is only one.",
+    "namespace": "`metadata.namespace` of the function.",
+    "project": "Its label `nuclio.io/project-name`.",
     "function": "`metadata.name` of the function.",
     "trigger_kind": "`kind` of the trigger.",
     "trigger_id": "The trigger's name in `spec.triggers`.",
@@ -19,7 +21,7 @@ LABELS = {
     "partition": "Its number.",
     "result": "What became of it.",
 }
-TRIGGER_LABELS = ("replica", "function", "trigger_kind", "trigger_id")
+TRIGGER_LABELS = ("replica", "namespace", "project", "function", "trigger_kind", "trigger_id")
 _WORKER = (*TRIGGER_LABELS, "worker_index")
 _PARTITION = (*TRIGGER_LABELS, "topic", "partition")
 
@@ -30,7 +32,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series pe
 class Metric:
     """One metric. `unit` is what it counts or measures, "" where it is a number without one."""
 
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "summary"]
     name: str
     about: str
     unit: str
@@ -39,11 +41,13 @@ class Metric:
     @property
     def shown_name(self) -> str:
         """As a scrape says it."""
-        return f"{self.name}_total" if self.kind == "counter" else self.name
+        return {"counter": f"{self.name}_total", "summary": f"{self.name}_sum` and `_count"}.get(
+            self.kind, self.name
+        )
 
     def register(self, registry: CollectorRegistry) -> Any:
-        """Its Counter or Gauge."""
-        made = {"counter": Counter, "gauge": Gauge}[self.kind]
+        """Its Counter, Gauge or Summary."""
+        made = {"counter": Counter, "gauge": Gauge, "summary": Summary}[self.kind]
         return made(self.name, self.about, self.labels, registry=registry)
 
 
@@ -65,6 +69,13 @@ def _gauge(name: str, about: str, unit: str, labels: tuple[str, ...]) -> Any:
 
 
 _HANDLED = _by_result("nuclio_processor_handled_events", "Records whose handler ended, by result", "records")
+_DURATIONS = Metric(
+    "summary",
+    "nuclio_processor_handled_events_duration_milliseconds",
+    "Time spent in handlers, and of how many records",
+    "milliseconds",
+    _WORKER,
+)
 _GIVEN_UP = _by_result(
     "headrace_records_given_up",
     "Records settled without success: moved to the dead letters, or skipped",
@@ -82,16 +93,14 @@ class TriggerMetrics:
     function: str
     kind: InitVar[str]
     trigger: InitVar[str]
+    namespace: InitVar[str] = "nuclio"
+    project: InitVar[str] = "default"
     labels: tuple[str, ...] = field(init=False)
     """The values of TRIGGER_LABELS."""
 
     handled_success: Counter = _bound(_HANDLED, "success")
     handled_failure: Counter = _bound(_HANDLED, "failure")
-    handler_ms: Counter = _counter(
-        "nuclio_processor_worker_handled_events_duration_milliseconds_sum",
-        "Time spent in handlers",
-        "milliseconds",
-    )
+    durations: Summary = field(init=False, metadata={"metric": _DURATIONS, "values": None})
     workers_killed: Counter = _counter(
         "headrace_workers_killed",
         "Workers killed because a handler outlasted its wait at a rebalance or a stop",
@@ -129,10 +138,19 @@ class TriggerMetrics:
         "offsets",
     )
 
-    def __post_init__(self, metrics: "Metrics", replica: str, kind: str, trigger: str) -> None:
-        self.labels = (replica, self.function, kind, trigger)
+    def __post_init__(  # noqa: PLR0913, PLR0917  # the values of labels
+        self, metrics: "Metrics", replica: str, kind: str, trigger: str, namespace: str, project: str
+    ) -> None:
+        self.labels = (replica, namespace, project, self.function, kind, trigger)
         for name, metric, values in declared_in(TriggerMetrics):
-            setattr(self, name, metrics.family(metric).labels(*self.labels, *values))
+            family = metrics.family(metric)
+            setattr(self, name, family if values is None else family.labels(*self.labels, *values))
+
+    def on_handled(self, worker_index: int, count: int, handler_ns: int) -> None:
+        """So many records of a worker took so long. A Summary counts one by one, this is for a whole run."""
+        of_worker: Any = self.durations.labels(*self.labels, worker_index)
+        of_worker._count.inc(count)  # noqa: SLF001
+        of_worker._sum.inc(handler_ns / 1e6)  # noqa: SLF001
 
 
 @dataclass(frozen=True, slots=True, eq=False)

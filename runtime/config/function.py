@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.runtime.config.environment import read_environment
 from headrace.runtime.config.function_fields import (
+    LOG_LEVELS,
     BuildFields,
     DocumentFields,
     MetadataFields,
@@ -80,6 +81,18 @@ class FunctionSpec:
     def namespace(self) -> str:
         """metadata.namespace."""
         return self.metadata.namespace
+
+    @property
+    def project(self) -> str:
+        """The label nuclio.io/project-name; Nuclio's default where there is none."""
+        labels = self.metadata.labels if isinstance(self.metadata.labels, dict) else {}
+        return str(labels.get("nuclio.io/project-name", "default"))
+
+    @property
+    def handler_log_level(self) -> int | None:
+        """Of Python's logging: the lowest in spec.loggerSinks."""
+        levels = [entry.get("level", "info").lower() for entry in self.fields.logger_sinks]
+        return min((LOG_LEVELS[level] for level in levels), default=None)
 
     @property
     def worker_env(self) -> dict[str, str]:

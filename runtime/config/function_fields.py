@@ -1,6 +1,7 @@
 """The fields of function.yaml outside its triggers. Names and groups are Nuclio's (1.14)."""
 
 import base64
+import logging
 import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -21,6 +22,8 @@ _WRITTEN_BY_KUBERNETES = "Kubernetes writes it, nobody sets it"
 _HANDLER = re.compile(r"[\w-]+(\.[\w-]+)*:[^\W\d]\w*")
 _RUNTIME = re.compile(r"python(:[23](\.\d+)*(-[\w.]+)?)?")  # an image's tag, such as 3.8-alpine
 _OTHER_RESOURCE = re.compile(r"ephemeral-storage|hugepages-.+|[^/]+/[^/]+")
+LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+"""What an entry of loggerSinks may say, in Python's numbers."""
 _LEAST_MEMORY_BYTES = 64 * 1024 * 1024  # an interpreter, the SDK and a handler's first imports
 
 
@@ -58,6 +61,14 @@ def _enough_memory(size: int) -> int:
     return size
 
 
+def _sinks(written: object) -> object:
+    for entry in written if isinstance(written, list) else [None]:
+        level = entry.get("level", "info") if isinstance(entry, dict) else None
+        if not isinstance(level, str) or level.lower() not in LOG_LEVELS:
+            raise ValueError("expected a list of entries with level: debug, info, warn or error")
+    return written
+
+
 class MetadataFields(Settings):
     """`metadata`."""
 
@@ -66,13 +77,17 @@ class MetadataFields(Settings):
         required="the function needs a name",
         effect="Names the function in logs and metrics. Small letters, digits and dashes, at most 63.",
     )
-    namespace: Text = setting("namespace", "nuclio", effect="Nuclio deploys by it; nothing here does.")
+    namespace: Text = setting(
+        "namespace", "nuclio", effect="Handlers have it in context.platform, metrics as a label."
+    )
+    labels: Anything = setting(
+        "labels", {}, in_examples=False, effect="nuclio.io/project-name is a label of the metrics."
+    )
     annotations: Anything = setting(
         "annotations", {}, in_examples=False, effect="nuclio.io/ keys set triggers."
     )
 
     ignored: ClassVar[Mapping[str, str]] = {
-        **_keys(_BY_OTHERS, "labels"),
         **_keys(
             _WRITTEN_BY_KUBERNETES,
             "resourceVersion creationTimestamp generation uid managedFields ownerReferences"
@@ -158,6 +173,13 @@ class SpecFields(Settings):
         example="python:3.11",
         effect="The language; the version that runs is Headrace's own.",
     )
+    logger_sinks: Annotated[Anything, AfterValidator(_sinks)] = setting(
+        "loggerSinks",
+        [],
+        in_examples=False,
+        effect="The lowest `level` in it (debug, info, warn, error) is that of the handler's lines; without"
+        " it --log-level counts. All go to the log of the run, whatever `sink` names.",
+    )
     description: Text = setting(
         "description", "", in_examples=False, effect="Workers have it in NUCLIO_FUNCTION_DESCRIPTION."
     )
@@ -200,7 +222,6 @@ class SpecFields(Settings):
             "publish alias dataBindings platform runtimeAttributes disableSensitiveFieldsMasking dealerURI"
             " avatar",
         ),
-        "loggerSinks": "the command line sets the log's level and form",
         "disableDefaultHTTPTrigger": "there is no http trigger unless one is declared",
     }
 

@@ -57,10 +57,10 @@ class Outcomes:
         """A worker says what it can't know."""
         self._shared.metrics.nonsense.inc()
 
-    def on_measured(self, count: int, handler_ns: int) -> None:
+    def on_measured(self, worker_index: int, count: int, handler_ns: int) -> None:
         """Handlers took that long."""
         self._shared.run_sizer.on_measured(count, handler_ns)
-        self._shared.metrics.handler_ms.inc(handler_ns / 1e6)
+        self._shared.metrics.on_handled(worker_index, count, handler_ns)
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         """What the handler returned, before what becomes of the record."""

@@ -53,9 +53,11 @@ class RunningTrigger:
     ) -> None:
         self.function = function
         self.spec = spec
-        self.context = context_bound_to(**told_apart_by)
+        self.context = context_bound_to({"trigger": spec.name}, **told_apart_by)
         self._title = f"{function.name}/{spec.name}" if "function" in told_apart_by else spec.name
-        self.metrics = TriggerMetrics(metrics, replica, function.name, spec.kind, spec.name)
+        self.metrics = TriggerMetrics(
+            metrics, replica, function.name, spec.kind, spec.name, function.namespace, function.project
+        )
         kind = trigger_class(spec.kind)
         policy = kind.delivery(spec.settings, spec.fields)
         if function.is_from_mlrun and policy.explicit_ack_semantics == "auto":
@@ -148,6 +150,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             function=function.handler_function,
             worker_id=index,
             namespace=function.namespace,
+            log_level=function.handler_log_level or logging.getLogger().getEffectiveLevel(),
             has_event_keys=not function.is_from_mlrun,
             trigger_kind=spec.kind,
             trigger_name=spec.name,

@@ -1,5 +1,6 @@
 """What the START frame says."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
@@ -21,6 +22,8 @@ class WorkerStart:
     namespace: str = "nuclio"
     has_event_keys: bool = True
     """Whether events have a `key`, beside their `record_key`: nuclio_sdk's have none."""
+    log_level: int = logging.INFO
+    """Of Python's logging: the handler's lines below it aren't sent."""
     ack_mode: str = "disable"
     is_cumulative: bool = False
     takes_acks: bool = False

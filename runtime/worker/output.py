@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from nuclio_sdk.json_encoder import Encoder
+
 from headrace.runtime.wire.text import MAX_LINE, bounded
 from headrace.runtime.worker.link import InTurn
 
@@ -18,8 +20,8 @@ _MAX_LINE_BYTES = 32_768
 class WireLogHandler(logging.Handler):
     """Sends each record of Python's logging, with the values bound by nuclio_sdk's `*_with` calls."""
 
-    def __init__(self, send: SendLog) -> None:
-        super().__init__()
+    def __init__(self, send: SendLog, level: int = logging.NOTSET) -> None:
+        super().__init__(level)  # nuclio_sdk's logger asks no other
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -41,8 +43,8 @@ def _line(record: logging.LogRecord) -> dict[str, object]:
 
 def _plain(value: object) -> object:
     try:
-        return json.loads(json.dumps(value))
-    except (TypeError, ValueError):
+        return json.loads(json.dumps(value, cls=Encoder))
+    except (TypeError, ValueError, RecursionError):
         return repr(value)
 
 
@@ -119,8 +121,11 @@ def restore_output() -> None:
     logging.basicConfig(level=logging.INFO, force=True)
 
 
-def redirect_output(send: SendLog) -> None:
-    """From now on, logging and print in this process go through `send`."""
-    logging.basicConfig(level=logging.INFO, handlers=[WireLogHandler(send)], force=True)
+def redirect_output(send: SendLog, level: int) -> None:
+    """From now on, logging from `level` on and print in this process go through `send`.
+
+    Below info only `context.logger` is heard: libraries say much there.
+    """
+    logging.basicConfig(level=max(level, logging.INFO), handlers=[WireLogHandler(send, level)], force=True)
     sys.stdout = _stream(send, logging.INFO, 1)
     sys.stderr = _stream(send, logging.WARNING, 2)

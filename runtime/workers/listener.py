@@ -11,7 +11,7 @@ from headrace.runtime.wire.reply import Reply
 class RecordListener(Protocol):
     """Called synchronously, on the processor's event loop."""
 
-    def on_measured(self, count: int, handler_ns: int) -> None:
+    def on_measured(self, worker_index: int, count: int, handler_ns: int) -> None:
         """So many records were run in that time."""
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headrace.runtime.log import HANDLER_LOG
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.ack_slot import AckedSpan
@@ -168,7 +169,7 @@ class News:
         if count > self._in_flight.next_seq or handler_ns > time.monotonic_ns() - self._born_ns:
             raise NonsenseError(f"it ran {count} records in {handler_ns} ns")
         self.settle_before(seq)
-        self._listener.on_measured(count, handler_ns)
+        self._listener.on_measured(self._worker_index, count, handler_ns)
 
     def _on_acked(self, acked: AckedSpan) -> None:
         """A span is seen again and again, each time longer perhaps: what is new of it."""
@@ -219,7 +220,7 @@ class News:
             lane, record = found
             bound |= {"partition": str(lane.key), "offset": record.offset}
         message = bounded(line["message"], MAX_LINE)
-        logging.getLogger("handler").log(line["level"], "%s", message, extra={"bound": bound})
+        logging.getLogger(HANDLER_LOG).log(line["level"], "%s", message, extra={"bound": bound})
 
 
 def _read_log(body: bytes) -> tuple[int, dict[str, Any]]:

@@ -50,7 +50,7 @@ def test_all_of_them_handle_and_commit_their_records(broker: Broker, tmp_path: P
             wait_until(partial(is_done, broker, name), 120, about=running)
             for line in says(path):
                 assert any(
-                    f"handler: {line}" in told and f"function={name}" in told
+                    f"handler: {line}" in told and f"function={name}  trigger=records" in told
                     for told in running.log.splitlines()
                 ), (name, line, running.log)
         assert running.stop() == 0

@@ -47,7 +47,7 @@ class Heard:
     def on_changed(self) -> None:
         """Of no interest."""
 
-    def on_measured(self, count: int, handler_ns: int) -> None:
+    def on_measured(self, worker_index: int, count: int, handler_ns: int) -> None:
         """Of no interest."""
 
     def on_acked(self, ack: Ack) -> None:

@@ -17,6 +17,10 @@ SCHEDULED = "has no effect here: for Kubernetes, which schedules by it; the proc
 PLATFORM = "has no effect here: Nuclio's platform uses it, the function itself doesn't"
 LEFT_OUT = "is left out: only a cluster can look it up; set it where Headrace runs"
 NOT_BUILT = "is known, but not built into this version of Headrace yet; leave the trigger out with --set"
+MLRUNS_ACKS = (
+    "is mlrun's, whose acks mean all records up to their own: explicitAckSemantics is cumulative where it"
+    " isn't set"
+)
 MLRUN = "has no effect here: mlrun's own Kafka client reads it, a trigger doesn't"
 PYTHON = "the handler runs on Python 3.11, not"
 
@@ -101,7 +105,7 @@ CORPUS = (
     )),
     refused(
         "docs: explicit acks in the pool",
-        kafka(", explicitAckMode: explicitOnly"),
+        kafka(", numWorkers: 4, explicitAckMode: explicitOnly"),
         "workerAllocationMode: must be static with explicitAckMode explicitOnly",
     ),
     accepted("docs: rebalances that wait", kafka(
@@ -210,16 +214,13 @@ CORPUS = (
           state: ready
           httpPort: 32001
         """,
-        f"metadata.labels: {PLATFORM}",
         "metadata.resourceVersion: has no effect here: Kubernetes writes it, nobody sets it",
         f"spec.resources.requests.memory: {SCHEDULED}",
         f"spec.resources.requests.cpu: {SCHEDULED}",
         f"spec.image: {NO_IMAGE}",
         f"spec.imageHash: {NO_IMAGE}",
         f"spec.replicas: {KUBERNETES}",
-        f"spec.version: {PLATFORM}",
         f"spec.alias: {PLATFORM}",
-        "spec.loggerSinks: has no effect here: the command line sets the log's level and form",
         f"spec.readinessTimeoutSeconds: {KUBERNETES}",
         f"status: {PLATFORM}",
         f"spec.build: {IN_CODE}",
@@ -283,7 +284,7 @@ CORPUS = (
                 fetchDefault: 1048576
                 partitions:
         """,
-        f"metadata.labels: {PLATFORM}",
+        f"spec: {MLRUNS_ACKS}",
         f"spec.minReplicas: {KUBERNETES}",
         f"spec.maxReplicas: {KUBERNETES}",
         f"spec.runtime: {PYTHON} 3.9",

@@ -10,6 +10,9 @@
 #   spec:
 #     runtime: python:3.11
 #     handler: logs:handler
+#     loggerSinks:
+#       - level: debug
+#         sink: stdout
 #     triggers:
 #       records:
 #         kind: kafka-cluster
@@ -21,6 +24,7 @@
 
 # says: with values
 # says: by logging
+# says: a debug line
 # says: printed 2
 
 import logging
@@ -33,5 +37,6 @@ class Thing:
 
 def handler(context, event):
     context.logger.info_with("with values", thing=Thing(), nan=float("nan"), nested={"a": [1, (2, 3)]})
+    context.logger.debug("a debug line")
     logging.getLogger("mine").warning("by logging")
     print("printed", event.offset)

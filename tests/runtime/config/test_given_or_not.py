@@ -130,7 +130,9 @@ def test_an_empty_metadata_is_none(tmp_path: Path) -> None:
     def change(document: dict[str, Any]) -> None:
         document["metadata"] = None
 
-    assert load_changed(tmp_path, change).name == tmp_path.name
+    folder = tmp_path / "orders"
+    folder.mkdir()
+    assert load_changed(folder, change).name == "orders"
 
 
 def test_an_empty_setting_is_noticed(tmp_path: Path) -> None:

@@ -32,9 +32,13 @@ async def test_prints_and_log_lines_name_their_record(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = """
+        class Thing:
+            def __log__(self):
+                return {"of": "mine"}
         def handler(context, event):
             print("printed")
-            context.logger.info_with("logged", answer=42)
+            context.logger.info_with("logged", answer=42, thing=Thing(), many=[float("nan")])
+            context.logger.debug("unheard")
     """
     with caplog.at_level("INFO"):
         async with bench(tmp_path, handler) as b:
@@ -44,7 +48,8 @@ async def test_prints_and_log_lines_name_their_record(
     lines = {record.getMessage(): getattr(record, "bound", None) for record in caplog.records}
     where = {"worker": 0, "partition": "t/3", "offset": 0}
     assert lines["printed"] == where
-    assert lines["logged"] == {**where, "answer": 42}
+    assert lines["logged"] == {**where, "answer": 42, "thing": {"of": "mine"}, "many": ["NaN"]}
+    assert "unheard" not in lines
 
 
 @pytest.mark.parametrize(

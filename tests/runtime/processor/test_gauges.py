@@ -18,7 +18,14 @@ from headrace.runtime.partitions.status import PartitionStatus, status
 from headrace.runtime.processor.admin.gauges import fill_gauges
 from headrace.triggers.kafka.format.decoder import decode
 
-OWN = {"replica": "r", "function": "f", "trigger_kind": "k", "trigger_id": "t"}
+OWN = {
+    "replica": "r",
+    "namespace": "nuclio",
+    "project": "default",
+    "function": "f",
+    "trigger_kind": "k",
+    "trigger_id": "t",
+}
 PARTITION = OWN | {"topic": "orders", "partition": "3"}
 
 
@@ -45,7 +52,9 @@ def assigned(number: int) -> AssignedPartition:
     return of_records(PartitionKey("orders", number), Checkpoint(7), 10)
 
 
-@pytest.mark.parametrize("name", [name for name, _, _ in declared_in(TriggerMetrics)])
+@pytest.mark.parametrize(
+    "name", [name for name, metric, _ in declared_in(TriggerMetrics) if metric.kind == "counter"]
+)
 def test_a_counter_counts_its_own_metric_and_nothing_else(
     metrics: Metrics, counters: TriggerMetrics, name: str
 ) -> None:
@@ -110,3 +119,22 @@ def test_a_status_page_says_the_names_in_camel_case() -> None:
         "worker": 1,
         "committed": None,
     }
+
+
+def test_durations_have_nuclios_names_and_labels() -> None:
+    metrics = Metrics()
+    counted = TriggerMetrics(metrics, "r", "f", "kafka-cluster", "orders", "data", "shop")
+    counted.on_handled(1, 30, 4_500_000)
+    counted.on_handled(1, 10, 500_000)
+    labels = {
+        "replica": "r",
+        "namespace": "data",
+        "project": "shop",
+        "function": "f",
+        "trigger_kind": "kafka-cluster",
+        "trigger_id": "orders",
+        "worker_index": "1",
+    }
+    name = "nuclio_processor_handled_events_duration_milliseconds"
+    assert metrics.registry.get_sample_value(f"{name}_sum", labels) == 5.0
+    assert metrics.registry.get_sample_value(f"{name}_count", labels) == 40

@@ -1,11 +1,12 @@
 """The log never holds up the processor."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
 
-from headrace.runtime.log import QUEUED_LINES
+from headrace.runtime.log import QUEUED_LINES, JsonFormatter, context_bound_to
 
 SCRIPT = """
 import logging, sys, time
@@ -58,3 +59,28 @@ def test_json_lines_carry_what_is_bound() -> None:
         "r",
         "t/3",
     )
+
+
+def _json(name: str, **bound: object) -> object:
+    record = logging.LogRecord(name, logging.INFO, __file__, 1, "said", None, None)
+    record.bound = bound
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(JsonFormatter("").format(record), parse_constant=refuse)
+
+
+def test_a_json_line_is_json_whatever_is_bound() -> None:
+    line = _json("handler", rate=float("nan"), rates=[float("-inf"), 1.5], thing=object)
+    assert isinstance(line, dict)
+    assert (line["rate"], line["rates"]) == ("NaN", ["-Infinity", 1.5])
+
+
+def test_lines_of_handlers_name_their_trigger() -> None:
+    context = context_bound_to({"trigger": "orders"}, function="f")
+    handlers, others = context.run(_json, "handler", offset=3), context.run(_json, "headrace")
+    assert isinstance(handlers, dict)
+    assert isinstance(others, dict)
+    assert (handlers["trigger"], handlers["function"], handlers["offset"]) == ("orders", "f", 3)
+    assert ("trigger" in others, others["function"]) == (False, "f")
