@@ -9,6 +9,7 @@ from typing import Protocol
 from headrace.runtime.config.delivery import MAX_EVENTS
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_ranges, of_records
+from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, problem, status
@@ -19,8 +20,10 @@ logger = logging.getLogger(__name__)
 
 COMMIT_INTERVAL_SECONDS = 1.0
 _COMMIT_TIMEOUT_SECONDS = 5.0
-# Undecoded, per partition: enough to keep workers busy during a fetch.
-_AHEAD_BYTES = 1 << 19
+AHEAD_BYTES = 1 << 19
+"""Undecoded, per partition: enough to keep workers busy during a fetch."""
+# Of its share: the rest is for what comes undecoded, and among chunks also for records at workers.
+_DECODED_PART, _DECODED_AMONG_CHUNKS_PART = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class Limits:
 class _Start:
     keys: frozenset[PartitionKey]
     tasks: asyncio.TaskGroup
+    left: set[PartitionKey]
+    """Where to start isn't known yet of these."""
 
 
 class Stream(Protocol):
@@ -103,7 +108,6 @@ class Assignment:
         # Enough for a batch to fill while another one is handled.
         self.capacity = max(limits.unsettled, 2 * batch.size if batch else 0)
         self._max_buffered_bytes = limits.max_buffered_bytes
-        self._byte_share = limits.max_buffered_bytes
         self._ends: dict[PartitionKey, int] = {}
         self._generation = -1
         self._unreadable: set[PartitionKey] = set()  # assigned, and where to start isn't known for now
@@ -116,33 +120,32 @@ class Assignment:
     def on_assigned(self, keys: Collection[PartitionKey], generation: int, tasks: asyncio.TaskGroup) -> None:
         """These are ours, besides those that are here. A task reads where they start: a caller can't wait."""
         self._generation = generation
-        task = tasks.create_task(self._start(keys), name="assignment")
-        self._starting[task] = _Start(frozenset(keys), tasks)
+        start = _Start(frozenset(keys), tasks, set(keys))
+        task = tasks.create_task(self._start(start), name="assignment")
+        self._starting[task] = start
         task.add_done_callback(lambda task: self._starting.pop(task, None))
 
-    async def _start(self, keys: Collection[PartitionKey]) -> None:
-        self._dispatch.on_assigned(keys)
-        left = set(keys)
+    async def _start(self, start: _Start) -> None:
+        self._dispatch.on_assigned(start.keys)
+        left = start.left
         try:
             while True:
-                starts = await self._stream.read_starts(left)
-                left -= starts.checkpoints.keys()
-                await self._begin(starts, left)
+                await self._begin(await self._stream.read_starts(left), left)
                 if not left:
                     return
                 if left - self._unreadable:
                     self._unreadable |= left
                     logger.warning("%s: where to start can't be read yet", describe_partitions(left))
         finally:
-            self._unreadable -= set(keys)
+            self._unreadable -= start.keys
 
-    async def _begin(self, starts: Starts, left: Collection[PartitionKey]) -> None:
-        """Deliver what starts are known of; the others that were assigned with it, `left`, may follow."""
+    async def _begin(self, starts: Starts, left: set[PartitionKey]) -> None:
+        """Deliver what starts are known of; the others, which are `left`, may follow."""
         keys = starts.checkpoints.keys()
         self._unreadable -= keys
         self._ends |= starts.ends
-        self._byte_share = self._max_buffered_bytes // max(1, len(self.partitions) + len(keys) + len(left))
         begun = {key: self._deliver_from(key, starts.checkpoints[key]) for key in sorted(keys)}
+        left.difference_update(keys)
         self.partitions |= begun
         self._dispatch.lease.begin()
         self._dispatch.begin(list(begun.values()))
@@ -171,12 +174,18 @@ class Assignment:
         if start.plan is not None and start.plan.end - start.plan.first > MAX_EVENTS:
             start = replace(start, plan=None)  # made of ranges, before the function was changed
         if self.are_chunks:
-            ahead_bytes = min(_AHEAD_BYTES, self._byte_share)
+            ahead_bytes = min(AHEAD_BYTES, self._share_bytes())
             partition = of_chunks(key, start, self.capacity, policy.ack_window_size, ahead_bytes)
         else:
-            partition = of_records(key, start, self.capacity, policy.ack_window_size)
+            # The first record says how large they are.
+            partition = of_records(key, start, 1, policy.ack_window_size)
         self._stream.on_room(partition)
         return partition
+
+    def _share_bytes(self) -> int:
+        """What one partition may hold: of those that are here, and those whose start isn't known yet."""
+        left = sum(len(start.left) for start in self._starting.values())
+        return self._max_buffered_bytes // max(1, len(self.partitions) + left)
 
     @property
     def is_releasing(self) -> bool:
@@ -241,7 +250,10 @@ class Assignment:
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord], record_bytes: int) -> None:
         """They were fetched, `record_bytes` each on average. `dispatch` is for the caller to call."""
         self._dispatch.add(partition, records)
-        partition.resize(max(1, min(self.capacity, self._byte_share // max(1, record_bytes))))
+        share_bytes = self._share_bytes()
+        if not isinstance(records, ChunkSlice):
+            share_bytes //= _DECODED_AMONG_CHUNKS_PART if self.are_chunks else _DECODED_PART
+        partition.resize(max(1, min(self.capacity, share_bytes // max(1, record_bytes))))
 
     async def commit_forever(self) -> None:
         """Every second, what has changed."""

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
@@ -12,10 +12,13 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
+from headrace.runtime.partitions.buffers.records import decoded_bytes
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.streams.assignment import Assignment
+from headrace.runtime.streams.assignment import AHEAD_BYTES, Assignment
 from headrace.triggers.kafka.client import chunks, internals
+from headrace.triggers.kafka.client.budget import Budget
 from headrace.triggers.kafka.item_limit import ItemLimit
+from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +34,7 @@ class Fetching:
         consumer: AIOKafkaConsumer,
         assignment: Assignment,
         dispatch: Dispatch,
+        settings: KafkaSettings,
         on_out_of_range: Callable[[Mapping[TopicPartition, int]], None],
     ) -> None:
         """`on_out_of_range` is told of positions, by partition, that no log has."""
@@ -39,68 +43,91 @@ class Fetching:
         self._assigned = assignment.partitions
         self._dispatch = dispatch
         self._on_out_of_range = on_out_of_range
+        self._max_buffered_bytes = settings.max_buffered_bytes
+        self.budget = Budget(
+            settings.max_buffered_bytes, settings.fetch_default_bytes, self._assigned, self._stands
+        )
         self._wanted = internals.Wanted()
-        self._tight: dict[PartitionKey, AssignedPartition] = {}  # wanted, with room for few
         self._item_limit = ItemLimit()
 
     def on_room(self, partition: AssignedPartition) -> None:
-        """Fetch it, or not, and how much at most."""
-        key, room = partition.key, partition.room
-        if not room:
+        """Fetch it, or not."""
+        key = partition.key
+        if not partition.room:
             self._wanted.discard(key)  # left undrained, not paused: pausing throws prefetched data away
         elif key not in self._wanted:
             self._wanted.add(TopicPartition(*key))
             internals.wake(self._consumer)
-        if 0 < room < self._assignment.capacity // 2:
-            self._tight[key] = partition
-        else:
-            self._tight.pop(key, None)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What this process holds of the partitions' records, or may get by open requests."""
+        decoded = sum(partition.lane.buffer.decoded_bytes for partition in self._assigned.values())
+        return self.budget.used_bytes + decoded
+
+    def decode_here(self) -> None:
+        """Records, or some of them, are decoded in this process: half of what may be held is for those."""
+        self.budget.max_bytes = self._max_buffered_bytes // 2
 
     def on_left(self, keys: Iterable[PartitionKey]) -> None:
         """Fetch these no more."""
         for key in keys:
             self._wanted.discard(key)
-            self._tight.pop(key, None)
 
     async def run_forever(self) -> None:
         """Raises what waiting doesn't mend."""
         while True:
-            max_records = self.max_records()
-            try:
-                fetched = await internals.fetch(
-                    self._consumer, self._wanted, _FETCH_WAIT_SECONDS, max_records
-                )
-            except Exception as error:  # codecs raise what they like
-                await self._mend(error)
-                continue
-            for key, found in fetched.items():
-                self._take_in(self._assigned[key], found)
-            if fetched:
-                self._dispatch.dispatch()
-                await asyncio.sleep(0)  # a fetch that finds records never waits; others must get a turn
+            await self._fetch()
+
+    async def _fetch(self) -> None:
+        """Once. By itself, so that nothing here keeps what was fetched last."""
+        try:
+            fetched = await internals.fetch(
+                self._consumer, self._wanted, _FETCH_WAIT_SECONDS, self.max_records(), self.room
+            )
+        except Exception as error:  # codecs raise what they like
+            await self._mend(error)
+            return
+        for key, found in fetched.items():
+            self._take_in(self._assigned[key], found)
+        if fetched:
+            self._dispatch.dispatch()
+            await asyncio.sleep(0)  # a fetch that finds records never waits; others must get a turn
 
     def max_records(self) -> int:
-        """Of one fetch. The client limits it as a whole, so the smallest room limits all partitions."""
-        for partition in list(self._tight.values()):
-            self.on_room(partition)
-        most = min(
-            (partition.room for partition in self._tight.values()),
-            default=max(1, self._assignment.capacity // 2),
-        )
-        if not self._assignment.are_chunks or not self._wanted:
-            return most
-        left_bytes = (self._assigned[key].left_bytes for key in self._wanted if key in self._assigned)
-        return min(most, self._item_limit.items(left_bytes))
+        """Of one fetch: others must get a turn."""
+        half = max(1, self._assignment.capacity // 2)
+        return min(half, self._item_limit.items(AHEAD_BYTES)) if self._assignment.are_chunks else half
+
+    def room(self, key: PartitionKey) -> int:
+        """How many records, or pieces of batches, a fetch may bring of one that is wanted."""
+        partition = self._assigned.get(key)
+        if partition is None:
+            return 0
+        self.on_room(partition)
+        room = partition.room
+        is_bound = room and self._assignment.are_chunks
+        return min(room, self._item_limit.items(partition.left_bytes)) if is_bound else room
 
     def _take_in(self, partition: AssignedPartition, found: Sequence[Any]) -> None:
         if self._assignment.are_chunks:
             before_bytes = partition.left_bytes
             for records in chunks.pieces(found):
+                if not isinstance(records, ChunkSlice):
+                    self.decode_here()
                 self._assignment.add(partition, records, _average_bytes(records))
             self._item_limit.brought(len(found), before_bytes - partition.left_bytes)
         else:
             self._assignment.add(partition, found, _average_bytes(found))
         self.on_room(partition)
+
+    def _stands(self, key: Hashable) -> bool:
+        """Nothing of it moves before somebody acks, retries or skips it, or its slow record ends."""
+        partition = self._assigned.get(cast(PartitionKey, key))
+        if partition is None or partition.room:
+            return False
+        lane = partition.lane
+        return partition.is_paused or not (lane.in_flight_count or lane.is_deliverable)
 
     # ---- where a fetch fails
 
@@ -145,7 +172,7 @@ class Fetching:
 
 
 def _average_bytes(records: Sequence[Any]) -> int:
+    """What one takes here."""
     if isinstance(records, ChunkSlice):
         return records.chunk.record_bytes
-    total: int = sum([record.serialized_value_size for record in records])
-    return total // len(records)
+    return decoded_bytes(records) // len(records)

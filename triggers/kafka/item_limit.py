@@ -1,7 +1,5 @@
 """How many items one fetch may bring of a partition, where an item may be a record or a piece of batches."""
 
-from collections.abc import Iterable
-
 from headrace.triggers.kafka.client.chunks import PIECE_BYTES
 
 
@@ -11,9 +9,9 @@ class ItemLimit:
     def __init__(self) -> None:
         self._item_bytes = PIECE_BYTES
 
-    def items(self, left_bytes: Iterable[int]) -> int:
-        """What has place in each partition, of so many bytes; one at least."""
-        return max(1, min(left_bytes, default=0) // self._item_bytes)
+    def items(self, left_bytes: int) -> int:
+        """What has place in so many bytes; one at least."""
+        return max(1, left_bytes // self._item_bytes)
 
     def brought(self, count: int, size_bytes: int) -> None:
         """A fetch has, of one partition. Large items count for some fetches more."""

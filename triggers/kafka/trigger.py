@@ -22,7 +22,7 @@ from headrace.runtime.streams.committer import Committer
 from headrace.runtime.tasks import task_group
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.kafka.client import chunks, internals
+from headrace.triggers.kafka.client import chunks, internals, requests
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.connect import connect, wait_for_topics
 from headrace.triggers.kafka.client.errors import explain
@@ -176,7 +176,7 @@ class KafkaTrigger(Trigger):
         offsets = GroupOffsets(consumer)
         assignment.committer = Committer(offsets, self._metrics)
         logs = self._logs = Logs((consumer, self._admin), settings, assignment, offsets, self._metrics)
-        fetching = Fetching(consumer, assignment, self._dispatch, logs.on_out_of_range)
+        fetching = Fetching(consumer, assignment, self._dispatch, settings, logs.on_out_of_range)
         self._stream.connect(consumer, self._admin, offsets, fetching, logs)
         if self._dispatch.policy.is_ranges:
             self._watcher = EndWatcher(consumer, self._dispatch, assignment, logs.on_out_of_range)
@@ -184,12 +184,16 @@ class KafkaTrigger(Trigger):
         internals.watch_session(consumer, self._session_renewed)
         internals.tune(consumer, retry_seconds=settings.retry_backoff_seconds)
         tell_partitions_apart(consumer)
+        requests.limit(consumer, fetching.budget)
         if self._dispatch.policy.decoder:
-            assignment.are_chunks = chunks.forward(consumer)
+            assignment.are_chunks = chunks.forward(consumer, fetching.budget.hold)
             if not assignment.are_chunks:
                 logger.warning(
                     "this aiokafka is unknown inside: records are decoded here, not in the workers"
                 )
+        if not assignment.are_chunks:
+            chunks.count(consumer, fetching.budget.hold)
+            fetching.decode_here()
         backoff_seconds = settings.rebalance_retry_backoff_seconds
         internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
 
@@ -256,6 +260,7 @@ class KafkaTrigger(Trigger):
             "topics": list(self._settings.topics),
             "consumerGroup": self._settings.consumer_group,
             "generation": internals.generation(self._consumer) if self._consumer else None,
+            "bufferedBytes": self._stream.fetching.buffered_bytes if self._consumer else 0,
         }
         return TriggerStatus(about, self._assignment.statuses())
 

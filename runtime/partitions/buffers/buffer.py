@@ -26,6 +26,10 @@ class Buffer(Protocol):
         """How many of them are records that were decoded here."""
 
     @property
+    def decoded_bytes(self) -> int:
+        """About what those take in memory."""
+
+    @property
     def size_bytes(self) -> int:
         """About what they take in memory."""
 

@@ -33,6 +33,8 @@ class Chunk:
     count: int
     data: Buffer
     decode: Decode
+    held: object = None
+    """Whoever counts what the data is a part of knows by this that some of it is still needed."""
     id: int = field(default_factory=_next_id)  # on the wire
 
     @property

@@ -61,6 +61,11 @@ class RangeBuffer:
         return 0
 
     @property
+    def decoded_bytes(self) -> int:
+        """Nothing is fetched."""
+        return 0
+
+    @property
     def size_bytes(self) -> int:
         """Nothing is fetched."""
         return 0

@@ -12,7 +12,8 @@ from headrace.runtime.partitions.buffers.buffer import Records, Span
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice, offsets_of
 from headrace.runtime.wire.frames import WireRecord
 
-_DECODED_BYTES = 600  # of a record's objects, beside its key and value
+DECODED_BYTES = 600
+"""What a decoded record takes beside its key and value, about."""
 
 
 class RecordBuffer:
@@ -21,13 +22,13 @@ class RecordBuffer:
     Decoded records that follow each other join; a chunk's slices stay apart.
     """
 
-    __slots__ = ("_chunk_bytes", "_decoded_bytes", "_largest_bytes", "_parts", "count", "decoded_count")
+    __slots__ = ("_chunk_bytes", "_largest_bytes", "_parts", "count", "decoded_bytes", "decoded_count")
     holds_ranges: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._parts: deque[Records] = deque()
         self.count = self.decoded_count = 0
-        self._chunk_bytes = self._decoded_bytes = 0
+        self._chunk_bytes = self.decoded_bytes = 0
         self._largest_bytes = 0  # of the decoded records that have been here since none was
 
     def __iter__(self) -> Iterator[WireRecord]:
@@ -36,7 +37,7 @@ class RecordBuffer:
     @property
     def size_bytes(self) -> int:
         """Of chunks as they are kept, of decoded records about what they take."""
-        return self._chunk_bytes + self._decoded_bytes
+        return self._chunk_bytes + self.decoded_bytes
 
     @property
     def head(self) -> WireRecord | None:
@@ -97,7 +98,7 @@ class RecordBuffer:
             return
         sizes = _sizes(records)
         self.decoded_count += len(records)
-        self._decoded_bytes += sum(sizes) + len(records) * _DECODED_BYTES
+        self.decoded_bytes += sum(sizes) + len(records) * DECODED_BYTES
         self._largest_bytes = max(self._largest_bytes, *sizes)
         if isinstance(last, list):
             last.extend(records)
@@ -137,7 +138,7 @@ class RecordBuffer:
         """Remove all."""
         self._parts.clear()
         self.count = self.decoded_count = 0
-        self._chunk_bytes = self._decoded_bytes = self._largest_bytes = 0
+        self._chunk_bytes = self.decoded_bytes = self._largest_bytes = 0
 
     @staticmethod
     def first_offsets(units: Records) -> Sequence[int]:
@@ -162,7 +163,7 @@ class RecordBuffer:
         if isinstance(part, ChunkSlice):
             self._chunk_bytes -= count * part.chunk.record_bytes
         else:
-            self._decoded_bytes -= sum(_sizes(taken)) + count * _DECODED_BYTES
+            self.decoded_bytes -= sum(_sizes(taken)) + count * DECODED_BYTES
             self.decoded_count -= count
             if not self.decoded_count:
                 self._largest_bytes = 0
@@ -178,6 +179,11 @@ class RecordBuffer:
 def record_bytes(record: WireRecord) -> int:
     """What a record counts where bytes are limited: key and value."""
     return len(record.value or b"") + len(record.key or b"")
+
+
+def decoded_bytes(records: Sequence[WireRecord]) -> int:
+    """About what these take in memory."""
+    return sum(_sizes(records)) + len(records) * DECODED_BYTES
 
 
 def _sizes(records: Iterable[WireRecord]) -> list[int]:

@@ -40,11 +40,13 @@ class ByHand(KafkaStream):
 
 def fed_by_hand(b: Bench) -> Fetching:
     """What fetches for a trigger that was never connected, with the dispatcher of a bench."""
-    settings: Any = SimpleNamespace()
+    settings: Any = SimpleNamespace(
+        max_wait_handler_during_rebalance_seconds=5, max_buffered_bytes=1 << 26, fetch_default_bytes=1 << 20
+    )
     dead_letters: Any = SimpleNamespace()
     stream = ByHand(settings, dead_letters, "", lambda: None, takes_acks=False)
     assignment = Assignment(b.dispatcher, stream, Limits(16, 0, 1 << 26))
-    fetching = stream.fetching = Fetching(None, assignment, b.dispatcher, lambda _: None)
+    fetching = stream.fetching = Fetching(None, assignment, b.dispatcher, settings, lambda _: None)
     return fetching
 
 
@@ -88,10 +90,10 @@ async def test_a_partition_that_is_halted_or_full_is_fetched_no_more(tmp_path: P
         partition = assign(b, trigger)
         b.feed(partition, records(0, 12))
         await until(lambda: len(partition.unacked) == 12)
-        assert trigger.max_records() == 4  # what fits, as all else waits for acks
+        assert trigger.room(partition.key) == 4  # what fits, as all else waits for acks
         assert TP in trigger._wanted
         partition.lane.become(PartitionState.HALTED)
-        assert trigger.max_records() == 8
+        assert trigger.room(partition.key) == 0
         assert TP not in trigger._wanted
 
 

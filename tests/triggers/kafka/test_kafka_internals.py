@@ -11,9 +11,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.metadata import MetadataRequest_v5
 from broker import Broker
+from worker_bench import until
 
 from headrace.runtime.wire.clock import now_ns
-from headrace.triggers.kafka.client import internals, topics
+from headrace.triggers.kafka.client import chunks, internals, requests, topics
+from headrace.triggers.kafka.client.budget import Budget
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.topics import describe_topics
 
@@ -92,6 +94,31 @@ async def test_metadata_is_not_asked_for_without_a_pause_where_a_partition_has_n
         while len(asked) < 2:
             await asyncio.sleep(0.05)
         assert time.monotonic() - began > 0.9
+
+
+async def test_requests_wait_for_what_is_held_and_are_sent_when_it_is_let_go(
+    broker: Broker, topic: str
+) -> None:
+    budget = Budget(1, 1 << 20, range(8))
+    consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
+    await consumer.start()
+    requests.limit(consumer, budget)
+    assert chunks.count(consumer, budget.hold)
+    consumer.assign([TopicPartition(topic, partition) for partition in range(8)])
+    everything = internals.Wanted(consumer.assignment())
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+        for partition in range(4):
+            await producer.send_and_wait(topic, b"x", partition=partition)
+    try:
+        async with asyncio.timeout(120):
+            found = 0
+            while found < 4:
+                await until(lambda: consumer._fetcher._records)
+                assert len(consumer._fetcher._records) == 1
+                assert budget.used_bytes
+                found += len(await something(consumer, everything))
+    finally:
+        await consumer.stop()
 
 
 async def test_the_generation_is_below_zero_without_a_membership(broker: Broker, topic: str) -> None:

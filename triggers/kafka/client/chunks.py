@@ -4,12 +4,13 @@ Batches of format v2 without a hole go through as they are, checked; others come
 """
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer import fetcher as aiokafka_fetcher
 from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 from aiokafka.errors import CorruptRecordException
@@ -40,18 +41,38 @@ _ARGUMENTS = (
     "isolation_level",
 )
 
+Hold = Callable[[TopicPartition, int], object]
+"""Counts bytes of a partition for as long as what it returns is kept."""
 
-def forward(consumer: AIOKafkaConsumer) -> bool:
+
+def _uncounted(_: TopicPartition, __: int) -> None:
+    """Nobody counts."""
+
+
+def forward(consumer: AIOKafkaConsumer, hold: Hold = _uncounted) -> bool:
     """Let `consumer` fetch ChunkSlices among ConsumerRecords; whether it does. Not with read_committed.
 
-    The method that takes in fetched data gets other names for two of the classes that it uses; other
-    consumers of this process keep theirs. Where aiokafka looks different inside, nothing is changed.
+    Where aiokafka looks different inside, nothing is changed.
+    """
+    batches = partial(_PartitionBatches, hold=hold)
+    return _rename(consumer, MemoryRecords=_FetchedBytes, PartitionRecords=batches)
+
+
+def count(consumer: AIOKafkaConsumer, hold: Hold) -> bool:
+    """Have each answer held for as long as it lies there, where records are decoded here; whether it is."""
+    return _rename(consumer, PartitionRecords=partial(_CountedRecords, hold=hold))
+
+
+def _rename(consumer: AIOKafkaConsumer, **others: object) -> bool:
+    """The method that takes in fetched data gets other names for classes that it uses.
+
+    Other consumers of this process keep theirs.
     """
     fetcher: Any = consumer._fetcher  # noqa: SLF001
     method = getattr(Fetcher, "_proc_fetch_request", None)
     if not isinstance(method, FunctionType) or not _is_as_expected(method):
         return False
-    names = {**method.__globals__, "MemoryRecords": _FetchedBytes, "PartitionRecords": _PartitionBatches}
+    names = {**method.__globals__, **others}
     copy = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
     fetcher._proc_fetch_request = MethodType(copy, fetcher)  # noqa: SLF001
     return True
@@ -107,8 +128,16 @@ class _FetchedBytes:
         return self._size
 
 
-class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
+class _CountedRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
     """What was fetched of one partition: an iterator that the fetcher drains."""
+
+    def __init__(self, tp: TopicPartition, records: Any, *others: Any, hold: Hold = _uncounted) -> None:
+        super().__init__(tp, records, *others)
+        self._held = hold(tp, records.size_in_bytes())
+
+
+class _PartitionBatches(_CountedRecords):
+    """The same, undecoded."""
 
     _records: _FetchedBytes
     next_fetch_offset: int
@@ -134,7 +163,9 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # aiokafka is 
 
     def _piece(self, data: bytes, piece: Sequence[_Batch]) -> ChunkSlice:
         first, end = piece[0].first, piece[-1].next_offset
-        batch = Chunk(first, end - first, memoryview(data)[piece[0].begin : piece[-1].end], decode)
+        batch = Chunk(
+            first, end - first, memoryview(data)[piece[0].begin : piece[-1].end], decode, self._held
+        )
         wanted = range(max(first, self.next_fetch_offset), end)
         self.next_fetch_offset = max(self.next_fetch_offset, end)
         return ChunkSlice(batch, wanted)

@@ -5,6 +5,7 @@ Each function says what happens without it.
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,15 +68,20 @@ class Wanted(set[TopicPartition]):
 
 
 async def fetch(
-    consumer: AIOKafkaConsumer, wanted: Wanted, timeout_seconds: float, max_records: int
+    consumer: AIOKafkaConsumer,
+    wanted: Wanted,
+    timeout_seconds: float,
+    max_records: int,
+    room: Callable[[TopicPartition], int] = lambda _: sys.maxsize,
 ) -> Records:
-    """`getmany`, with a live set: partitions may be added while it waits.
+    """`getmany`, with a live set: partitions may be added while it waits. And with `room`, records of each.
 
     Empty after `timeout_seconds`, and after anything came or `wake` was called while it waited: what to ask
     for may be different then.
 
     The public one copies its partitions to a tuple, and searches that for each partition that has data. It
-    doesn't notice that the fetcher's task has died, and after one error idle members are no longer watched.
+    limits a fetch as a whole, so the smallest room would limit all partitions. It doesn't notice that the
+    fetcher's task has died, and after one error idle members are no longer watched.
 
     After an error, positions may have moved past records that were not returned: seek before the next fetch.
     """
@@ -87,12 +93,49 @@ async def fetch(
     busy = consumer._subscription.fetch_context()  # noqa: SLF001
     busy.__enter__()
     try:
-        records: Records = await fetcher.fetched_records(wanted, 0, max_records=max_records)
+        if fetcher._subscriptions.reassignment_in_progress:  # noqa: SLF001
+            await fetcher._subscriptions.wait_for_assignment()  # noqa: SLF001
+        records = _drain(fetcher, wanted, max_records, room)
         if not records:
             await _news(fetcher._create_fetch_waiter(), timeout_seconds)  # noqa: SLF001
         return records
     finally:
         busy.__exit__(None, None, None)
+
+
+def _drain(
+    fetcher: Any, wanted: Wanted, max_records: int, room: Callable[[TopicPartition], int]
+) -> dict[TopicPartition, Sequence[ConsumerRecord]]:
+    """`Fetcher.fetched_records`, without its wait, and with `room`."""
+    lying = fetcher._records  # noqa: SLF001
+    drained: dict[TopicPartition, Sequence[ConsumerRecord]] = {}
+    for tp in list(lying):
+        if tp not in wanted:
+            if not fetcher._subscriptions.is_assigned(tp):  # noqa: SLF001
+                del lying[tp]
+            continue
+        found = lying[tp]
+        if not isinstance(found, FetchResult):
+            if not drained:  # else by the next call
+                _forget(fetcher, tp)
+                found.check_raise()
+            break
+        limit = min(max_records, room(tp))
+        records = found.getall(limit) if limit > 0 else ()
+        if not found.has_more():
+            _forget(fetcher, tp)
+        if records:
+            drained[tp] = records
+            max_records -= len(records)
+            if not max_records:
+                break
+    return drained
+
+
+def _forget(fetcher: Any, tp: TopicPartition) -> None:
+    """Have the partition asked for again."""
+    del fetcher._records[tp]  # noqa: SLF001
+    fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
 
 
 async def _news(waiter: asyncio.Future[None], timeout_seconds: float) -> None:

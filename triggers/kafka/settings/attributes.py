@@ -166,7 +166,9 @@ class KafkaAttributes(ClientAttributes):
         "maxBufferedBytes",
         64 * 1024 * 1024,
         unit="bytes",
-        effect="Too low stalls partitions with large records, too high costs that much memory.",
+        effect="All that a replica holds of fetched records, open requests included, but for one batch of"
+        " each broker; too low lets partitions with large batches wait for each other, too high costs that"
+        " much memory.",
     )
     max_processing_time_seconds: Annotated[Seconds, Gt(0)] = setting(
         "maxProcessingTime",

@@ -1,0 +1,159 @@
+"""How much of what brokers send is held at a time: what may be asked for now, by what is here."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Hashable, Sized
+from dataclasses import dataclass
+
+_COPIES = 2  # of an answer, while it is read
+_ANSWERS_PART = 8  # all open requests together may bring this part of the whole
+_FLOORS_PART = 3 / 8  # is kept for partitions that hold little
+_SPARE_PART = 4  # of what is left beside that, one partition may ask for this part
+_FORGETTING_SHIFT = 6  # how slowly a large batch is forgotten: by a 64th with each request
+
+
+class Held:
+    """Bytes of one answer about one partition. They count until nothing refers to this any more."""
+
+    __slots__ = ("_let_go", "_what")
+
+    def __init__(self, let_go: Callable[[Hashable, int], None], key: Hashable, size_bytes: int) -> None:
+        self._let_go, self._what = let_go, (key, size_bytes)
+
+    def __del__(self) -> None:
+        self._let_go(*self._what)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Of a request: how much of each partition, for those that hold so little, and how much in all."""
+
+    limit_bytes: int
+    most_held_bytes: int
+    answer_bytes: int
+
+    def has_room(self, held_bytes: int) -> bool:
+        """Whether to ask for a partition that holds so much: while one answer is used, another comes."""
+        return not held_bytes or held_bytes + self.limit_bytes <= self.most_held_bytes
+
+
+class Budget:
+    """Answers as they came: on their way, not looked at yet, or with a part in use, which keeps the whole.
+
+    All of it stays below `max_bytes`, but for one batch of each broker that is asked: a broker sends the
+    first one whatever its size. Each partition has a floor that others leave free; beside the floors, few
+    busy partitions get much.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int,
+        partition_max_bytes: int,
+        partitions: Sized = (),
+        stands: Callable[[Hashable], bool] = lambda _: False,
+    ) -> None:
+        """`partitions`: those that share it now. `stands`: nothing of that partition moves by itself.
+
+        Where batches are larger than floors, what those hold beyond theirs isn't counted: they would keep
+        all others from being fetched.
+        """
+        self.max_bytes = max_bytes
+        self.on_let_go: Callable[[], None] | None = None
+        """Called once, when there is less than before, in whatever thread."""
+        self._partition_max_bytes = partition_max_bytes
+        self._partitions = partitions
+        self._stands = stands
+        self._held: Counter[Hashable] = Counter()
+        self._held_bytes = 0
+        self._gone: deque[tuple[Hashable, int]] = deque()  # not counted off yet
+        self._open: dict[Hashable, int] = {}
+        self._answered: dict[Hashable, int] = {}  # the client keeps each broker's last answer
+        self._limit_bytes = partition_max_bytes  # of the last request
+        self._batch_bytes = 0  # the largest that didn't fit, lately
+
+    @property
+    def floor_bytes(self) -> int:
+        """What each partition may hold, if its batches are no larger, whatever the others hold."""
+        return int(self.max_bytes * _FLOORS_PART) // max(1, len(self._partitions))
+
+    @property
+    def used_bytes(self) -> int:
+        """What is held, and what may come."""
+        self._count_off()
+        # Brokers that are gone may be among those; open requests never bring more than that together.
+        answered_bytes = min(sum(self._answered.values()), self.max_bytes // _ANSWERS_PART)
+        return self._held_bytes + _COPIES * sum(self._open.values()) + answered_bytes
+
+    def held_of(self, key: Hashable) -> int:
+        """What one partition holds."""
+        self._count_off()
+        return self._held.get(key, 0)
+
+    def hold(self, key: Hashable, size_bytes: int) -> Held:
+        """An answer has come."""
+        if size_bytes > self._limit_bytes:
+            self._batch_bytes = size_bytes
+        self._held[key] += size_bytes
+        self._held_bytes += size_bytes
+        return Held(self._let_go, key, size_bytes)
+
+    # ---- requests, of which a broker has one at a time
+
+    def close_others(self, nodes: Collection[Hashable]) -> None:
+        """Only requests to these are still open."""
+        for node in self._open.keys() - nodes:
+            self._answered[node] = self._open.pop(node)
+
+    def terms(self, node: Hashable, nodes_left: int) -> Terms | None:
+        """What a request to this one of `nodes_left` brokers may say now; None where it has to wait."""
+        most_bytes = self.max_bytes // (_ANSWERS_PART * (len(self._open) + nodes_left))
+        answered_bytes = min(self._answered.get(node, 0), most_bytes)  # let go as the next one comes
+        free_bytes = self.max_bytes - self.used_bytes + answered_bytes
+        floor_bytes = self.floor_bytes
+        least_bytes = floor_bytes // 2
+        spare_bytes = free_bytes - self._left_of_floors(floor_bytes)
+        spare_limit_bytes = min(spare_bytes // (_SPARE_PART * (len(self._held) + 1)), most_bytes // 2)
+        if spare_limit_bytes > least_bytes:
+            limit_bytes = self._limit(spare_limit_bytes)
+            answer_bytes = min(most_bytes, spare_bytes // (_COPIES * nodes_left))
+            return Terms(limit_bytes, floor_bytes + spare_bytes // 2, max(1, answer_bytes))
+        if free_bytes < _COPIES * nodes_left * least_bytes:
+            free_bytes += self._held_beyond_floors(floor_bytes)
+        answer_bytes = min(most_bytes, free_bytes // (_COPIES * nodes_left))
+        if answer_bytes < max(1, least_bytes // 2) and (self._held or self._open):
+            return None
+        return Terms(self._limit(least_bytes), floor_bytes, max(1, answer_bytes))
+
+    def open(self, node: Hashable, terms: Terms, partitions_count: int) -> int:
+        """A request about so many partitions is sent: how much it may bring."""
+        self._limit_bytes = terms.limit_bytes
+        self._batch_bytes -= self._batch_bytes >> _FORGETTING_SHIFT
+        self._answered.pop(node, None)
+        self._open[node] = max(1, min(terms.answer_bytes, partitions_count * terms.limit_bytes))
+        return self._open[node]
+
+    # ---- inside
+
+    def _limit(self, size_bytes: int) -> int:
+        return min(self._partition_max_bytes, max(1, size_bytes, self._batch_bytes))
+
+    def _left_of_floors(self, floor_bytes: int) -> int:
+        used_bytes = sum(min(size, floor_bytes) for size in self._held.values())
+        return len(self._partitions) * floor_bytes - used_bytes
+
+    def _held_beyond_floors(self, floor_bytes: int) -> int:
+        large = [(key, size) for key, size in self._held.items() if size > floor_bytes]
+        return sum(size - floor_bytes for key, size in large if self._stands(key))
+
+    def _let_go(self, key: Hashable, size_bytes: int) -> None:
+        self._gone.append((key, size_bytes))
+        tell, self.on_let_go = self.on_let_go, None
+        if tell is not None:
+            tell()
+
+    def _count_off(self) -> None:
+        while self._gone:
+            key, size_bytes = self._gone.popleft()
+            self._held_bytes -= size_bytes
+            self._held[key] -= size_bytes
+            if not self._held[key]:
+                del self._held[key]
