@@ -12,7 +12,7 @@ READY := $(VENV)/.ready-$(VERSION)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate storm simulation fuzz bench bench-full bench-versus bench-ranges bench-reliability bench-spark wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate storm simulation fuzz bench bench-full bench-versus bench-memory bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -93,6 +93,9 @@ bench-full: $(READY) ## the same with more rounds, modes and partitions, the led
 	@$(BIN)/python benchmarks/ledger.py
 	@BENCH_ROUNDS=7 BENCH_FULL=1 $(BIN)/python benchmarks/bench.py
 	@$(BIN)/python benchmarks/memory.py 600
+
+bench-memory: $(READY) ## what a processor holds of a backlog beside maxBufferedBytes, for 12, 150 and 1,000 partitions
+	@$(BIN)/python benchmarks/buffered.py
 
 bench-reliability: $(READY) ## the same kills and rebalances for Headrace and its peers, and what they lose
 	@$(BIN)/python benchmarks/reliability.py

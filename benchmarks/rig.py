@@ -18,6 +18,7 @@ from counter import total
 from folders import BENCHMARKS
 
 PARTITIONS = 8
+ADMIN_PORT = "0"  # any
 _WAIT_SECONDS = 30
 _WINDOW_SECONDS = 4.0
 
@@ -126,7 +127,7 @@ def headrace(  # what a function is made of
         spec = {"handler": "bench_handler:handler", "triggers": {"records": trigger}}
         (folder / "function.yaml").write_text(yaml.safe_dump({"metadata": {"name": "bench"}, "spec": spec}))
         (folder / "bench_handler.py").write_text(_PRELUDE + handler)
-        command = [python, "-P", "-m", "headrace", "run", str(folder), "--admin-port", "0"]
+        command = [python, "-P", "-m", "headrace", "run", str(folder), "--admin-port", ADMIN_PORT]
         env = {**os.environ, "BENCH_COUNTERS": str(folder)}
         return subprocess.Popen([*command, "--log-level", "warning"], env=env, stderr=_log(folder))
 
