@@ -15,7 +15,7 @@ from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.buffers.records import decoded_bytes
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import AHEAD_BYTES, Assignment
-from headrace.triggers.kafka.client import chunks, internals
+from headrace.triggers.kafka.client import chunks, fetches
 from headrace.triggers.kafka.client.budget import Budget
 from headrace.triggers.kafka.item_limit import ItemLimit
 from headrace.triggers.kafka.settings.model import KafkaSettings
@@ -47,7 +47,7 @@ class Fetching:
         self.budget = Budget(
             settings.max_buffered_bytes, settings.fetch_default_bytes, self._assigned, self._stands
         )
-        self._wanted = internals.Wanted()
+        self._wanted = fetches.Wanted()
         self._item_limit = ItemLimit()
 
     def on_room(self, partition: AssignedPartition) -> None:
@@ -57,7 +57,7 @@ class Fetching:
             self._wanted.discard(key)  # left undrained, not paused: pausing throws prefetched data away
         elif key not in self._wanted:
             self._wanted.add(TopicPartition(*key))
-            internals.wake(self._consumer)
+            fetches.wake(self._consumer)
 
     @property
     def buffered_bytes(self) -> int:
@@ -82,7 +82,7 @@ class Fetching:
     async def _fetch(self) -> None:
         """Once. By itself, so that nothing here keeps what was fetched last."""
         try:
-            fetched = await internals.fetch(
+            fetched = await fetches.fetch(
                 self._consumer, self._wanted, _FETCH_WAIT_SECONDS, self.max_records(), self.room
             )
         except Exception as error:  # codecs raise what they like
@@ -139,7 +139,7 @@ class Fetching:
         """
         for key, partition in self._assigned.items():
             self._consumer.seek(TopicPartition(*key), partition.ledger.position)
-        unreadable = internals.unreadable_record(error)
+        unreadable = fetches.unreadable_record(error)
         if isinstance(error, OffsetOutOfRangeError):
             for tp in error.args[0]:
                 self._wanted.discard(tp)  # until it is known where to go on: the others are fetched meanwhile
@@ -156,10 +156,10 @@ class Fetching:
         """A record can't be decoded: deliver those before it, one fetch each, and stop there."""
         key = partition.key
         self._wanted.discard(key)
-        alone = internals.Wanted({TopicPartition(*key)})
+        alone = fetches.Wanted({TopicPartition(*key)})
         with contextlib.suppress(Exception):  # the same record again, where offsets have holes
             while partition.ledger.position < offset and self._assigned.get(key) is partition:
-                fetched = await internals.fetch(self._consumer, alone, _FETCH_WAIT_SECONDS, 1)
+                fetched = await fetches.fetch(self._consumer, alone, _FETCH_WAIT_SECONDS, 1)
                 for records in fetched.values():
                     # A fetch may outlast an assignment, and bring records of the next one.
                     if (now := self._assigned.get(key)) is not None:

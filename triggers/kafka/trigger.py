@@ -22,7 +22,7 @@ from headrace.runtime.streams.committer import Committer
 from headrace.runtime.tasks import task_group
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.kafka.client import chunks, internals, requests
+from headrace.triggers.kafka.client import chunks, fetches, internals, requests
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.connect import connect, wait_for_topics
 from headrace.triggers.kafka.client.errors import explain
@@ -240,7 +240,7 @@ class KafkaTrigger(Trigger):
 
     def _on_started(self) -> None:
         self._problem = ""
-        internals.wake(self._consumer)
+        fetches.wake(self._consumer)
         if self._watcher is not None:
             self._watcher.look_now()
 

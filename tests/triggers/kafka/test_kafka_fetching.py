@@ -17,7 +17,7 @@ from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.streams.assignment import Assignment, Limits
-from headrace.triggers.kafka.client import internals
+from headrace.triggers.kafka.client import fetches
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.stream import KafkaStream
 
@@ -67,7 +67,7 @@ async def test_a_fetch_before_an_unreadable_record_may_outlast_the_assignment(
         await has_come.wait()
         return {TP: records(0, 1)}
 
-    monkeypatch.setattr(internals, "fetch", fetch)
+    monkeypatch.setattr(fetches, "fetch", fetch)
     async with bench(tmp_path, WRITES) as b:
         trigger = fed_by_hand(b)
         old = assign(b, trigger)

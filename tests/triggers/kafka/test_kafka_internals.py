@@ -14,7 +14,7 @@ from broker import Broker
 from worker_bench import until
 
 from headrace.runtime.wire.clock import now_ns
-from headrace.triggers.kafka.client import chunks, internals, requests, topics
+from headrace.triggers.kafka.client import chunks, fetches, internals, requests, topics
 from headrace.triggers.kafka.client.budget import Budget
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.topics import describe_topics
@@ -36,38 +36,38 @@ async def assigned_consumer(broker: Broker, topic: str) -> AsyncIterator[AIOKafk
         await consumer.stop()
 
 
-async def something(consumer: AIOKafkaConsumer, wanted: internals.Wanted) -> internals.Records:
+async def something(consumer: AIOKafkaConsumer, wanted: fetches.Wanted) -> fetches.Records:
     """Fetch until there is something."""
     async with asyncio.timeout(120):
-        while not (fetched := await internals.fetch(consumer, wanted, 5, max_records=100)):
+        while not (fetched := await fetches.fetch(consumer, wanted, 5, max_records=100)):
             pass
     return fetched
 
 
 async def test_a_fetch_gives_only_what_is_wanted(broker: Broker, topic: str) -> None:
     async with assigned_consumer(broker, topic) as consumer:
-        wanted = internals.Wanted({TopicPartition(topic, 1)})
+        wanted = fetches.Wanted({TopicPartition(topic, 1)})
         fetched = await something(consumer, wanted)
         assert {tp.partition: len(records) for tp, records in fetched.items()} == {1: 10}
 
 
 async def test_nothing_wanted_is_nothing_fetched(broker: Broker, topic: str) -> None:
     async with assigned_consumer(broker, topic) as consumer:
-        assert await internals.fetch(consumer, internals.Wanted(), 0.5, max_records=100) == {}
+        assert await fetches.fetch(consumer, fetches.Wanted(), 0.5, max_records=100) == {}
 
 
 async def test_waking_a_fetch_makes_it_look_at_what_is_wanted_now(broker: Broker, topic: str) -> None:
     async with assigned_consumer(broker, topic) as consumer:
         internals.tune(consumer, retry_seconds=1)
-        wanted = internals.Wanted({TopicPartition(topic, 0)})
+        wanted = fetches.Wanted({TopicPartition(topic, 0)})
         await something(consumer, wanted)  # now partition 1 lies unread
-        waiting = asyncio.create_task(internals.fetch(consumer, wanted, 600, max_records=100))
+        waiting = asyncio.create_task(fetches.fetch(consumer, wanted, 600, max_records=100))
         await asyncio.wait([waiting], timeout=0.3)
         assert not waiting.done()
         wanted.add(TopicPartition(topic, 1))
-        internals.wake(consumer)
+        fetches.wake(consumer)
         assert await asyncio.wait_for(waiting, 120) == {}
-        assert [tp.partition for tp in await internals.fetch(consumer, wanted, 0, max_records=100)] == [1]
+        assert [tp.partition for tp in await fetches.fetch(consumer, wanted, 0, max_records=100)] == [1]
 
 
 async def test_a_partition_that_lies_unread_does_not_hold_back_its_node(broker: Broker, topic: str) -> None:
@@ -105,7 +105,7 @@ async def test_requests_wait_for_what_is_held_and_are_sent_when_it_is_let_go(
     requests.limit(consumer, budget)
     assert chunks.count(consumer, budget.hold)
     consumer.assign([TopicPartition(topic, partition) for partition in range(8)])
-    everything = internals.Wanted(consumer.assignment())
+    everything = fetches.Wanted(consumer.assignment())
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
         for partition in range(4):
             await producer.send_and_wait(topic, b"x", partition=partition)
@@ -128,7 +128,10 @@ async def test_the_generation_is_below_zero_without_a_membership(broker: Broker,
         assert internals.generation(consumer) < 0
 
 
-@pytest.mark.parametrize("name", ["fetched_records", "_fetch_waiters", "_notify"])
+@pytest.mark.parametrize(
+    "name",
+    ["_records", "_create_fetch_waiter", "_fetch_waiters", "_notify", "_wait_consume_future", "_in_flight"],
+)
 async def test_the_fetcher_has_what_we_call(broker: Broker, topic: str, name: str) -> None:
     async with assigned_consumer(broker, topic) as consumer:
         assert hasattr(consumer._fetcher, name)
@@ -155,7 +158,7 @@ async def test_a_commit_that_nobody_waits_for_any_more_fails_silently(
 ) -> None:
     async with assigned_consumer(broker, topic) as consumer:
         tell_partitions_apart(consumer)
-        await something(consumer, internals.Wanted({TopicPartition(topic, 0)}))
+        await something(consumer, fetches.Wanted({TopicPartition(topic, 0)}))
         send, is_asked, may_answer = consumer._coordinator._send_req, asyncio.Event(), asyncio.Event()
 
         async def answer(request: object) -> object:

@@ -23,7 +23,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from broker import Broker
 
-from headrace.triggers.kafka.client import internals
+from headrace.triggers.kafka.client import fetches, internals
 from headrace.triggers.kafka.client.joins import Joins
 
 ERROR = RebalanceInProgressError()
@@ -116,7 +116,7 @@ async def joined(watched: Watched) -> None:
 
 async def fetch_forever(consumer: AIOKafkaConsumer) -> None:
     while True:
-        await internals.fetch(consumer, internals.Wanted(), 0.1, 1)
+        await fetches.fetch(consumer, fetches.Wanted(), 0.1, 1)
 
 
 async def test_a_join_that_succeeds_has_no_failure(broker: Broker, topic: str) -> None:

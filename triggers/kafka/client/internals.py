@@ -1,19 +1,16 @@
-"""All that Headrace touches of aiokafka beyond its public API, pinned to 0.14 and tested one by one.
+"""What Headrace touches of a consumer and its group beyond the public API, pinned to 0.14, tested one by one.
 
 Each function says what happens without it.
 """
 
 import asyncio
 import contextlib
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
@@ -37,7 +34,6 @@ from aiokafka.protocol.group import (
     SyncGroupRequest,
 )
 from aiokafka.protocol.offset import OffsetRequest
-from aiokafka.structs import ConsumerRecord
 
 from headrace.runtime.wire.clock import now_ns
 
@@ -56,121 +52,6 @@ _PASSING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoor
 _MEMBER_CODES = (NoError.errno, RebalanceInProgressError.errno)
 _ASK_FOR_LEADER_SECONDS = 1.0
 
-Records: TypeAlias = Mapping[TopicPartition, Sequence[ConsumerRecord]]
-
-
-class Wanted(set[TopicPartition]):
-    """The partitions to fetch from. True even when empty: to aiokafka an empty collection means all."""
-
-    def __bool__(self) -> bool:
-        """Always."""
-        return True
-
-
-async def fetch(
-    consumer: AIOKafkaConsumer,
-    wanted: Wanted,
-    timeout_seconds: float,
-    max_records: int,
-    room: Callable[[TopicPartition], int] = lambda _: sys.maxsize,
-) -> Records:
-    """`getmany`, with a live set: partitions may be added while it waits. And with `room`, records of each.
-
-    Empty after `timeout_seconds`, and after anything came or `wake` was called while it waited: what to ask
-    for may be different then.
-
-    The public one copies its partitions to a tuple, and searches that for each partition that has data. It
-    limits a fetch as a whole, so the smallest room would limit all partitions. It doesn't notice that the
-    fetcher's task has died, and after one error idle members are no longer watched.
-
-    After an error, positions may have moved past records that were not returned: seek before the next fetch.
-    """
-    fetcher: Any = consumer._fetcher  # noqa: SLF001
-    consumer._coordinator.check_errors()  # noqa: SLF001
-    if fetcher._fetch_task.done():  # noqa: SLF001
-        fetcher._fetch_task.result()  # noqa: SLF001
-    # By hand, because aiokafka's has no `finally`.
-    busy = consumer._subscription.fetch_context()  # noqa: SLF001
-    busy.__enter__()
-    try:
-        if fetcher._subscriptions.reassignment_in_progress:  # noqa: SLF001
-            await fetcher._subscriptions.wait_for_assignment()  # noqa: SLF001
-        records = _drain(fetcher, wanted, max_records, room)
-        if not records:
-            await _news(fetcher._create_fetch_waiter(), timeout_seconds)  # noqa: SLF001
-        return records
-    finally:
-        busy.__exit__(None, None, None)
-
-
-def _drain(
-    fetcher: Any, wanted: Wanted, max_records: int, room: Callable[[TopicPartition], int]
-) -> dict[TopicPartition, Sequence[ConsumerRecord]]:
-    """`Fetcher.fetched_records`, without its wait, and with `room`."""
-    lying = fetcher._records  # noqa: SLF001
-    drained: dict[TopicPartition, Sequence[ConsumerRecord]] = {}
-    for tp in list(lying):
-        if tp not in wanted:
-            if not fetcher._subscriptions.is_assigned(tp):  # noqa: SLF001
-                del lying[tp]
-            continue
-        found = lying[tp]
-        if not isinstance(found, FetchResult):
-            if not drained:  # else by the next call
-                _forget(fetcher, tp)
-                found.check_raise()
-            break
-        limit = min(max_records, room(tp))
-        records = found.getall(limit) if limit > 0 else ()
-        if not found.has_more():
-            _forget(fetcher, tp)
-        if records:
-            drained[tp] = records
-            max_records -= len(records)
-            if not max_records:
-                break
-    return drained
-
-
-def _forget(fetcher: Any, tp: TopicPartition) -> None:
-    """Have the partition asked for again."""
-    del fetcher._records[tp]  # noqa: SLF001
-    fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
-
-
-async def _news(waiter: asyncio.Future[None], timeout_seconds: float) -> None:
-    """Raises what the fetcher was refused. `asyncio.wait` would take records another turn of the loop."""
-    timer = asyncio.get_running_loop().call_later(timeout_seconds, _end_wait, waiter)
-    try:
-        await waiter
-    finally:
-        timer.cancel()
-
-
-def _end_wait(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """The first record of a partition that can't be decoded."""
-
-    tp: TopicPartition
-    offset: int
-
-
-def unreadable_record(error: BaseException) -> Unreadable | None:
-    """What a fetch was decoding when it raised; None where it wasn't decoding."""
-    tb = error.__traceback__
-    while tb is not None:
-        decoding = tb.tb_frame.f_locals.get("self")
-        if isinstance(decoding, FetchResult):
-            records: Any = decoding._partition_records  # noqa: SLF001
-            return Unreadable(decoding._topic_partition, records.next_fetch_offset)  # noqa: SLF001
-        tb = tb.tb_next
-    return None
-
 
 async def high_watermark(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
     """Where the log ends, open transactions included. Raises KafkaError.
@@ -185,14 +66,6 @@ async def high_watermark(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
         error: KafkaError = for_code(error_code)()
         raise error
     return int(offset)
-
-
-def wake(consumer: AIOKafkaConsumer | None) -> None:
-    """Let a waiting `fetch` return, to be asked anew. Without it partitions wait for the timeout."""
-    if consumer is not None:
-        fetcher: Any = consumer._fetcher  # noqa: SLF001
-        for waiter in tuple(fetcher._fetch_waiters):  # noqa: SLF001
-            fetcher._notify(waiter)  # noqa: SLF001
 
 
 def refresh_metadata(consumer: AIOKafkaConsumer) -> None:
