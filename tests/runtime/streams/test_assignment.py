@@ -190,3 +190,21 @@ async def test_what_has_no_leader_yet_may_leave_before_it_begins(tmp_path: Path)
         await assignment.give_back(0, 0, [ONE])
         assert list(assignment.partitions) == [OTHER]
         assert assignment.problems() == []
+
+
+async def test_what_has_no_leader_yet_has_its_share_of_the_bytes(tmp_path: Path) -> None:
+    memory = Memory()
+    memory.leaderless = {ONE}
+    async with assigned(tmp_path, WAITS, memory) as (_, assignment, tasks):
+        assignment.are_chunks = True
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await until(lambda: memory.reads == [{ONE, OTHER}, {ONE}])
+        (begun,) = assignment.partitions.values()
+        assignment.add(begun, records(0, 1), 1 << 13)
+        alone_among_two = begun.capacity
+        memory.has_leaders.set()
+        await until(lambda: len(assignment.partitions) == 2)
+        assignment.add(begun, records(1, 1), 1 << 13)
+        assert begun.capacity == alone_among_two == 16
+        for name in ("go0", "go1"):
+            (tmp_path / name).touch()

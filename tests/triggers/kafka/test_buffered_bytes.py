@@ -8,7 +8,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from kafka_records import handled, produce
-from replica import Replica, lines, replica, wait_until, write_function
+from replica import Replica, frozen, lines, replica, wait_until, write_function
 
 from headrace.runtime.workers.watchdog import resident_bytes
 
@@ -74,3 +74,35 @@ def test_records_larger_than_all_that_may_be_buffered_come_one_after_the_other(
         wait_until(lambda: len(lines(folder)) == 40, about=running)
         assert running.stop() == 0
     assert handled(folder) == {(topic, partition): list(range(5)) for partition in range(8)}
+
+
+@pytest.mark.usefixtures("either_path")
+def test_what_is_held_of_a_topic_is_let_go_when_it_is_made_anew(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """While nothing comes, open requests and last answers count for three eighths at most."""
+    handler = """
+        def handler(context, event):
+            write(f"{event.topic} {event.shard_id} {event.offset}")
+            time.sleep(0.05)
+    """
+    limit_bytes = 1 << 20
+    function = write_function(
+        tmp_path / "f",
+        handler,
+        broker.bootstrap,
+        [topic],
+        maxBufferedBytes=limit_bytes,
+        sessionTimeout="30s",
+    )
+    produce(broker, topic, 1000, size=4000)
+    with replica(function) as running:
+        wait_until(lambda: running.trigger()["bufferedBytes"] > limit_bytes * 2 / 5, about=running)
+        with frozen(running):
+            broker.delete(topic)
+            broker.create(topic, 8)
+            produce(broker, topic, 80)
+        wait_until(lambda: set(running.committed().values()) == {10}, 90, about=running)
+        wait_until(lambda: running.trigger()["bufferedBytes"] < limit_bytes * 2 / 5, about=running)
+        assert f"topic {topic} was made anew" in running.log
+        assert running.stop() == 0

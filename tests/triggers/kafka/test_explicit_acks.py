@@ -252,3 +252,36 @@ async def test_what_a_dead_worker_had_handled_is_fetched_again(broker: Broker, t
         order(function, topic, *(offset for offset in range(25) if offset != 3))
         await until(lambda: len(lines(function, "done")) > done + 23)
     assert await held_by(broker, topic) == {0: Checkpoint(25)}
+
+
+@pytest.mark.usefixtures("either_path")
+async def test_what_is_fetched_again_takes_the_place_of_what_was_held(broker: Broker, tmp_path: Path) -> None:
+    handler = """
+        import nuclio
+        held = []
+        async def handler(context, event):
+            write(f"{event.shard_id} {event.offset}")
+            held.append(nuclio.QualifiedOffset.from_event(event))
+            if len(held) == 8 and exists("again"):
+                while held:
+                    await context.platform.explicit_ack(held.pop())
+    """
+    topic, limit = broker.create_topic(1), 1 << 18
+    function = explicit(tmp_path, handler, broker, topic, channelBufferSize=8, maxBufferedBytes=limit)
+    await asyncio.to_thread(produce, broker, topic, 200, 1, 8000)
+    async with processing(function) as processor:
+        (trigger,) = processor._triggers
+        await until(lambda: len(lines(function)) == 8)
+        fetching = trigger.trigger._stream.fetching  # type: ignore[attr-defined]
+        await until(lambda: fetching.budget.held_of((topic, 0)))
+        (function / "again").touch()
+        (worker,) = trigger.dispatcher.workers
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        most = 0
+        while len(lines(function)) < 208 or fetching.budget.held_of((topic, 0)):
+            most = max(most, fetching.buffered_bytes)
+            await asyncio.sleep(0.01)
+        assert most < limit + (1 << 17)
+    assert lines(function) == [f"0 {offset}" for offset in (*range(8), *range(200))]
+    assert await held_by(broker, topic) == {0: Checkpoint(200)}
