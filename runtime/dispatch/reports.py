@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from typing import Any
 
 from headrace.runtime.dispatch.acks.unacked import Unacked
@@ -58,11 +57,11 @@ class Warnings:
         for worker in self._dispatcher.workers:
             self._look_at_worker(worker)
         if self._dispatcher.policy.ack_mode.is_explicit:
-            self._unacked.look(self._dispatcher.partitions, time.monotonic())
+            self._unacked.look(self._dispatcher.partitions, now_ns() / 1e9)
 
     def problems(self) -> list[str]:
         """Of these, what only the function's author can mend."""
-        return self._unacked.problems(self._dispatcher.partitions, time.monotonic())
+        return self._unacked.problems(self._dispatcher.partitions, now_ns() / 1e9)
 
     def _look_at_worker(self, worker: WorkerHandle) -> None:
         """Records that run longer than maxProcessingTime."""

@@ -5,7 +5,6 @@ Each function says what happens without it.
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -92,7 +91,7 @@ def tune(consumer: AIOKafkaConsumer, retry_seconds: float) -> None:
     def paced(assignment: object) -> Any:
         nonlocal asked_at
         *others, lacks_leader, futures = actions(assignment)
-        if lacks_leader and (now := time.monotonic()) >= asked_at + _ASK_FOR_LEADER_SECONDS:
+        if lacks_leader and (now := now_ns() / 1e9) >= asked_at + _ASK_FOR_LEADER_SECONDS:
             asked_at = now
             return *others, True, futures
         return *others, False, futures
