@@ -247,12 +247,19 @@ class Assignment:
 
     # ---- records and commits
 
-    def add(self, partition: AssignedPartition, records: Sequence[WireRecord], record_bytes: int) -> None:
-        """They were fetched, `record_bytes` each on average. `dispatch` is for the caller to call."""
+    def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
+        """They were fetched. `dispatch` is for the caller to call."""
+        buffer = partition.lane.buffer
+        before_bytes, before_count = buffer.decoded_bytes, buffer.decoded_count
         self._dispatch.add(partition, records)
         share_bytes = self._share_bytes()
-        if not isinstance(records, ChunkSlice):
+        if isinstance(records, ChunkSlice):
+            record_bytes = records.chunk.record_bytes
+        elif count := buffer.decoded_count - before_count:  # the buffer has measured them
+            record_bytes = (buffer.decoded_bytes - before_bytes) // count
             share_bytes //= _DECODED_AMONG_CHUNKS_PART if self.are_chunks else _DECODED_PART
+        else:
+            return  # all were acked before they came
         partition.resize(max(1, min(self.capacity, share_bytes // max(1, record_bytes))))
 
     async def commit_forever(self) -> None:

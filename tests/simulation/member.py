@@ -215,7 +215,7 @@ class Member:
                     self._positions[key] = max(self._positions[key], self.group.ends[key])
                     break
                 self._positions[key] = found[-1].offset + 1
-                self.assignment.add(partition, found, 100)
+                self.assignment.add(partition, found)
         return before != [it.ledger.position for it in self.assignment.partitions.values()]
 
     # ---- processes

@@ -12,7 +12,6 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
-from headrace.runtime.partitions.buffers.records import decoded_bytes
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import AHEAD_BYTES, Assignment
 from headrace.triggers.kafka.client import chunks, fetches
@@ -115,10 +114,10 @@ class Fetching:
             for records in chunks.pieces(found):
                 if not isinstance(records, ChunkSlice):
                     self.decode_here()
-                self._assignment.add(partition, records, _average_bytes(records))
+                self._assignment.add(partition, records)
             self._item_limit.brought(len(found), before_bytes - partition.left_bytes)
         else:
-            self._assignment.add(partition, found, _average_bytes(found))
+            self._assignment.add(partition, found)
         self.on_room(partition)
 
     def _stands(self, key: Hashable) -> bool:
@@ -169,10 +168,3 @@ class Fetching:
             self._dispatch.cut_off(partition, f"the record can't be decoded ({error})")
         if (now := self._assigned.get(key)) is not None:
             self.on_room(now)
-
-
-def _average_bytes(records: Sequence[Any]) -> int:
-    """What one takes here."""
-    if isinstance(records, ChunkSlice):
-        return records.chunk.record_bytes
-    return decoded_bytes(records) // len(records)

@@ -181,11 +181,6 @@ def record_bytes(record: WireRecord) -> int:
     return len(record.value or b"") + len(record.key or b"")
 
 
-def decoded_bytes(records: Sequence[WireRecord]) -> int:
-    """About what these take in memory."""
-    return sum(_sizes(records)) + len(records) * DECODED_BYTES
-
-
 def _sizes(records: Iterable[WireRecord]) -> list[int]:
     # A list, not a call each: this is done for every decoded record.
     return [len(record.value or b"") + len(record.key or b"") for record in records]

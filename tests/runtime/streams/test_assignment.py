@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from worker_bench import Bench, bench, records, until
+from worker_bench import Bench, Record, bench, records, until
 
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.buffers.records import DECODED_BYTES
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
@@ -200,11 +201,11 @@ async def test_what_has_no_leader_yet_has_its_share_of_the_bytes(tmp_path: Path)
         assignment.on_assigned([ONE, OTHER], 1, tasks)
         await until(lambda: memory.reads == [{ONE, OTHER}, {ONE}])
         (begun,) = assignment.partitions.values()
-        assignment.add(begun, records(0, 1), 1 << 13)
+        assignment.add(begun, [Record(0, bytes(1 << 13))])
         alone_among_two = begun.capacity
         memory.has_leaders.set()
         await until(lambda: len(assignment.partitions) == 2)
-        assignment.add(begun, records(1, 1), 1 << 13)
-        assert begun.capacity == alone_among_two == 16
+        assignment.add(begun, [Record(1, bytes(1 << 13))])
+        assert begun.capacity == alone_among_two == (1 << 17) // ((1 << 13) + DECODED_BYTES)
         for name in ("go0", "go1"):
             (tmp_path / name).touch()
