@@ -86,8 +86,10 @@ MISTAKES: dict[str, tuple[Callable[[str], str], str]] = {
         ),
     ),
     "explicit-ack-with-pool": (
-        changed("kind: kafka-cluster", "kind: kafka-cluster\n      explicitAckMode: enable"),
-        f":13: {AT}.workerAllocationMode: must be static with explicitAckMode enable",
+        changed(
+            "kind: kafka-cluster", "kind: kafka-cluster\n      maxWorkers: 2\n      explicitAckMode: enable"
+        ),
+        f":14: {AT}.workerAllocationMode: must be static with explicitAckMode enable",
     ),
     "unknown-kind": (
         changed("kafka-cluster", "kafka-clutser"),
