@@ -115,6 +115,11 @@ class Inbox:
             return batch
 
     @property
+    def is_empty(self) -> bool:
+        """Nothing waits, and more may come (main thread)."""
+        return not (self._waiting or self._is_stopping)
+
+    @property
     def is_finished(self) -> bool:
         """Told to stop, and nothing waits (main thread)."""
         return self._is_stopping and not self._waiting

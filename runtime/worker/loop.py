@@ -188,7 +188,8 @@ class WorkerLoop:
             else:
                 with self._loop.held():
                     _step(work)
-                self._loop.turn()
+                if self._loop.due or self._loop.waits:
+                    self._loop.turn()
         self._callbacks.wait()
 
     def _next_work(self) -> Coroutine[Any, Any, None] | None:
@@ -201,11 +202,12 @@ class WorkerLoop:
     def _idle(self) -> None:
         """Let the loop turn until something comes, which may have been already."""
         self._is_idle = True
-        self._loop.run_forever()
+        if self.inbox.is_empty:  # what came before this was set has woken nobody
+            self._loop.turn_until_stopped()
         self._is_idle = False
 
     def _wake(self) -> None:
-        if not self._is_woken:  # else it will look, once its loop turns
+        if self._is_idle and not self._is_woken:  # else it will look by itself
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._stop_idling)
 
@@ -237,7 +239,7 @@ class WorkerLoop:
             self._task = asyncio.current_task()
         started_ns = time.perf_counter_ns()
         self.acks.running = view
-        due, waits = ((), False) if is_async else (self._loop.due, True)
+        due, waits = ((), False) if is_async else (self._loop.due, self._loop.waits)
         while records:
             if due or waits:
                 waits = self._loop.turn()

@@ -33,6 +33,8 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         _let_sync_code_run_loops()
         self.due: deque[Any] = self._ready  # type: ignore[attr-defined]  # asyncio's own
         """What the next turn runs. The same object for ever: a test of it is all that a record pays."""
+        self.waits = False
+        """Whether timers or connections waited for a later turn at the last one."""
         self._looked_at = 0.0
 
     @contextmanager
@@ -80,9 +82,14 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         if self.due or now - self._looked_at > _LOOK_SECONDS:
             self._looked_at = now
             self.call_soon(self.stop)
-            self.run_forever()
+            self.turn_until_stopped()
+        return self.waits
+
+    def turn_until_stopped(self) -> None:
+        """As run_forever, and see what is left waiting."""
+        self.run_forever()
         own_pipe = 1
-        return bool(self._scheduled) or len(self._selector.get_map()) > own_pipe  # type: ignore[attr-defined]
+        self.waits = bool(self._scheduled) or len(self._selector.get_map()) > own_pipe  # type: ignore[attr-defined]
 
 
 def _nothing() -> None:
