@@ -100,6 +100,7 @@ class TriggerMetrics:
 
     handled_success: Counter = _bound(_HANDLED, "success")
     handled_failure: Counter = _bound(_HANDLED, "failure")
+    _of_workers: dict[int, Any] = field(init=False, default_factory=dict)
     durations: Summary = field(init=False, metadata={"metric": _DURATIONS, "values": None})
     workers_killed: Counter = _counter(
         "headrace_workers_killed",
@@ -148,7 +149,9 @@ class TriggerMetrics:
 
     def on_handled(self, worker_index: int, count: int, handler_ns: int) -> None:
         """So many records of a worker took so long. A Summary counts one by one, this is for a whole run."""
-        of_worker: Any = self.durations.labels(*self.labels, worker_index)
+        of_worker = self._of_workers.get(worker_index)
+        if of_worker is None:
+            of_worker = self._of_workers[worker_index] = self.durations.labels(*self.labels, worker_index)
         of_worker._count.inc(count)  # noqa: SLF001
         of_worker._sum.inc(handler_ns / 1e6)  # noqa: SLF001
 

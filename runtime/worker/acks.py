@@ -125,7 +125,6 @@ def _place(named: Any) -> tuple[str, int, int]:
     if isinstance(named, QualifiedOffset):
         topic, partition, offset = named.topic, named.partition, named.offset
     else:
-        topic, partition, offset = map(
-            named.compile_explicit_ack_message()["attributes"].__getitem__, ("topic", "partition", "offset")
-        )
+        said = named.compile_explicit_ack_message()["attributes"]
+        topic, partition, offset = said["topic"], said["partition"], said["offset"]
     return topic.decode() if isinstance(topic, bytes) else topic, int(partition), int(offset)

@@ -126,6 +126,7 @@ async def bench(
     end_session: EndSession = no_session,
 ) -> AsyncIterator[Bench]:
     """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
+    folder.mkdir(exist_ok=True)
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
     metrics = Metrics()
     allocator: Allocator = StaticAllocator(workers) if static else PoolAllocator()

@@ -6,7 +6,7 @@ import time
 from asyncio.events import _get_running_loop, _set_running_loop  # for loops of others, as their docs say
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context
 from selectors import BaseSelector
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
@@ -26,7 +26,8 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
     between records, and while the worker idles. And it may run loops, this one too, which Nuclio refuses.
     """
 
-    _is_held = False
+    is_held = False
+    """It only counts as running."""
 
     def __init__(self, selector: BaseSelector | None = None) -> None:
         super().__init__(selector)
@@ -37,42 +38,35 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         """Whether timers or connections waited for a later turn at the last one."""
         self._looked_at = 0.0
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[None]:
         """The block calls sync code of the user's, in this loop's thread."""
-        self._is_held = True
-        _set_running_loop(self)
-        try:
-            yield
-        finally:
-            self._is_held = False
-            _set_running_loop(None)
+        return self._while_held(True)
+
+    def released(self) -> AbstractContextManager[None]:
+        """The block, inside a held one, runs a loop: this or another one."""
+        return self._while_held(False)
 
     @contextmanager
-    def released(self) -> Iterator[None]:
-        """The block, inside a held one, runs a loop: this or another one."""
-        self._is_held = False
-        _set_running_loop(None)
+    def _while_held(self, is_held: bool) -> Iterator[None]:
+        self._hold(is_held)
         try:
             yield
         finally:
-            self._is_held = True
-            _set_running_loop(self)
+            self._hold(not is_held)
 
-    @property
-    def is_held(self) -> bool:
-        """Whether it only counts as running."""
-        return self._is_held
+    def _hold(self, is_held: bool) -> None:
+        self.is_held = is_held
+        _set_running_loop(self if is_held else None)
 
     def is_running(self) -> bool:
         """Whether it turns, or is held."""
-        return self._is_held or super().is_running()
+        return self.is_held or super().is_running()
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio has it; where sync code asks for it, the next record looks."""
-        if self._is_held:
+        if self.is_held:
             self.call_soon(_nothing)
         return super().call_at(when, callback, *args, context=context)
 

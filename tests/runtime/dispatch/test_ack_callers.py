@@ -149,8 +149,6 @@ async def test_without_late_acks_the_wait_for_them_ends_by_its_time(tmp_path: Pa
 
 async def test_any_worker_of_any_trigger_acks_for_any_trigger_of_the_function(tmp_path: Path) -> None:
     router = AckRouter()
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
     async with (
         bench(tmp_path / "one", WRITES, static=True, policy=ONLY, router=router) as one,
         bench(tmp_path / "two", WRITES, static=True, policy=DISABLE, router=router) as two,
@@ -167,8 +165,6 @@ async def test_any_worker_of_any_trigger_acks_for_any_trigger_of_the_function(tm
 
 async def test_an_ack_leaves_the_record_of_another_group_alone(tmp_path: Path) -> None:
     router = AckRouter()
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
     async with (
         bench(tmp_path / "one", WRITES + _ACKS_ITSELF, static=True, policy=ONLY, router=router) as one,
         bench(tmp_path / "two", WRITES, static=True, policy=ONLY, router=router) as two,
@@ -190,8 +186,6 @@ async def test_an_ack_that_crosses_a_revoke_does_not_go_to_another_group_instead
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     router = AckRouter()
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
     async with (
         bench(tmp_path / "one", WRITES, static=True, policy=ONLY, router=router) as one,
         bench(tmp_path / "two", WRITES, static=True, policy=ONLY, router=router) as two,
@@ -225,8 +219,6 @@ async def handler(context, event):
 """
     )
     router = AckRouter()
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
     async with (
         bench(tmp_path / "one", WRITES, static=True, policy=ONLY, router=router) as one,
         bench(tmp_path / "two", handler, static=True, policy=DISABLE, router=router) as two,

@@ -115,8 +115,6 @@ async def test_a_trigger_with_disable_says_so_even_where_another_one_takes_acks(
         async def handler(context, event):
             write(await context.platform.explicit_ack(nuclio.QualifiedOffset.from_event(event)))
     """
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
     async with (
         bench(tmp_path / "one", WRITES, static=True, policy=ONLY, router=router),
         bench(tmp_path / "two", handler, static=True, policy=DISABLE, router=router) as two,

@@ -1,5 +1,6 @@
 """What the model knows at any time, and what each of its replicas may then do."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -63,13 +64,13 @@ class State(RuleBasedStateMachine):
         self.replicas = [self.new_replica(number) for number in range(REPLICAS)]
         self.rebalance(0, None, "ok", True)
 
+    @abstractmethod
     def rebalance(self, choice: int, absent: int | None, fate: str, is_patient: bool) -> None:
         """A new generation."""
-        raise NotImplementedError
 
+    @abstractmethod
     def begin(self) -> None:
         """What was assigned is delivered."""
-        raise NotImplementedError
 
     def new_replica(self, member: int) -> Replica:
         """One that has just been started."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
@@ -33,74 +33,39 @@ _MLRUN_KEYS = (
 )
 
 
+def _unused(key: str, default: object, annotation: str, why: str, unit: str = "") -> Any:
+    return setting(key, default, annotation=annotation, unit=unit, no_effect=why, effect="None.")
+
+
 class ClientAttributes(Settings):
     """Beside KafkaAttributes' own."""
 
-    version: Text = setting("version", "", annotation="kafka-version", no_effect=_ANY_VERSION, effect="None.")
-    log_level: Count = setting(
-        "logLevel", 0, annotation="kafka-log-level", no_effect=_OTHER_LOG, effect="None."
+    version: Text = _unused("version", "", "kafka-version", _ANY_VERSION)
+    log_level: Count = _unused("logLevel", 0, "kafka-log-level", _OTHER_LOG)
+    metadata_timeout_seconds: Annotated[Seconds, Ge(0)] = _unused(
+        "metadataTimeout", 15.0, "kafka-metadata-timeout", _METADATA, unit="seconds"
     )
-    metadata_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
-        "metadataTimeout",
-        15.0,
-        annotation="kafka-metadata-timeout",
-        unit="seconds",
-        no_effect=_METADATA,
-        effect="None.",
+    metadata_retry_max: Annotated[Count, Ge(0)] = _unused(
+        "metadataRetryMax", 10, "kafka-metadata-retry-max", _METADATA
     )
-    metadata_retry_max: Annotated[Count, Ge(0)] = setting(
-        "metadataRetryMax", 10, annotation="kafka-metadata-retry-max", no_effect=_METADATA, effect="None."
+    metadata_retry_backoff_seconds: Annotated[Seconds, Ge(0)] = _unused(
+        "metadataRetryBackoff", 2.0, "kafka-metadata-retry-backoff", _METADATA, unit="seconds"
     )
-    metadata_retry_backoff_seconds: Annotated[Seconds, Ge(0)] = setting(
-        "metadataRetryBackoff",
-        2.0,
-        annotation="kafka-metadata-retry-backoff",
-        unit="seconds",
-        no_effect=_METADATA,
-        effect="None.",
+    admin_timeout_seconds: Annotated[Seconds, Ge(0)] = _unused(
+        "adminTimeout", 15.0, "kafka-admin-timeout", _ADMIN, unit="seconds"
     )
-    admin_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
-        "adminTimeout",
-        15.0,
-        annotation="kafka-admin-timeout",
-        unit="seconds",
-        no_effect=_ADMIN,
-        effect="None.",
+    admin_retry_max: Annotated[Count, Ge(0)] = _unused("adminRetryMax", 10, "kafka-admin-retry-max", _ADMIN)
+    admin_retry_backoff_seconds: Annotated[Seconds, Ge(0)] = _unused(
+        "adminRetryBackoff", 2.0, "kafka-admin-retry-backoff", _ADMIN, unit="seconds"
     )
-    admin_retry_max: Annotated[Count, Ge(0)] = setting(
-        "adminRetryMax", 10, annotation="kafka-admin-retry-max", no_effect=_ADMIN, effect="None."
+    net_dial_timeout_seconds: Annotated[Seconds, Ge(0)] = _unused(
+        "netDialTimeout", 15.0, "kafka-net-dial-timeout", _DIAL, unit="seconds"
     )
-    admin_retry_backoff_seconds: Annotated[Seconds, Ge(0)] = setting(
-        "adminRetryBackoff",
-        2.0,
-        annotation="kafka-admin-retry-backoff",
-        unit="seconds",
-        no_effect=_ADMIN,
-        effect="None.",
+    net_keep_alive_interval_seconds: Annotated[Seconds, Ge(0)] = _unused(
+        "netKeepAliveInterval", 90.0, "kafka-net-keep-alive-interval", _KEEP_ALIVE, unit="seconds"
     )
-    net_dial_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
-        "netDialTimeout",
-        15.0,
-        annotation="kafka-net-dial-timeout",
-        unit="seconds",
-        no_effect=_DIAL,
-        effect="None.",
-    )
-    net_keep_alive_interval_seconds: Annotated[Seconds, Ge(0)] = setting(
-        "netKeepAliveInterval",
-        90.0,
-        annotation="kafka-net-keep-alive-interval",
-        unit="seconds",
-        no_effect=_KEEP_ALIVE,
-        effect="None.",
-    )
-    termination_wait_time_seconds: Annotated[Seconds, Ge(0)] = setting(
-        "workerTerminationWaitTime",
-        30.0,
-        annotation="kafka-termination-wait-time",
-        unit="seconds",
-        no_effect=_TRIGGER_WAIT,
-        effect="None.",
+    termination_wait_time_seconds: Annotated[Seconds, Ge(0)] = _unused(
+        "workerTerminationWaitTime", 30.0, "kafka-termination-wait-time", _TRIGGER_WAIT, unit="seconds"
     )
 
     # No advice names one of them: a near key is one that counts.
