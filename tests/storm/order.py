@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from history import Entry, Partition, RecordId
@@ -24,6 +25,16 @@ class _Deliveries:
         return False
 
 
+def _starts(history: Iterable[Entry]) -> Iterator[tuple[Entry, AbstractSet[RecordId]]]:
+    """Each START, with the records that had ended by then."""
+    ended: set[RecordId] = set()
+    for entry in history:
+        if entry.what == "END":
+            ended.add(entry.record)
+        elif entry.what == "START":
+            yield entry, ended
+
+
 def out_of_order(history: Iterable[Entry]) -> list[tuple[Entry, Entry]]:
     """L3: neighbours among the STARTs of a partition whose offsets fall, though nobody began anew there.
 
@@ -31,13 +42,8 @@ def out_of_order(history: Iterable[Entry]) -> list[tuple[Entry, Entry]]:
     """
     partitions: dict[Partition, _Deliveries] = {}
     started: set[RecordId] = set()
-    ended: set[RecordId] = set()
     found = []
-    for entry in history:
-        if entry.what == "END":
-            ended.add(entry.record)
-        if entry.what != "START":
-            continue
+    for entry, ended in _starts(history):
         so_far = partitions.setdefault(entry.key, _Deliveries(entry, entry.offset, entry.offset))
         if so_far.falls(entry, entry.record not in started, entry.record in ended):
             found.append((so_far.last, entry))
@@ -53,13 +59,8 @@ def passed_over(
     waiting: dict[Partition, list[int]] = defaultdict(list)
     for topic, partition, offset in sorted(produced, reverse=True):
         waiting[topic, partition].append(offset)
-    ended: set[RecordId] = set()
     found = []
-    for entry in history:
-        if entry.what == "END":
-            ended.add(entry.record)
-        if entry.what != "START":
-            continue
+    for entry, ended in _starts(history):
         lower = waiting[entry.key]
         while lower and lower[-1] < entry.offset:
             record = (*entry.key, lower.pop())
