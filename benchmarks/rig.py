@@ -128,7 +128,7 @@ def headrace(  # what a function is made of
         (folder / "function.yaml").write_text(yaml.safe_dump({"metadata": {"name": "bench"}, "spec": spec}))
         (folder / "bench_handler.py").write_text(_PRELUDE + handler)
         command = [python, "-P", "-m", "headrace", "run", str(folder), "--admin-port", ADMIN_PORT]
-        env = {**os.environ, "BENCH_COUNTERS": str(folder)}
+        env = {**os.environ, "BENCH_COUNTERS": str(folder), "HEADRACE_PASS_ENV": "BENCH_*"}
         return subprocess.Popen([*command, "--log-level", "warning"], env=env, stderr=_log(folder))
 
     return start

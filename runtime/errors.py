@@ -33,9 +33,19 @@ class Problem:
         return f"{where}: {self.path}: {message}" if self.path else f"{where}: {message}"
 
 
+def printable(text: str) -> str:
+    """`text` with all that a terminal might obey spelled out: control characters, line breaks, overrides."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of each line."""
+    return text if text.isprintable() else "\n".join(printable(line) for line in text.split("\n"))
+
+
 def one_line(text: str, most: int = 300) -> str:
     """`text` without line breaks and what else a terminal might obey; of a long one, its two ends."""
-    shown = text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    shown = printable(text)
     return shown if len(shown) <= most else f"{shown[: most // 2]} ... {shown[-most // 2 :]}"
 
 

@@ -14,7 +14,10 @@ from typing import Any, Literal
 
 from nuclio_sdk.json_encoder import Encoder
 
+from headrace.runtime.errors import printable, printable_lines
+
 QUEUED_LINES = 10_000
+QUEUED_BYTES = 16 << 20
 CLOSE_SECONDS = 1.0
 
 HANDLER_LOG = "handler"
@@ -51,9 +54,13 @@ class ConsoleFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line, tracebacks below it."""
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        bound = "".join(f"  {key}={value}" for key, value in _bound(record).items())
-        line = f"{clock}.{record.msecs:03.0f} {self._prefix}{record.levelname:<7} {_message(record)}{bound}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        bound = "".join(f"  {key}={printable(str(value))}" for key, value in _bound(record).items())
+        # What follows in a message stands indented: no record's text passes for a line of its own.
+        message = printable_lines(_message(record).replace("\t", "    ")).replace("\n", "\n    ")
+        line = f"{clock}.{record.msecs:03.0f} {self._prefix}{record.levelname:<7} {message}{bound}"
+        return (
+            f"{line}\n{printable_lines(self.formatException(record.exc_info))}" if record.exc_info else line
+        )
 
 
 class JsonFormatter(logging.Formatter):
@@ -95,16 +102,22 @@ def _drop_notice(count: int) -> logging.LogRecord:
     return logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (count,), None)
 
 
+def _size(line: str) -> int:
+    return len(line) if line.isascii() else 4 * len(line)
+
+
 class StderrHandler(logging.Handler):
     """Writes from a thread of its own: a terminal that is held, or a full pipe, must not hold up heartbeats.
 
-    While nobody reads, up to QUEUED_LINES wait and the rest is dropped, with a line that says how many.
+    While nobody reads, up to QUEUED_LINES and QUEUED_BYTES wait. The rest is dropped: a line says how many.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._lines: queue.Queue[str | None] = queue.Queue(QUEUED_LINES)
         self._dropped = 0
+        self._bytes = 0  # at most, of the lines that wait
+        self._counting = threading.Lock()
         self._writer = threading.Thread(target=self._write, name="log", daemon=True)
         self._writer.start()
 
@@ -112,13 +125,22 @@ class StderrHandler(logging.Handler):
         """Never blocks."""
         try:
             if self._dropped:
-                self._lines.put_nowait(self.format(_drop_notice(self._dropped)))
+                self._put(f"{self.format(_drop_notice(self._dropped))}\n{self.format(record)}")
                 self._dropped = 0
-            self._lines.put_nowait(self.format(record))
+            else:
+                self._put(self.format(record))
         except queue.Full:
             self._dropped += 1
         except Exception:
             self.handleError(record)  # a line that can't be made is no reason to fail
+
+    def _put(self, line: str) -> None:
+        """Raises queue.Full."""
+        with self._counting:
+            if self._bytes + _size(line) > QUEUED_BYTES:
+                raise queue.Full
+            self._lines.put_nowait(line)
+            self._bytes += _size(line)
 
     def close(self) -> None:
         """Write what waits, unless nobody reads. Called by logging when the process ends."""
@@ -129,15 +151,24 @@ class StderrHandler(logging.Handler):
 
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
+            with self._counting:
+                self._bytes -= _size(line)
             with contextlib.suppress(OSError, ValueError):  # whoever read it may be gone, or be back
                 sys.stderr.write(line + "\n")
                 sys.stderr.flush()
+
+
+def _has_no_credentials(record: logging.LogRecord) -> bool:
+    """The client shows each request at level debug: not those that sign in."""
+    args = record.args if record.name == "aiokafka.conn" and isinstance(record.args, tuple) else ()
+    return not any(type(arg).__name__.startswith("SaslAuthenticate") for arg in args)
 
 
 def set_up_logging(level: str, log_format: LogFormat, replica: str = "") -> None:
     """All of this process's log lines, from now on. `replica` marks them where several share a terminal."""
     handler = StderrHandler()
     handler.setFormatter((JsonFormatter if log_format == "json" else ConsoleFormatter)(replica))
+    handler.addFilter(_has_no_credentials)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger(HANDLER_LOG).setLevel(logging.DEBUG)  # workers send no more than is to be shown
     # The client reports each step of a rebalance, and each failed connection, as a warning or an error.

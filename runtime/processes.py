@@ -1,4 +1,5 @@
-"""How child processes end: not after their parent, not without their children, and not unheard."""
+"""How child processes end: not after their parent, not without their children, and not unheard. Whose files
+are whose."""
 
 import asyncio
 import contextlib
@@ -8,12 +9,36 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 MARK = "HEADRACE_WORKER"
 """The environment variable that all which a worker starts inherits: its value tells whose it is."""
 _MAX_ROUNDS = 20  # a process may fork before its turn comes
+
+
+_PRIVATE = 0o077
+_handlers_umask = -1
+
+
+def keep_files_private() -> None:
+    """What this process and its servers write from now on is its user's alone. Idempotent."""
+    global _handlers_umask  # noqa: PLW0603  # a process has one umask
+    given = os.umask(_PRIVATE)
+    if _handlers_umask < 0:
+        _handlers_umask = given
+
+
+def write_for_others() -> None:
+    """What this process writes from now on is what its user asked it for."""
+    if _handlers_umask >= 0:
+        os.umask(_handlers_umask)
+
+
+def handlers_umask() -> int:
+    """For `subprocess.Popen`: what whoever started us wants of handlers' files; -1 for no change."""
+    return _handlers_umask
 
 
 def die_with_parent() -> None:
@@ -29,6 +54,15 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # it died before we asked
+
+
+def keep_to_itself() -> None:
+    """Have other processes of the same user read neither this one's environment nor its memory nor its files.
+
+    Root can. What this process starts begins anew. Linux only: elsewhere it does nothing.
+    """
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0)
 
 
 def die() -> NoReturn:
@@ -75,6 +109,13 @@ def _kill_if_marked(pid: int, needle: bytes) -> bool:
 def _has(pid: int, needle: bytes) -> bool:
     with open(f"/proc/{pid}/environ", "rb", buffering=0) as environment:  # noqa: PTH123  # hundreds of times
         return needle in b"\0" + environment.readall()
+
+
+def is_stopped(pid: int) -> bool:
+    """By SIGSTOP or a debugger."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in {b"T", b"t"}
+    return False
 
 
 def describe_exit(code: int) -> str:

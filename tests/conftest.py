@@ -1,16 +1,14 @@
 """Fixtures that every test may ask for."""
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
 import replica
-from broker import Broker, any_broker
+from broker import Broker, any_broker, embedded
 from hypothesis import settings
 from spark import TestSpark, running_spark
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
 from headrace.runtime.workers import watchdog
 
@@ -60,12 +58,8 @@ def narrow_broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     """A broker of this test's own, whose groups have one member at most."""
     narrow = {"group.max.size": "1"}
     monkeypatch.setattr(embedded_kafka, "broker_settings", lambda *given: broker_settings(*given) | narrow)
-    kafka = EmbeddedKafka()
-    asyncio.run(kafka.start())
-    try:
+    with embedded() as kafka:
         yield Broker(kafka.bootstrap, "embedded")
-    finally:
-        asyncio.run(kafka.stop())
 
 
 @pytest.fixture(params=["undecoded", "decoded"])

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from headrace.runtime.errors import printable
 from headrace.runtime.kafka.dead_letter_reader import DeadLetter
 from headrace.runtime.partitions.books.reason import in_one_line
 
@@ -27,7 +28,7 @@ def row(letter: DeadLetter) -> tuple[str, str, str, str, str]:
     if source is None:
         return letter.place, when, "-", "-", "(it doesn't say where it comes from)"
     origin = f"{source.topic}/{source.partition}/{source.offset}"
-    return letter.place, when, _printable(origin), str(source.attempts), _printable(in_one_line(source.error))
+    return letter.place, when, printable(origin), str(source.attempts), printable(in_one_line(source.error))
 
 
 def whole(letter: DeadLetter) -> Iterator[str]:
@@ -36,13 +37,13 @@ def whole(letter: DeadLetter) -> Iterator[str]:
     yield f"record    {letter.place}"
     yield f"time      {_time(record.timestamp)}"
     if source is not None:
-        yield f"source    {_printable(source.topic)}/{source.partition}/{source.offset}"
-        yield f"function  {_printable(source.function)}"
+        yield f"source    {printable(source.topic)}/{source.partition}/{source.offset}"
+        yield f"function  {printable(source.function)}"
         yield f"attempts  {source.attempts}"
         yield "error:"
-        yield from (f"    {_printable(line)}" for line in source.error.splitlines())
+        yield from (f"    {printable(line)}" for line in source.error.splitlines())
     for name, value in letter.headers:
-        yield from _block(f"header {_printable(name)}", value)
+        yield from _block(f"header {printable(name)}", value)
     yield from _block("key", record.key)
     yield from _block("body", record.value)
 
@@ -69,8 +70,3 @@ def _time(timestamp: int) -> str:
         return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(" ", "milliseconds")[:-6] + "Z"
     except (ValueError, OverflowError, OSError):  # producers may write any number
         return f"{timestamp} ms"
-
-
-def _printable(text: str) -> str:
-    """Without what a terminal would obey."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

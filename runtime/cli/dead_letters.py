@@ -12,6 +12,7 @@ from rich.text import Text
 
 from headrace.runtime.cli.broker_options import broker_options
 from headrace.runtime.cli.dead_letter_formats import json_line, row, whole
+from headrace.runtime.errors import printable
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import quiet_client
 from headrace.runtime.kafka.dead_letter_reader import DeadLetter, DeadLetterTopic, Place, opened
@@ -74,18 +75,32 @@ def show(topic: str, place: Place, brokers: BrokerAccess) -> None:
 @click.argument("places", metavar="[PARTITION/OFFSET]...", type=PartitionOffset(), nargs=-1)
 @broker_options
 @click.option("--all", "take_all", is_flag=True, help="Every record that the topic holds now.")
-@click.option("--to", metavar="TOPIC", help="Another topic than the one that each came from.")
-def replay(
-    topic: str, places: tuple[Place, ...], brokers: BrokerAccess, *, take_all: bool, to: str | None
+@click.option(
+    "--source",
+    "sources",
+    metavar="TOPIC",
+    multiple=True,
+    help="A topic that records may go back to. Records that say to come from another one are skipped.",
+)
+@click.option("--to", metavar="TOPIC", help="One topic for all, wherever they came from.")
+def replay(  # noqa: PLR0913  # a parameter per option
+    topic: str,
+    places: tuple[Place, ...],
+    brokers: BrokerAccess,
+    *,
+    take_all: bool,
+    sources: tuple[str, ...],
+    to: str | None,
 ) -> None:
     """Write records of TOPIC back to where they came from, as they were before they failed.
 
-    Each goes to the partition that it came from, if that is still there, without the headers that say why it
-    failed. Nothing is deleted: TOPIC keeps them, and replaying twice writes twice.
+    Records go to the topics only that --source or --to names: whoever may write to TOPIC may write any name
+    into one. Each goes to the partition that it came from, if that is still there, without the headers that
+    say why it failed. Nothing is deleted: TOPIC keeps them, and replaying twice writes twice.
     """
     if take_all == bool(places):
         raise click.UsageError("say which records: PARTITION/OFFSET, as `list` shows them, or --all")
-    asyncio.run(_replay(brokers, topic, places, to))
+    asyncio.run(_replay(brokers, topic, places, sources, to))
 
 
 async def _newest(brokers: BrokerAccess, topic: str, limit: int) -> tuple[list[DeadLetter], int]:
@@ -98,16 +113,18 @@ async def _get(brokers: BrokerAccess, topic: str, place: Place) -> DeadLetter:
         return await found.get(place)
 
 
-async def _replay(brokers: BrokerAccess, topic: str, places: Sequence[Place], to: str | None) -> None:
+async def _replay(
+    brokers: BrokerAccess, topic: str, places: Sequence[Place], sources: Sequence[str], to: str | None
+) -> None:
     counts = {True: 0, False: 0}
     async with opened(brokers, topic) as found:
         letters = _chosen(found, [await found.get(place) for place in dict.fromkeys(places)])
-        async with replaying(brokers, to) as replay:
+        async with replaying(brokers, sources, to) as replay:
             try:
                 async for letter in letters:
                     is_written, line = await replay.write(letter)
                     counts[is_written] += 1
-                    click.echo(line)
+                    click.echo(printable(line))
             finally:
                 click.echo(f"{counts[True]} written, {counts[False]} skipped; {topic} keeps them", err=True)
 

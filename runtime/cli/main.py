@@ -6,7 +6,8 @@ from importlib import import_module
 
 import click
 
-from headrace.runtime.errors import HeadraceError
+from headrace.runtime.errors import HeadraceError, printable_lines
+from headrace.runtime.processes import keep_files_private
 
 # By name: the module here that has it. It is imported when it is asked for.
 _COMMANDS = {
@@ -40,9 +41,10 @@ def headrace() -> None:
 
 def main() -> None:
     """The entry point. A HeadraceError is its text and its exit code, never a traceback."""
+    keep_files_private()
     try:
         headrace(prog_name="headrace")
     except HeadraceError as error:
         logging.shutdown()  # what led to it comes first
-        click.echo(f"headrace: {error}", err=True)
+        click.echo(f"headrace: {printable_lines(str(error))}", err=True)
         sys.exit(error.exit_code)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from headrace.runtime.errors import UsageError
+from headrace.runtime.processes import write_for_others
 from headrace.runtime.settings.names import NAME_RULE, is_name
 
 _FILES = ("function.yaml", "handler.py", "test_handler.py", "README.md")
@@ -25,6 +26,7 @@ def new(name: str) -> None:
 
 
 def _write(folder: Path, name: str) -> None:
+    write_for_others()
     templates = resources.files("headrace.specs") / "new-function"
     try:
         folder.mkdir()

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 import aiohttp
 import click
 
-from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin.server import Action, NotHaltedError
+from headrace.runtime.errors import HeadraceError, UsageError, printable
+from headrace.runtime.processor.admin.server import NAME, Action, NotHaltedError, is_loopback
 from headrace.runtime.processor.admin.token import TOKEN_VARIABLE, checked_token, token_header
+from headrace.runtime.processor.admin.token_file import find_token
 
 _ANSWER_SECONDS = 30.0
-_NAME = r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*"  # Kafka's have no slash, those of other kinds may
-_PLACE = re.compile(rf"({_NAME})/([0-9]{{1,9}})")
+_PLACE = re.compile(rf"({NAME})/([0-9]{{1,9}})")
 
 
 class NoSuchPartitionError(HeadraceError):
@@ -56,7 +56,7 @@ _token = click.option(
     default="",
     show_envvar=True,
     metavar="TOKEN",
-    help="Where the function is reached from elsewhere; its log or its environment has it.",
+    help="The running function's. Whoever runs it on this machine needs none: it is found.",
 )
 
 
@@ -91,8 +91,9 @@ def skip(place: tuple[str, int], admin: str, admin_token: str) -> None:
 def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None:
     topic, number = place
     path = f"/api/partitions/{topic}/{number}/{action}"
-    headers = token_header(checked_token(token.strip(), "--admin-token"))
-    status, body = asyncio.run(_post(_checked_url(admin), path, headers))
+    admin = _checked_url(admin)
+    headers = token_header(checked_token(token.strip(), "--admin-token") or _own_token(admin))
+    status, body = asyncio.run(_post(admin, path, headers))
     try:
         answer = json.loads(body)
         found = answer["done"] if status == 200 else answer["problem"]
@@ -102,7 +103,12 @@ def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None
         kinds = {401: UsageError, 404: NoSuchPartitionError, 409: NotHaltedError}
         raise kinds.get(status, HeadraceError)(found)
     for line in found:
-        click.echo(line)
+        click.echo(printable(line))
+
+
+def _own_token(admin: str) -> str:
+    """What this user's run keeps in a file; never for another machine."""
+    return find_token(admin) if is_loopback(urlsplit(admin).hostname or "") else ""
 
 
 def _somebody_else(admin: str) -> HeadraceError:

@@ -10,11 +10,12 @@ from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.config.trigger import BesideFile
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.log import set_up_logging
+from headrace.runtime.processes import keep_to_itself
 from headrace.runtime.processor.declare import parameters
 from headrace.runtime.processor.loading import load_functions
 from headrace.runtime.processor.options import RunOptions, beside_files
 from headrace.runtime.processor.run import run_functions
-from headrace.runtime.settings.overrides import parse_overrides
+from headrace.runtime.settings.overrides import exposed_keys, parse_overrides
 
 logger = logging.getLogger(__name__)
 
@@ -26,11 +27,19 @@ def run(**given: Any) -> None:
 
     Several share the embedded Kafka, one Spark server and the admin server.
     """
-    options = RunOptions(**given)
+    keep_to_itself()
+    options = RunOptions(**given).of_parent()
     beside = beside_files(click.get_current_context())
     set_up_logging(options.log_level, options.log_format, options.replica_name)
     functions = _load(options, beside)
     if not options.replica_name:
+        for key in exposed_keys(options.set_texts):
+            logger.warning(
+                "everybody on this machine can read the value of --set %s in the list of processes: "
+                "write --set '%s=${NAME}' and give it in the environment, or a file by secretPath",
+                key,
+                key,
+            )
         for notice in (notice for function in functions for notice in function.notices):
             logger.info("%s", notice)
     # Not uvloop: it made no difference to the rates. The processor's time is aiokafka's and the kernel's.

@@ -46,6 +46,8 @@ class DeliveryPolicy:
     batch: BatchPolicy | None = None
     decoder: str = ""
     """`module:function` for batches that come undecoded; empty where all records come decoded."""
+    decoder_options: Mapping[str, int] = field(default_factory=dict)
+    """Its further arguments, by name."""
     event: str = ""
     """`module:Class` of what handlers get; empty for a stream's records."""
     wants_replies: bool = False

@@ -96,7 +96,7 @@ class FunctionSpec:
 
     @property
     def worker_env(self) -> dict[str, str]:
-        """What workers find beside this process's own variables: spec.env, and what Nuclio sets."""
+        """What workers find beside what is passed on to them: spec.env, and what Nuclio sets."""
         version = self.fields.version
         return {
             "NUCLIO_FUNCTION_NAME": self.name,

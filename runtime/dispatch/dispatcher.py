@@ -24,11 +24,13 @@ from headrace.runtime.dispatch.stragglers import Stragglers
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.buffers.records import record_bytes
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import Kind, WireRecord
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.undecodable import UndecodableRecord
 from headrace.runtime.workers.handle import Spawn, WorkerHandle
 from headrace.runtime.workers.watchdog import Watchdog
 
@@ -138,6 +140,10 @@ class Dispatcher:
         """Records were fetched. Call `dispatch` once all partitions of a fetch are added."""
         partition.lane.note_arrival(time.monotonic())
         partition.on_fetched(records)
+        if not isinstance(records, ChunkSlice) and UndecodableRecord in map(type, records):
+            for record in records:
+                if isinstance(record, UndecodableRecord):
+                    partition.refuse(record, record.why)
         if (limit := self.policy.fetch_max_bytes) is not None:
             for record in records:
                 if (size := record_bytes(record)) > limit:

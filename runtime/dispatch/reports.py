@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 from headrace.runtime.dispatch.acks.unacked import Unacked
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.key import describe_partitions
-from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.handle import WorkerHandle
 
 logger = logging.getLogger(__name__)
@@ -57,18 +57,18 @@ class Warnings:
         for worker in self._dispatcher.workers:
             self._look_at_worker(worker)
         if self._dispatcher.policy.ack_mode.is_explicit:
-            self._unacked.look(self._dispatcher.partitions, now_ns() / 1e9)
+            self._unacked.look(self._dispatcher.partitions, time.monotonic())
 
     def problems(self) -> list[str]:
         """Of these, what only the function's author can mend."""
-        return self._unacked.problems(self._dispatcher.partitions, now_ns() / 1e9)
+        return self._unacked.problems(self._dispatcher.partitions, time.monotonic())
 
     def _look_at_worker(self, worker: WorkerHandle) -> None:
         """Records that run longer than maxProcessingTime."""
         running = worker.look()
         if running is None:
             return
-        seconds = (now_ns() - running.since_ns) / 1e9
+        seconds = running.seconds
         if seconds < self._dispatcher.policy.max_processing_time_seconds:
             return
         lane, record = running.lane, running.record

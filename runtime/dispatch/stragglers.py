@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from headrace.runtime.dispatch.allocators import Allocator
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import RunningRecord
 
@@ -57,4 +56,4 @@ class Stragglers:
 
 
 def _takes_long(running: RunningRecord) -> bool:
-    return now_ns() - running.since_ns > _PATIENCE_SECONDS * 1e9
+    return running.seconds > _PATIENCE_SECONDS

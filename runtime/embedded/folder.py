@@ -1,8 +1,11 @@
 """The folder of an embedded server: one owner at a time, and swept up where an owner was killed."""
 
 import asyncio
+import errno
 import fcntl
+import os
 import shutil
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -38,7 +41,7 @@ class OwnedFolder:
         """Own the folder. UsageError when another server does; `release` also after a failure."""
         self.path = self.kept or _new_temporary_folder(self._prefix)
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = (self.path / "lock").open("w")
+        self._lock = _opened(self.path, create=True)
         deadline = time.monotonic() + _LOCK_SECONDS  # a killed owner's server is about to end
         while not try_lock(self._lock):
             if time.monotonic() > deadline:
@@ -70,11 +73,22 @@ class OwnedFolder:
 def _new_temporary_folder(prefix: str) -> Path:
     """Also deletes what owners that were killed left: their servers are gone, so are the locks."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        with suppress(OSError), (folder / "lock").open() as lock:
-            is_old = time.time() - folder.stat().st_mtime > _STALE_SECONDS
-            if is_old and try_lock(lock):  # a new one may not have taken its lock yet
+        with suppress(OSError), _opened(folder) as lock:
+            found = folder.stat(follow_symlinks=False)
+            is_old = time.time() - found.st_mtime > _STALE_SECONDS
+            if is_old and found.st_uid == os.geteuid() and try_lock(lock):  # a new one may have none yet
                 shutil.rmtree(folder, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=prefix))
+
+
+def _opened(folder: Path, *, create: bool = False) -> IO[str]:
+    """The lock. Where others may write it may be planted: a link, or a FIFO that never opens."""
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY)
+    file = os.open(folder / "lock", flags, 0o600)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise FileExistsError(errno.EEXIST, "it is no regular file", str(folder / "lock"))
+    return os.fdopen(file, "w" if create else "r")
 
 
 def try_lock(file: IO[str]) -> bool:

@@ -1,8 +1,11 @@
 """Free ports on loopback for the listeners of embedded servers."""
 
+import errno
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from headrace.runtime.errors import UsageError
 
@@ -12,9 +15,13 @@ HOST = "127.0.0.1"
 # reconnects to a stopped broker's port in that range may meet itself and hold the port for good.
 _PORTS = range(20000, 32000)
 
+_LISTENING = "0A"
+# As the kernel writes them: 127.0.0.1, 0.0.0.0, ::ffff:127.0.0.1 and ::.
+_REACHED_BY_HOST = {"0100007F", "0" * 8, "0" * 16 + "FFFF00000100007F", "0" * 32}
 
-def choose_ports(port: int, *, sasl: bool, tls: bool) -> dict[str, int]:
-    """A port per listener; `port` is PLAINTEXT's, 0 for any. UsageError when it is taken."""
+
+def choose_ports(port: int, others: Sequence[str] = ()) -> dict[str, int]:
+    """By listener, `others` among them; `port` is PLAINTEXT's, 0 for any. UsageError when it is taken."""
     error = _refusal(port) if port else None
     if error is not None:
         raise UsageError(
@@ -22,13 +29,65 @@ def choose_ports(port: int, *, sasl: bool, tls: bool) -> dict[str, int]:
             "stop what uses that port or choose another"
         )
     free = _free_ports(port)
-    others = ["CONTROLLER", *["SASL"] * sasl, *["TLS"] * tls]
-    return {"PLAINTEXT": port or next(free), **{name: next(free) for name in others}}
+    return {"PLAINTEXT": port or next(free), **{name: next(free) for name in ("CONTROLLER", *others)}}
 
 
 def free_port() -> int:
     """One that nobody listens on now."""
     return next(_free_ports())
+
+
+def free_port_of_localhost() -> tuple[int, socket.socket | None]:
+    """One for a server that clients call `localhost`, and that port of ::1, held so that nobody serves it.
+
+    Clients may try ::1 first. None where this machine has none; else the caller closes it.
+    """
+    for port in _free_ports():
+        held = socket.socket(socket.AF_INET6) if socket.has_ipv6 else None
+        try:
+            if held is not None:
+                held.bind(("::1", port))  # and never listens: who connects is refused, and goes to HOST
+        except OSError as error:
+            assert held is not None
+            held.close()
+            if error.errno == errno.EADDRINUSE:
+                continue
+            held = None
+        return port, held
+    raise UsageError(f"no port of {HOST} is free")
+
+
+def check_listener(pid: int, port: int) -> None:
+    """UsageError where not the process, but somebody else serves `port` of HOST: it is to get no secret.
+
+    Between the choice of a port and the server's start anybody on the machine may take it. Linux only.
+    """
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended, which its owner notices
+        if _listening(port) - _sockets(pid):
+            raise UsageError(
+                f"another process than our server listens on {HOST}:{port}: "
+                "start again, or choose another port"
+            )
+
+
+def _listening(port: int) -> set[str]:
+    """The kernel's numbers of the sockets that get what is sent to HOST."""
+    found = set()
+    for table in filter(Path.exists, map(Path, ("/proc/net/tcp", "/proc/net/tcp6"))):
+        for line in table.read_text().splitlines()[1:]:
+            fields = line.split()
+            address, _, number = fields[1].partition(":")
+            if fields[3] == _LISTENING and int(number, 16) == port and address in _REACHED_BY_HOST:
+                found.add(fields[9])
+    return found
+
+
+def _sockets(pid: int) -> set[str]:
+    targets = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            targets.append(str(descriptor.readlink()))
+    return {target[len("socket:[") : -1] for target in targets if target.startswith("socket:[")}
 
 
 def _free_ports(but: int = 0) -> Iterator[int]:

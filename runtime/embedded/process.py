@@ -9,15 +9,19 @@ from headrace.runtime.embedded.java import dying_with_parent
 Process = subprocess.Popen[bytes]
 
 
-def start_server(
+def start_server(  # noqa: PLR0913  # what a process is given
     command: Sequence[str],
     output: Path,
     lock_fd: int,
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    umask: int = -1,
 ) -> Process:
-    """Dies with the thread that starts it, and holds its folder's lock. All that it prints is in `output`."""
+    """Dies with the thread that starts it, and holds its folder's lock. All that it prints is in `output`.
+
+    `umask` is for files that others shall have; -1: as ours.
+    """
     with output.open("wb") as said:
         return subprocess.Popen(
             dying_with_parent(command),
@@ -28,4 +32,5 @@ def start_server(
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in the terminal is for the owner, who stops it
             pass_fds=(lock_fd,),
+            umask=umask,
         )

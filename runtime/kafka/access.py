@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 SaslMechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 TlsVersion: TypeAlias = Literal["1.2", "1.3"]
+OAUTHBEARER = "OAUTHBEARER"
 PASSWORD = "HEADRACE_PASSWORD"  # noqa: S105  # a variable's name
 
 
@@ -21,6 +22,8 @@ class AccessNames:
     """What the broker does not offer."""
     authority: str
     """What names the certificates to trust."""
+    certificate: str
+    """What names the client's own."""
     broker: str
     """What doesn't answer where nobody does."""
     advice: str
@@ -31,6 +34,7 @@ OPTION_NAMES = AccessNames(
     sign_in=f"--user, {PASSWORD} and --sasl-mechanism",
     mechanism="this --sasl-mechanism, or no sign-in at all",
     authority="--tls-ca",
+    certificate="--tls-cert",
     broker="Kafka broker",
     advice="start one with `headrace kafka up`, say where it is with --brokers or HEADRACE_BROKERS, "
     "or how to get in with --tls and --user",
@@ -39,9 +43,8 @@ OPTION_NAMES = AccessNames(
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Trusts the certificates of a file or a text, or those of the machine. All of it is PEM."""
+    """Trusts the certificates of a text, or those of the machine. All of it is PEM."""
 
-    ca_file: Path | None = None
     ca_pem: str = ""
     key_pem: str = field(default="", repr=False)
     certificate_pem: str = ""
@@ -49,8 +52,11 @@ class Tls:
     insecure_skip_verify: bool = False
 
     def context(self) -> ssl.SSLContext:
-        """Raises OSError where the file can't be read, ssl.SSLError where something is not PEM."""
-        context = ssl.create_default_context(cafile=self.ca_file, cadata=self.ca_pem or None)
+        """Raises TlsError where something is of no use."""
+        try:
+            context = ssl.create_default_context(cadata=self.ca_pem or None)
+        except (ssl.SSLError, ValueError, TypeError):  # the last of text beyond ASCII
+            raise TlsError("authority", "holds no certificate") from None
         versions = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
         context.minimum_version = versions[self.minimum_version]
         if self.insecure_skip_verify:
@@ -61,8 +67,39 @@ class Tls:
                 pair = Path(folder) / "pair.pem"
                 pair.touch(mode=0o600)
                 pair.write_text(f"{self.key_pem}\n{self.certificate_pem}\n")
-                context.load_cert_chain(pair)
+                _load_pair(context, pair)
         return context
+
+
+TlsPart: TypeAlias = Literal["authority", "pair"]
+
+
+class TlsError(ValueError):
+    """Certificates that can't be used. The message says why, to follow the name of what holds them."""
+
+    def __init__(self, part: TlsPart, why: str) -> None:
+        super().__init__(why)
+        self.part = part
+        """Those that are trusted, or the client's own with its key."""
+
+
+def _load_pair(context: ssl.SSLContext, pair: Path) -> None:
+    asked: list[None] = []
+
+    def no_password() -> str:
+        asked.append(None)
+        return ""
+
+    try:
+        context.load_cert_chain(pair, password=no_password)  # without one it asks on the terminal
+    except (ssl.SSLError, ValueError) as error:
+        if asked:
+            raise TlsError("pair", "is encrypted; expected a key without a password") from None
+        raise TlsError("pair", f"can't be used with its certificate ({_reason(error)})") from None
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "reason", "") or str(error)).lower().replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +132,7 @@ class OauthSignIn:
         """For any of aiokafka's clients; each asks for tokens of its own."""
         from headrace.runtime.kafka.oauth import ClientCredentials
 
-        return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": ClientCredentials(self)}
+        return {"sasl_mechanism": OAUTHBEARER, "sasl_oauth_token_provider": ClientCredentials(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +154,7 @@ class BrokerAccess:
         return ("SASL_" if self.sign_in else "") + ("SSL" if self.tls else "PLAINTEXT")
 
     def client_options(self) -> dict[str, Any]:
-        """For any of aiokafka's clients. Raises as `Tls.context` does."""
+        """For any of aiokafka's clients. Raises TlsError."""
         options: dict[str, Any] = {
             "bootstrap_servers": [address.strip() for address in self.addresses.split(",")],
             "security_protocol": self.security_protocol,

@@ -1,7 +1,7 @@
 """Dead letters on their way back to the topics that they came from."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,9 +15,15 @@ _CONFIRM_SECONDS = 30.0
 
 
 class Replay:
-    """Writes dead letters back, one at a time, and deletes nothing. `to` is a topic that takes them all."""
+    """Writes dead letters back, one at a time, and deletes nothing.
 
-    def __init__(self, brokers: BrokerAccess, producer: Any, to: str | None) -> None:
+    To `sources` only: a record may say of itself what it likes. `to` is a topic that takes them all.
+    """
+
+    def __init__(
+        self, brokers: BrokerAccess, producer: Any, sources: Collection[str], to: str | None
+    ) -> None:
+        self._sources = sources
         self._brokers = brokers
         self._producer = producer
         self._to = to
@@ -29,6 +35,11 @@ class Replay:
         topic = self._to or (source and source.topic)
         if not topic:
             return False, f"{letter.place} skipped: it doesn't say where it comes from; --to names a topic"
+        if not self._to and topic not in self._sources:
+            return (
+                False,
+                f"{letter.place} skipped: it says it comes from {topic}; --source {topic} lets it go there",
+            )
         partitions = await self._partitions_of(topic)
         if not partitions:
             return False, f"{letter.place} skipped: there is no topic {topic}; --to names another one"
@@ -67,8 +78,8 @@ def _partition(letter: DeadLetter, partitions: list[int]) -> int:
 
 
 @asynccontextmanager
-async def replaying(brokers: BrokerAccess, to: str | None) -> AsyncIterator[Replay]:
-    """A replay to the topics that the records came from, or to `to`. Raises BrokerError."""
+async def replaying(brokers: BrokerAccess, sources: Collection[str], to: str | None) -> AsyncIterator[Replay]:
+    """A replay to those of `sources` that the records came from, or to `to`. Raises BrokerError."""
     from aiokafka.errors import KafkaError
 
     if to is not None:
@@ -78,6 +89,6 @@ async def replaying(brokers: BrokerAccess, to: str | None) -> AsyncIterator[Repl
     except KafkaError as error:
         raise BrokerError(f"the broker at {brokers} lets nobody write: {error}") from error
     try:
-        yield Replay(brokers, producer, to)
+        yield Replay(brokers, producer, sources, to)
     finally:
         await discard(producer)

@@ -33,6 +33,11 @@ def refusal(error: BaseException | None, brokers: BrokerAccess) -> str | None:
 
 
 def no_answer(brokers: BrokerAccess) -> str:
-    """Nobody is there, or nobody who speaks with us in this way."""
-    advice = brokers.names.advice
-    return f"no {brokers.names.broker} answers at {brokers}" + (f": {advice}" if advice else "")
+    """Nobody is there, or nobody who speaks with us in this way.
+
+    With TLS 1.3 a broker that refuses our certificate only closes the connection.
+    """
+    names = brokers.names
+    has_pair = brokers.tls is not None and brokers.tls.key_pem
+    refused = f", or it does not take {names.certificate}" if has_pair else ""
+    return f"no {names.broker} answers at {brokers}{refused}" + (f": {names.advice}" if names.advice else "")

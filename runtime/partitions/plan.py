@@ -51,6 +51,7 @@ class KeptPlan:
         """What was in flight need not come again as it was. A plan that lies further on stays."""
         if self._is_in_flight:
             self.plan = None
+        self._deaths = 0  # whatever is planned next has its own
 
     def may_repeat_after_death(self) -> bool:
         """A worker died in it. Once more as it was, because only the same batch replaces what it wrote."""

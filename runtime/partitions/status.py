@@ -32,6 +32,8 @@ class PartitionStatus:
     worker: int | None = None
     committed: int | None = None
     """What the last commit said: an offset."""
+    reason: str = ""
+    """What the handler's last failure said, where it is stuck in one: not for everybody's eyes."""
 
     def json(self) -> dict[str, Any]:
         """For /api/status: the same names in camelCase."""
@@ -68,6 +70,18 @@ def problem(partition: AssignedPartition) -> str:
     return f"{partition} is {state_name(partition)} at offset {stuck_at(partition)}{why}"
 
 
+def open_problem(partition: AssignedPartition) -> str:
+    """The same for everybody's eyes: a handler's error may quote its record, and is left out."""
+    return problem(partition).removesuffix(f": {handler_reason(partition)}")
+
+
+def handler_reason(partition: AssignedPartition) -> str:
+    """What the handler's last failure said, where it is halted by one; else empty."""
+    failed = partition.failed.get(stuck_at(partition))
+    is_halted = partition.lane.state is PartitionState.HALTED and failed is not None and failed.failures
+    return failed.reason_in_one_line if failed is not None and is_halted else ""
+
+
 def status(partition: AssignedPartition, *, worker: int | None, committed: int | None) -> PartitionStatus:
     """All that is known here, and what its dispatcher and its committer know."""
     offset = partition.lane.buffer.next_offset
@@ -84,6 +98,7 @@ def status(partition: AssignedPartition, *, worker: int | None, committed: int |
         attempt=1 if offset is None else partition.failed.attempt(offset),
         worker=worker,
         committed=committed,
+        reason=handler_reason(partition),
     )
 
 

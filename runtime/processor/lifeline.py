@@ -1,4 +1,4 @@
-"""What a supervisor and a replica of it hear of each other: this one is up, and the other is gone."""
+"""What a supervisor and a replica hear of each other: this one is up, and turns, and the other is gone."""
 
 import asyncio
 import contextlib
@@ -9,10 +9,16 @@ import time
 from collections.abc import Callable, Iterable
 
 from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.processes import is_stopped
 
 _STOP_MARGIN_SECONDS = 20.0
 # A loop that turns hears of it at once; one that is held for so long may be held for ever.
 _HEED_SECONDS = 5.0
+_BEAT_SECONDS = 1.0
+# Turns of the supervisor, not time: when the machine sleeps, nobody is late.
+_SILENT_TURNS = 30
+SILENT_SECONDS = _BEAT_SECONDS * _SILENT_TURNS
+_UP, _TURNS = b"\1", b"\0"
 
 
 def stop_seconds(functions: Iterable[FunctionSpec]) -> float:
@@ -30,6 +36,7 @@ class Lifeline:
         self._loop.add_reader(self._ours, self._read)
         self.has_been_up = False
         """Its handlers were loaded."""
+        self._has_turned = self._has_ever_turned = False
 
     @property
     def replica_fd(self) -> int:
@@ -47,10 +54,23 @@ class Lifeline:
             self._loop.remove_reader(self._ours)
             self._ours.close()
 
+    async def until_silent(self, pid: int) -> None:
+        """Return when the event loop of the replica, `pid`, has not turned for long: it may never again.
+
+        One that somebody has stopped, as a debugger does, is not to blame.
+        """
+        turns = 0
+        while turns < _SILENT_TURNS:
+            await asyncio.sleep(_BEAT_SECONDS)
+            is_silent = self._has_ever_turned and not self._has_turned and not is_stopped(pid)
+            turns = turns + 1 if is_silent else 0
+            self._has_turned = False
+
     def _read(self) -> None:
         with contextlib.suppress(OSError):  # nothing was said, or the replica has died with something unread
-            if self._ours.recv(1, socket.MSG_DONTWAIT):
-                self.has_been_up = True
+            if said := self._ours.recv(4096, socket.MSG_DONTWAIT):
+                self.has_been_up |= _UP in said
+                self._has_turned = self._has_ever_turned = True
                 return
         self._loop.remove_reader(self._ours)
 
@@ -70,11 +90,19 @@ class Parent:
         self._stop_seconds = stop_seconds
         self._is_heeded = threading.Event()
         threading.Thread(target=self._wait_for_end, name="headrace-parent", daemon=True).start()
+        self._beat()
 
     def tell_up(self) -> None:
         """All handlers are loaded."""
-        with contextlib.suppress(OSError):  # it is gone
-            self._socket.send(b"\1")
+        self._say(_UP)
+
+    def _beat(self) -> None:
+        self._say(_TURNS)
+        self._loop.call_later(_BEAT_SECONDS, self._beat)
+
+    def _say(self, what: bytes) -> None:
+        with contextlib.suppress(OSError):  # it is gone, or has long not listened
+            self._socket.send(what, socket.MSG_DONTWAIT)
 
     def _wait_for_end(self) -> None:
         with contextlib.suppress(OSError):

@@ -1,6 +1,9 @@
 """The command line of `headrace run`: each option is declared here, and nowhere else."""
 
-from dataclasses import dataclass, field
+import json
+import os
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
@@ -15,6 +18,7 @@ from headrace.runtime.processor.admin.server import TcpAddress
 from headrace.runtime.processor.declare import Reach, argument, option
 from headrace.runtime.settings.reader import Instead
 
+_SETS = "HEADRACE_REPLICA_SETS"
 _EMBEDDED = ["embedded-kafka"]  # until it is started and has an address
 
 
@@ -23,6 +27,12 @@ def _addresses(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) ->
         return tuple(checked_address(text.strip()) for given in texts for text in given.split(","))
     except ValueError as error:
         raise UsageError(f"--brokers {error}") from None
+
+
+def _admin_host(_: click.Context, __: click.Parameter, host: str) -> str:
+    if not host.strip():
+        raise UsageError("--admin-host is empty, which would be everywhere: 127.0.0.1 is this machine alone")
+    return host
 
 
 def beside_files(context: click.Context) -> BesideFile:
@@ -66,6 +76,17 @@ class RunOptions:
             "and YAML.",
             flag="--set",
             metavar="KEY=VALUE",
+            reach=Reach.PARENT,  # values may be secrets, and everybody can read command lines
+        ),
+    )
+    pass_env: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            "A variable of this environment that handlers find in theirs, besides spec.env; NAME* for all "
+            "that begin so.",
+            metavar="NAME",
+            envvar="HEADRACE_PASS_ENV",
+            show_envvar=True,
         ),
     )
     embedded_kafka: bool = field(
@@ -85,7 +106,8 @@ class RunOptions:
         ),
     )
     admin_host: str = field(
-        default="127.0.0.1", metadata=option("Of /live, /ready and the rest.", reach=Reach.PARENT)
+        default="127.0.0.1",
+        metadata=option("Of /live, /ready and the rest.", reach=Reach.PARENT, callback=_admin_host),
     )
     admin_port: int = field(
         default=8081, metadata=option("0: a free one.", reach=Reach.PARENT, type=click.IntRange(0, 65535))
@@ -108,6 +130,15 @@ class RunOptions:
             "json: one object a line, for log collectors.", type=click.Choice(get_args(LogFormat))
         ),
     )
+
+    def environment(self) -> dict[str, str]:
+        """For a replica, which `of_parent` finds it in."""
+        return {_SETS: json.dumps(self.set_texts)}
+
+    def of_parent(self, env: MutableMapping[str, str] = os.environ) -> "RunOptions":
+        """With what is said to replicas in private. Taken out: handlers need not see it."""
+        given = env.pop(_SETS, "[]")
+        return replace(self, set_texts=tuple(json.loads(given))) if self.replica_name else self
 
     @property
     def admin(self) -> TcpAddress | Path:

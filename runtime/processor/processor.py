@@ -33,6 +33,7 @@ from headrace.runtime.tasks import start_task, task_group
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
+from headrace.runtime.workers.environment import PASSED_ON, picked
 from headrace.runtime.workers.process import WorkerProcess
 
 logger = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
     lease: Lease,
     spark: SparkLink | None,
 ) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
-    env = {**os.environ, **function.worker_env}
+    env = {**picked(os.environ, PASSED_ON), **function.worker_env}
 
     def spawn(index: int, on_frame: "Callable[[Kind, bytes], None]") -> WorkerProcess:
         start = WorkerStart(
@@ -159,6 +160,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             takes_acks=router.takes_acks,
             is_batch=policy.batch is not None,
             decoder=policy.decoder,
+            decoder_options=policy.decoder_options,
             event=policy.event or STREAM_EVENT,
             wants_replies=policy.wants_replies,
             source_options=policy.source_options,

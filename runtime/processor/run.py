@@ -1,9 +1,11 @@
 """What `headrace run` does: embedded Kafka if asked for, then one processor, or several supervised."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
@@ -12,7 +14,8 @@ from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin.front import Front
 from headrace.runtime.processor.admin.server import TcpAddress, admin_server
-from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, take_token
+from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
+from headrace.runtime.processor.admin.token_file import kept_for_commands
 from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.lifeline import Parent, stop_seconds
 from headrace.runtime.processor.options import RunOptions
@@ -21,6 +24,7 @@ from headrace.runtime.processor.source_code import written_out
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.workers.environment import picked
 from headrace.triggers.base import EmbeddedNeeds
 
 logger = logging.getLogger(__name__)
@@ -35,22 +39,32 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
     stopping.on_signals()
     tell_up = _parent(functions, options, stopping)
     # Over its socket only the supervisor asks.
-    token = take_token(is_local=options.admin.is_local) if isinstance(options.admin, TcpAddress) else NO_TOKEN
+    token = take_token() if isinstance(options.admin, TcpAddress) else NO_TOKEN
     for function in functions:
         logger.info("function %s: %s from %s", function.name, function.handler, function.path)
     async with AsyncExitStack() as stack:
         front = Front(functions)
         url = await stack.enter_async_context(admin_server(front, options.admin, token))
+        kept = stack.enter_context(kept_for_commands(token.text, url)) if token.is_made_up else None
         front.served = await stopping.unless_asked(_start(functions, options, stopping, stack, tell_up))
         if front.served is not None:
             if isinstance(options.admin, TcpAddress):
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
-            if token.is_made_up:
-                logger.info(
-                    "to move a halted partition, `headrace partition` needs %s=%s", TOKEN_VARIABLE, token.text
-                )
+                _tell(token, kept, is_local=options.admin.is_local)
             await front.served.run(stopping.asked)
     logger.info("stopped")
+
+
+def _tell(token: AdminToken, kept: Path | None, *, is_local: bool) -> None:
+    """Where whoever is to move a partition finds the token."""
+    if kept is not None:
+        logger.info("to move a halted partition takes the token in %s", kept)
+    if token.is_made_up and not (kept and is_local):
+        logger.info(
+            "to move a halted partition from elsewhere, `headrace partition` needs %s=%s",
+            TOKEN_VARIABLE,
+            token.text,
+        )
 
 
 async def _start(
@@ -68,7 +82,8 @@ async def _start(
         stack.enter_context(stopping.killing(supervisor.kill))
         return supervisor
     runnable = await stack.enter_async_context(written_out(functions))
-    placed = [with_brokers(function, brokers) for function in runnable]
+    passed = picked(os.environ, options.pass_env)
+    placed = [with_environment(with_brokers(function, brokers), passed) for function in runnable]
     return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up)
 
 
@@ -148,6 +163,11 @@ def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSp
         for spec in function.triggers
     )
     return replace(function, triggers=triggers)
+
+
+def with_environment(function: FunctionSpec, passed: Mapping[str, str]) -> FunctionSpec:
+    """The function with these variables for its handler, where it has none of its own of that name."""
+    return replace(function, env={**passed, **function.env})
 
 
 def _parent(functions: Sequence[FunctionSpec], options: RunOptions, stopping: Stopping) -> Callable[[], None]:

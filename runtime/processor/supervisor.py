@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,12 +22,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from headrace.runtime.config.function import FunctionSpec
-from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin.server import Action, NotHaltedError
+from headrace.runtime.errors import BrokerError, HeadraceError, UsageError
+from headrace.runtime.processes import handlers_umask
+from headrace.runtime.processor.admin.server import NAME, Action, NotHaltedError
 from headrace.runtime.processor.declare import command_line
-from headrace.runtime.processor.lifeline import Lifeline, stop_seconds
+from headrace.runtime.processor.lifeline import SILENT_SECONDS, Lifeline, stop_seconds
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.tasks import end_tasks, start_task
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +48,7 @@ class Replica:
         self.name = name
         self.socket_path = folder / f"{name}.sock"
         self._options = options
-        self._env = {**os.environ, **(spark.environment() if spark else {})}
+        self._spark = spark
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline: Lifeline | None = None
 
@@ -60,7 +63,8 @@ class Replica:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=self._env,
+                env=self._environment(),
+                umask=handlers_umask(),  # it keeps its own files private by itself
             )
         except OSError as error:
             # The system's refusal says it all.
@@ -68,9 +72,19 @@ class Replica:
             return 1
         finally:
             lifeline.on_started()
+        watch = start_task(self._end_if_silent(lifeline, self._process.pid), f"the watch over {self.name}")
         code = await self._process.wait()
+        await end_tasks([watch])
         self.stop()
         return code
+
+    async def _end_if_silent(self, lifeline: Lifeline, pid: int) -> None:
+        await lifeline.until_silent(pid)
+        message = (
+            "%s is killed: its event loop has not turned for %d s; what isn't committed is delivered again"
+        )
+        logger.error(message, self.name, SILENT_SECONDS)
+        self.kill()
 
     def stop(self) -> None:
         """Ask it to stop. Idempotent."""
@@ -91,6 +105,10 @@ class Replica:
         """At once: it did not stop in time, or doesn't hear yet."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
+
+    def _environment(self) -> dict[str, str]:
+        spark = self._spark.environment() if self._spark else {}
+        return {**os.environ, **self._options.environment(), **spark}
 
     def _command(self, parent_fd: int) -> list[str]:
         options = replace(
@@ -170,18 +188,22 @@ class Supervisor:
             self._folder.cleanup()
 
     async def _keep(self, replica: Replica, stop: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
         failures = 0  # one after another, without its having been up
         while not stop.is_set():
+            began = loop.time()
             code = await replica.run()
             if stop.is_set():
                 return
             self._has_been_up |= any(each.has_been_up for each in self._replicas)
             if code == FunctionCannotRunError.exit_code and not self._has_been_up:
                 raise FunctionCannotRunError(f"{replica.name} says above why a function can't run")
-            if replica.has_been_up:
+            # A sign-in that is refused stays so for a while, and brokers lock out who asks too often.
+            has_served = replica.has_been_up and code != BrokerError.exit_code
+            if has_served or loop.time() - began > _MAX_RESPAWN_SECONDS:
                 failures = 0
             respawn_seconds = min(_FIRST_RESPAWN_SECONDS * 2.0 ** min(failures, 10), _MAX_RESPAWN_SECONDS)
-            failures += not replica.has_been_up
+            failures += not has_served
             message = "%s ended with exit code %d; started again in %.0f s"
             logger.error(message, replica.name, code, respawn_seconds)
             with contextlib.suppress(TimeoutError):
@@ -217,6 +239,8 @@ class Supervisor:
 
     async def act(self, action: Action, topic: str, partition: int) -> list[str]:
         """Of all replicas, each line with its name: two triggers may have the partition in two of them."""
+        if not re.fullmatch(NAME, topic):  # in a path it could say what is done, and to which partition
+            return []
         path = f"/api/partitions/{topic}/{partition}/{action}"
         answers = await asyncio.gather(*(replica.post(path) for replica in self._replicas))
         done: list[str] = []

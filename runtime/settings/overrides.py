@@ -1,5 +1,6 @@
 """`--set key=value`: values of a function.yaml that the command line gives instead of the file."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -7,6 +8,8 @@ from headrace.runtime.errors import UsageError
 from headrace.runtime.settings.yaml_source import Path, YamlSource, read_yaml
 
 _SPEC = "spec"
+# By the sound of it: the value is no setting yet, and may lie in a mapping of the user's own.
+_SECRET = re.compile(r"password|secret(?!path)|token(?!url)|credential|accesskey|privatekey", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,12 @@ def parse_overrides(texts: Sequence[str], functions: Sequence[object]) -> tuple[
     if texts and len(functions) > 1:
         raise UsageError("--set names a setting of one function: give one PATH with it")
     return tuple(map(parse_override, texts))
+
+
+def exposed_keys(texts: Sequence[str]) -> list[str]:
+    """Of those that seem to give secrets themselves: whoever lists processes sees them."""
+    pairs = (text.partition("=") for text in texts)
+    return [key.strip() for key, _, value in pairs if _SECRET.search(key) and "${" not in value]
 
 
 def overridden(source: YamlSource, overrides: tuple[Override, ...]) -> YamlSource:

@@ -12,7 +12,7 @@ from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, o
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
-from headrace.runtime.partitions.status import PartitionStatus, is_stuck, problem, status
+from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.wire.frames import WireRecord
 
@@ -336,4 +336,4 @@ class Assignment:
     def problems(self) -> list[str]:
         """Why some records don't flow."""
         waiting = [f"{key}: where to start can't be read yet" for key in sorted(self._unreadable)]
-        return waiting + [problem(partition) for partition in self.partitions.values() if is_stuck(partition)]
+        return waiting + [open_problem(each) for each in self.partitions.values() if is_stuck(each)]

@@ -1,4 +1,4 @@
-"""The clock of leases, and of what a worker says since when it runs a record. The same in all processes."""
+"""The clock of leases. The same in all processes."""
 
 import time
 from functools import partial

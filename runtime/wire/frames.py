@@ -1,7 +1,7 @@
 """The bytes between a processor and one of its workers, over a socketpair. docs/design/wire.md.
 
-A frame is its length (of all that follows), a kind and a body. Numbers are little-endian. Every record that
-is sent to a worker has a sequence number `seq`, counted per worker from 0; spans of them are half-open.
+A frame is its length (of all that follows), a signed kind and a body. Numbers are little-endian. Every record
+that is sent to a worker has a sequence number `seq`, counted per worker from 0; spans of them are half-open.
 """
 
 import json
@@ -122,9 +122,13 @@ class Ack:  # not frozen: there is one per record, and that would double its cos
 
 
 # Of one frame from a worker: a reply may be long, anything else is short.
-MAX_SAID_BYTES = 64 << 20
+_MAX_REPLY_BYTES = 64 << 20
+_MAX_SAID_BYTES = 2 << 20
+# Beside each kind, so that bytes that are no frame are noticed at once. None of the three is ever in UTF-8.
+_SIGN = b"\xfe\xc0\xff"
+_FRAME = struct.Struct("<IB3s")
+_KIND_BYTES = 4
 _KINDS = {kind.value: kind for kind in Kind}
-_FRAME = struct.Struct("<IB")
 _RUN = struct.Struct("<IIQII?")
 _SLICE = struct.Struct("<IIq?")
 _SEQ = struct.Struct("<Q")
@@ -143,7 +147,11 @@ _RANGE = struct.Struct("<q")
 
 def frame(kind: Kind, *parts: Buffer) -> bytes:
     """One frame of `parts`, in order."""
-    return b"".join((_FRAME.pack(1 + sum(map(len, parts)), kind), *parts))
+    return b"".join((_head(kind, sum(map(len, parts))), *parts))
+
+
+def _head(kind: Kind, body_bytes: int) -> bytes:
+    return _FRAME.pack(_KIND_BYTES + body_bytes, kind, _SIGN)
 
 
 def json_frame(kind: Kind, content: object) -> bytes:
@@ -156,18 +164,20 @@ def decode_json(body: Buffer) -> Any:
     return json.loads(bytes(body))
 
 
-def split_frames(received: bytearray, max_bytes: int = 2**32) -> Iterator[tuple[Kind, bytes]]:
+def split_frames(received: bytearray, *, is_said: bool = False) -> Iterator[tuple[Kind, bytes]]:
     """Take the complete frames out of `received`; what is left begins with an incomplete one.
 
-    Raises NonsenseError for what is no frame, or a longer one.
+    Raises NonsenseError for what is no frame, or where a worker has said it (`is_said`) one that is too long.
     """
     at, size = 0, len(received)
     view = memoryview(received)
     try:
         while size - at >= _FRAME.size:
-            length, kind = _FRAME.unpack_from(received, at)
+            length, kind, sign = _FRAME.unpack_from(received, at)
             end = at + 4 + length
-            if not 0 < length <= max_bytes or kind not in _KINDS:
+            if sign != _SIGN or kind not in _KINDS or length < _KIND_BYTES:
+                raise NonsenseError(f"a frame of kind {kind} and {length} bytes")
+            if is_said and length > (_MAX_REPLY_BYTES if kind == Kind.REPLY else _MAX_SAID_BYTES):
                 raise NonsenseError(f"a frame of kind {kind} and {length} bytes")
             if end > size:
                 break
@@ -176,6 +186,11 @@ def split_frames(received: bytearray, max_bytes: int = 2**32) -> Iterator[tuple[
     finally:
         view.release()
         del received[:at]
+
+
+def has_swallowed(incomplete: bytearray) -> bool:
+    """Whether the frame that `incomplete` begins has another one in it: it was never written to its end."""
+    return incomplete.find(_SIGN, _FRAME.size) >= 0
 
 
 def encode_run(header: RunHeader, records: Sequence[WireRecord]) -> bytes:
@@ -205,7 +220,7 @@ def _pack_header(header: RunHeader) -> bytes:
 
 def encode_chunk(size: int) -> bytes:
     """What goes before the `size` bytes of a CHUNK; the SLICE behind it names them."""
-    return _FRAME.pack(1 + size, Kind.CHUNK)
+    return _head(Kind.CHUNK, size)
 
 
 def encode_slice(header: RunHeader, chunk_id: int, skip: int, first_offset: int, *, is_end: bool) -> bytes:
@@ -371,7 +386,7 @@ def encode_ack(ack: Ack) -> bytes:
 def _encode_ack_about(topic: str, partition: int, is_through: bool) -> bytes:  # cached by it
     """What goes before the offset: the same for thousands of acks."""
     about = _ACK.pack(partition, is_through) + topic.encode()
-    return _FRAME.pack(1 + len(about) + _OFFSET.size, Kind.ACK) + about
+    return _head(Kind.ACK, len(about) + _OFFSET.size) + about
 
 
 def decode_ack(body: bytes) -> Ack:

@@ -5,23 +5,23 @@ docs/design/wire.md, "Progress slot", says what the word promises when a worker 
 
 import mmap
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
 from headrace.runtime.processes import die
+from headrace.runtime.wire import memory
 from headrace.runtime.wire.ack_slot import WORDS as ACK_WORDS
 from headrace.runtime.wire.ack_slot import AckSlot
-from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.lease import Lease
 
 _WORDS = 2
-_SIZE = 8 * (_WORDS + ACK_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A reading. `seq` is the record that runs, or when idle the next; `since_ns` is by wire/clock.py."""
+    """A reading. `seq` is the record that runs, or when idle the next; `since_ns` is by time.monotonic_ns."""
 
     seq: int
     is_running: bool
@@ -34,17 +34,19 @@ class ProgressSlot:
     The word is `2 * seq + 1` while record seq runs, `2 * seq` once everything before seq is done.
     """
 
-    __slots__ = ("_die", "_lease", "_memory", "_words", "acks", "fd")
+    __slots__ = ("_die", "_lease", "_lease_words", "_memory", "_words", "acks", "fd")
 
     def __init__(self, fd: int, lease: Lease, die: Callable[[], NoReturn] = die) -> None:
         """No record is entered once `lease` is over: `die` instead. `fd` -1: memory of this process alone."""
         self.fd = fd
         self._die = die
-        self._lease = lease.words
+        self._lease = lease
+        self._lease_words = lease.words
         self._use(fd)
 
     def _use(self, fd: int) -> None:
-        self._memory = mmap.mmap(fd, _SIZE, mmap.MAP_PRIVATE if fd < 0 else mmap.MAP_SHARED)
+        size = 8 * (_WORDS + ACK_WORDS)
+        self._memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE) if fd < 0 else memory.map_writable(fd)
         words = memoryview(self._memory).cast("Q")
         self._words = words[:_WORDS]
         self.acks = AckSlot(words[_WORDS:])
@@ -56,19 +58,33 @@ class ProgressSlot:
     @classmethod
     def create(cls, lease: Lease) -> "ProgressSlot":
         """A new one, at 0. Its file descriptor is inherited by no process unless passed on."""
-        fd = os.memfd_create("headrace-progress")
-        os.ftruncate(fd, _SIZE)
-        return cls(fd, lease)
+        return cls(memory.create("headrace-progress", _WORDS + ACK_WORDS), lease)
+
+    @classmethod
+    def take(cls, fd: int, lease: Lease) -> "ProgressSlot":
+        """In the worker: bytes that the handler writes to descriptors that it happens on don't get here."""
+        slot = cls(fd, lease)
+        memory.keep_to_writer(fd)
+        return slot
+
+    def enter_run(self, seq: int) -> None:
+        """As `enter`, for the first record of a run: after a suspend of the machine, too, none starts."""
+        if self._lease.is_over:
+            self._end(seq)
+        self.enter(seq)
 
     def enter(self, seq: int) -> None:
         """Record `seq` starts now; where the lease is over, this process ends instead."""
-        now = now_ns()
-        if now > self._lease[0]:
-            self.leave(seq)  # the record before this one is done: it must not be blamed for this end
-            self._die()
+        now = time.monotonic_ns()
+        if now > self._lease_words[0]:
+            self._end(seq)
         # The time first: a reader may see a new time with an old record, never an old time with a new one.
         self._words[1] = now
         self._words[0] = 2 * seq + 1
+
+    def _end(self, seq: int) -> None:
+        self.leave(seq)  # the record before this one is done: it must not be blamed for this end
+        self._die()
 
     def leave(self, next_seq: int) -> None:
         """Everything before `next_seq` is done, and `next_seq` has not started."""

@@ -33,6 +33,8 @@ class WorkerStart:
     """Whether what the handler returns is sent back, for each record that didn't raise."""
     decoder: str = ""
     """`module:function`, of chunks that come undecoded; empty where all records come decoded."""
+    decoder_options: Mapping[str, int] = field(default_factory=dict)
+    """Its further arguments, by name."""
     event: str = STREAM_EVENT
     """`module:Class` of what the handler gets, which keeps worker.given.event.Event."""
     source_options: Mapping[str, str] = field(default_factory=dict, repr=False)

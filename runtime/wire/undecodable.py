@@ -14,8 +14,13 @@ class UndecodableRecord:
         self.offset = offset
         self._why = why
 
+    @property
+    def why(self) -> str:
+        """In one line."""
+        return f"the record can't be decoded ({self._why!r})"
+
     def _raise(self) -> NoReturn:
-        raise UndecodableError(f"the record can't be decoded ({self._why!r})")
+        raise UndecodableError(self.why)
 
     _unknown: Any = property(_raise)
     timestamp = timestamp_type = key = value = headers = _unknown

@@ -52,7 +52,7 @@ def main() -> None:
         signal.signal(signum, lambda *_: None)
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     faulthandler.enable(2)  # a segfault says where; sys.stderr becomes log lines
-    slot = ProgressSlot(int(sys.argv[2]), Lease(int(sys.argv[3])))
+    slot = ProgressSlot.take(int(sys.argv[2]), Lease(int(sys.argv[3])))
     link = Link(socket.socket(fileno=int(sys.argv[1])), slot)
     (_, body), *others = link.receive()
     start = decode_start(body)

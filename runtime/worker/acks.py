@@ -67,14 +67,11 @@ class WorkerAcks:
                 f"explicit_ack({topic}/{partition}/{offset}): in a process that the handler has forked, which"
                 " can't ack; ack in the worker"
             )
-        is_owned = partition in self._owned.get(topic, ())
-        is_ours = (topic, partition) in self._partitions
-        if not self._takes_acks or (self._mode == "disable" and is_ours and not is_owned):
-            self._warn_once(f"{topic}/{partition}/{offset}")
-            return False
-        if not is_owned:
-            return False
         view = self._partitions.get((topic, partition))
+        if not (self._takes_acks and partition in self._owned.get(topic, ())):
+            if not self._takes_acks or (self._mode == "disable" and view is not None):
+                self._warn_once(f"{topic}/{partition}/{offset}")
+            return False
         first, last = (view.open_range if view else None) or (0, -1)
         if first <= offset < last:
             raise ValueError(

@@ -51,7 +51,7 @@ class Inbox:
     def __init__(
         self, send: Callable[[bytes], None], wake: Callable[[], None], enter: Callable[[int], None]
     ) -> None:
-        """`enter` says that record `seq` starts now."""
+        """`enter` says that record `seq` starts now, with a run."""
         self._send = send
         self._wake = wake
         self._enter = enter

@@ -53,7 +53,7 @@ class WorkerLoop:
         self._is_idle = False
         self._is_woken = False
         self._is_forked = False
-        self.inbox = Inbox(link.send, self._wake, slot.enter)
+        self.inbox = Inbox(link.send, self._wake, slot.enter_run)
         self.acks = WorkerAcks(
             link.send,
             slot,
@@ -81,7 +81,9 @@ class WorkerLoop:
         self._views: dict[int, PartitionView] = {}
         self._chunks: ChunkCache[ReceivedChunk] = ChunkCache()
         self._new_chunk = b""  # the next slice says its name
-        self._decode: Decode = load_named("decoder", start.decoder) if start.decoder else no_decoder
+        self._decode: Decode = no_decoder
+        if start.decoder:
+            self._decode = partial(load_named("decoder", start.decoder), **start.decoder_options)
         self._handler: Handler
         self._task: asyncio.Task[Any] | None = None
         self._cancelled_seq: int | None = None  # the last that was to be cancelled
@@ -293,7 +295,7 @@ class WorkerLoop:
         end = batch[-1].header.first_seq + batch[-1].header.count
         frames: list[bytes] = []
         if events:
-            self._slot.enter(events[0][0])
+            self._slot.enter_run(events[0][0])
             outcomes = await self._call_batch([event for _, event in events], events[0][0])
             if self._wants_replies:
                 frames, outcomes = answers([seq for seq, _ in events], outcomes)

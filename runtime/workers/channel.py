@@ -14,7 +14,8 @@ from headrace.runtime.wire import frames as wire
 
 logger = logging.getLogger(__name__)
 
-_BYTES_PER_READ = 1 << 18
+# All of it may be small frames: some ms in which no other worker is heard, and no heartbeat sent.
+_BYTES_PER_READ = 1 << 16
 _PIECES_PER_WRITE = 64
 OnFrame = Callable[[wire.Kind, bytes], None]
 
@@ -71,6 +72,8 @@ class Channel:
         waiting = self._waiting_bytes()  # reading to the end has none while a handler prints
         while self._is_open and waiting > 0:
             waiting -= self._read_some()
+        if self._is_open and wire.has_swallowed(self._received):
+            self.refuse("a frame in a frame that doesn't end")
 
     def drain_and_close(self) -> None:
         """Read what is there, then close. Idempotent."""
@@ -94,7 +97,7 @@ class Channel:
             data = b""
         self._received += data
         try:
-            for kind, body in wire.split_frames(self._received, wire.MAX_SAID_BYTES):
+            for kind, body in wire.split_frames(self._received, is_said=True):
                 self._on_frame(kind, body)
             self._on_read()
         except wire.NonsenseError as error:

@@ -9,6 +9,7 @@ import sys
 from headrace.runtime.processes import until_ended
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.workers.environment import PASSED_ON, picked
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +52,11 @@ class Fence:
 
 
 def _spawn(lease: Lease) -> "subprocess.Popen[bytes]":
+    module, fds = "headrace.runtime.workers.fence_main", (lease.fd, lease.kills.fd)
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "headrace.runtime.workers.fence_main", str(lease.fd), str(os.getpid())],
+        [sys.executable, "-P", "-m", module, *map(str, fds), str(os.getpid())],
+        env=picked(os.environ, PASSED_ON),
         stdin=subprocess.DEVNULL,
-        pass_fds=(lease.fd,),
+        pass_fds=fds,
         process_group=0,  # what stops or freezes the processor's group must not stop its fence
     )

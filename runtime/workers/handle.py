@@ -207,6 +207,7 @@ class WorkerHandle:
         news = News(self.index, in_flight, lanes, self._listener, self._on_ready)
         process = self._spawn(self.index, news.on_frame)
         process.on_read = news.on_read
+        news.look = process.slot.read
         process.on_nonsense = news.on_nonsense
         self._process, self.in_flight, self._news = process, in_flight, news
         self.outbox = Outbox(self.index, process, in_flight, lanes)

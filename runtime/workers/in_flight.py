@@ -1,5 +1,6 @@
 """Which records a worker holds: the processor's side of the wire's sequence numbers. Pure."""
 
+import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -36,12 +37,17 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class RunningRecord:
-    """What a worker is in. `since_ns` is by wire/clock.py."""
+    """What a worker is in. `since_ns` is by time.monotonic_ns."""
 
     seq: int
     lane: Lane
     record: WireRecord
     since_ns: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run by now."""
+        return (time.monotonic_ns() - self.since_ns) / 1e9
 
 
 class InFlight:

@@ -5,6 +5,7 @@ import logging
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headrace.runtime.log import HANDLER_LOG
@@ -19,7 +20,7 @@ from headrace.runtime.workers.in_flight import InFlight, Run
 from headrace.runtime.workers.joined_acks import JoinedAcks
 from headrace.runtime.workers.listener import RecordListener
 from headrace.runtime.workers.process import WorkerProcess
-from headrace.runtime.workers.verdict import Death, Fate, judge
+from headrace.runtime.workers.verdict import Death, Fate, Verdict, judge
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ class News:
         on_ready: Callable[[], None],
     ) -> None:
         """`lanes`: that the process was told of, by id. `on_ready`: the handler is loaded."""
+        self.look: Callable[[], Progress] | None = None
+        """Reads the slot of the process, where that has one."""
         self.is_async = False
         """The handler is."""
         self.init_failure = ""
@@ -57,6 +60,7 @@ class News:
         self._on_ready = on_ready
         self._acks = JoinedAcks(listener.on_acked)
         self._acked = AckedSpan(-1, 0, 0)  # what was seen of it last
+        self._reached = 0  # by its slot, when that was last asked
         self._is_ready = False
         self._born_ns = time.monotonic_ns()
 
@@ -106,6 +110,11 @@ class News:
         Whether it had started one.
         """
         progress = self.take_in(process)
+        if progress is None and self.nonsense and (seq := self._accused(process.slot.read())) is not None:
+            progress = Progress(seq, is_running=True, since_ns=0)
+            death = replace(death, verdict=Verdict(seq, self.nonsense, is_certain=False))
+            if not self._in_flight.batch_size:
+                self._return_before(seq)
         process.slot.close()
         started: Sequence[Run] = []
         if progress is not None and progress.is_running:
@@ -115,6 +124,20 @@ class News:
             self._listener.on_returned(run.lane, run.records)
         self._listener.on_changed()
         return bool(started)
+
+    def _accused(self, said: Progress) -> int | None:
+        """Which record it was in when it lied; where its slot doesn't say, the first that it may have begun.
+
+        Without one a handler that lies each time would be given its record for ever.
+        """
+        if (running := self._in_flight.running(said)) is not None:
+            return running.seq
+        runs = self._in_flight.runs
+        return runs[0].first_seq if runs and runs[0].first_seq < said.seq else None
+
+    def _return_before(self, seq: int) -> None:
+        for lane, records in self._in_flight.settle_before(seq):
+            self._listener.on_returned(lane, records)
 
     def _on_died_in(self, started: Sequence[Run], fate: Fate, reason: str) -> None:
         if started and fate is Fate.RETURNED:
@@ -166,6 +189,7 @@ class News:
 
     def _on_progress(self, seq: int, handler_ns: int, count: int) -> None:
         self._check_before(seq)
+        self._check_reached(seq)
         if count > self._in_flight.next_seq or handler_ns > time.monotonic_ns() - self._born_ns:
             raise NonsenseError(f"it ran {count} records in {handler_ns} ns")
         self.settle_before(seq)
@@ -185,6 +209,7 @@ class News:
             self._listener.on_acked(Ack(*lane.key, acked.end - 1, is_through=False, count=count))
 
     def _on_reply(self, seq: int, reply: Reply) -> None:
+        self._check_reached(seq)
         found = self._in_flight.find(seq)
         if found is None or reply.status not in _STATUSES:
             raise NonsenseError(f"it answers record {seq} with status {reply.status}")
@@ -195,6 +220,7 @@ class News:
         is_held = first < end and in_flight.find(first) is not None and in_flight.find(end - 1) is not None
         if not is_held or not (in_flight.batch_size or end == first + 1):
             raise NonsenseError(f"records {first} to {end} have failed")
+        self._check_reached(first)
         self.settle_before(first)
         among = 1 if is_named else in_flight.batch_size or 1
         for lane, records in list(in_flight.settle_before(end)):
@@ -204,6 +230,7 @@ class News:
         """The record whose outcome has come, out of what is in flight."""
         if self._in_flight.find(seq) is None:
             raise NonsenseError(f"it decides on record {seq}")
+        self._check_reached(seq)
         self.settle_before(seq)
         taken = self._in_flight.take(seq)
         assert taken is not None, "it was found, and all before it is settled"
@@ -213,6 +240,17 @@ class News:
         """It may be past all that it was given, and no further."""
         if seq > self._in_flight.next_seq:
             raise NonsenseError(f"it is at record {seq}, and was given {self._in_flight.next_seq}")
+
+    def _check_reached(self, seq: int) -> None:
+        """Its slot, which only its own code can write, says that it has got there.
+
+        Not of a batch, whose outcomes leave before the slot does.
+        """
+        if self.look is None or seq <= self._reached or self._in_flight.batch_size:
+            return
+        self._reached = self.look().seq
+        if seq > self._reached:
+            raise NonsenseError(f"it says what became of record {seq} before it was there")
 
     def _on_log(self, seq: int, line: dict[str, Any]) -> None:
         bound = {"worker": self._worker_index, **line["with"]}

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 
-from headrace.runtime.processes import MARK, kill_marked
+from headrace.runtime.processes import MARK, handlers_umask, kill_marked
 from headrace.runtime.wire.frames import Buffer, Kind, NonsenseError
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
@@ -44,10 +44,10 @@ class WorkerProcess:
         loop = asyncio.get_running_loop()
         self.spark_session_id = start.spark_session_id
         self._end_session = end_session
-        self._lease = lease
-        self._last_sweep = lease.last_sweep
+        self._kills = lease.kills
+        self._last_sweep = lease.kills.last_sweep
         self._index = start.worker_id
-        self._mark = f"{lease.mark}{next(_serials)}."
+        self._mark = f"{lease.kills.mark}{next(_serials)}."
         self._is_reaped = False
         self._session_end: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
@@ -63,7 +63,7 @@ class WorkerProcess:
             # Its death is its exit, not the end of its socket: what a handler has forked may hold that open.
             self._pidfd = os.pidfd_open(self._popen.pid)
             on_failure.pop_all()
-        lease.hold(self._index, self.pid)
+        lease.kills.hold(self._index, self.pid)
         loop.add_reader(self._pidfd, self._reap)
         self._on_frame = on_frame
         self.on_read: Callable[[], None] = lambda: None
@@ -93,7 +93,7 @@ class WorkerProcess:
     @property
     def is_swept(self) -> bool:
         """Its lease ended, and so it was ended too."""
-        return self._lease.last_sweep != self._last_sweep
+        return self._kills.last_sweep != self._last_sweep
 
     def send(self, *data: Buffer) -> None:
         """One or more frames, in pieces. Never blocks."""
@@ -141,7 +141,7 @@ class WorkerProcess:
         loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         self.kill()  # before the wait: until then the group's number is surely still its own
-        self._lease.release(self._index)
+        self._kills.release(self._index)
         code = self._popen.wait()
         kill_marked(self._mark)
         self._is_reaped = True
@@ -175,4 +175,5 @@ def _spawn(socket_fd: int, slot_fd: int, lease_fd: int, env: Mapping[str, str]) 
         stdin=subprocess.DEVNULL,
         pass_fds=(socket_fd, slot_fd, lease_fd),
         process_group=0,
+        umask=handlers_umask(),
     )

@@ -9,7 +9,6 @@ from pathlib import Path
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.tasks import end_tasks, start_task
-from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.verdict import Verdict
 
@@ -54,7 +53,7 @@ class Watchdog:
         if running is None:
             return limit_seconds
         # No more than the limit, whatever the process says since when it runs.
-        left = min(limit_seconds, limit_seconds - (now_ns() - running.since_ns) / 1e9)
+        left = min(limit_seconds, limit_seconds - running.seconds)
         if left > 0:
             return left
         if worker.can_cancel and (waited := worker.outbox.cancel(running.seq, _LATE)) < _CANCEL_SECONDS:

@@ -20,6 +20,7 @@ def test_every_reading_is_one_row_even_if_a_worker_is_killed(
 ) -> None:
     database = tmp_path / "readings.sqlite"
     monkeypatch.setenv("READINGS_FILE", str(database))
+    monkeypatch.setenv("HEADRACE_PASS_ENV", "READINGS_FILE")
     running = Replica(FOLDER, tmp_path / "replica.txt", "--embedded-kafka")
     try:
         running.wait_ready()

@@ -25,7 +25,9 @@ def test_the_good_orders_count_and_the_bad_one_is_listed_and_replayed(tmp_path: 
         (letter,) = listed(address)
         assert "JSONDecodeError" in letter["provenance"]["error"]
         assert (letter["provenance"]["topic"], letter["provenance"]["attempts"]) == ("orders", 3)
-        replayed = run("deadletters", "replay", "orders.dead", "--all", "--brokers", address)
+        replayed = run(
+            "deadletters", "replay", "orders.dead", "--all", "--source", "orders", "--brokers", address
+        )
         assert replayed.returncode == 0, replayed.stderr
         wait_until(lambda: len(listed(address)) == 2, about=running)
         assert running.get("/ready")[0] == 200

@@ -17,6 +17,7 @@ def test_every_order_is_one_row_even_if_a_worker_is_killed(
 ) -> None:
     table = tmp_path / "orders.parquet"
     monkeypatch.setenv("ORDERS_FOLDER", str(table))
+    monkeypatch.setenv("HEADRACE_PASS_ENV", "ORDERS_FOLDER")
     with orders_through_a_kill(FOLDER, table) as running:
         wait_until(lambda: len(rows(table)) > COUNT, about=running)
         found = rows(table)

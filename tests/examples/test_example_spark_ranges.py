@@ -18,6 +18,7 @@ def test_every_order_counts_once_even_if_a_worker_is_killed(
 ) -> None:
     table = tmp_path / "totals.parquet"
     monkeypatch.setenv("TOTALS_FOLDER", str(table))
+    monkeypatch.setenv("HEADRACE_PASS_ENV", "TOTALS_FOLDER")
     with orders_through_a_kill(FOLDER, table) as running:
         wait_until(lambda: totals(table)["orders"] >= COUNT, about=running)
         assert totals(table) == {"orders": COUNT, "total": sum(range(COUNT)) * 2.5}

@@ -124,13 +124,13 @@ class FakeProcess:
         self.news = asyncio.Event()
         self.worker: _Loop
         self._machine = machine
-        self._lease, self._last_sweep = lease, lease.last_sweep
+        self._lease, self._last_sweep = lease, lease.kills.last_sweep
         self._end_session = end_session
         self._on_frame = on_frame
         self._unsent, self._heard, self._said = bytearray(), bytearray(), bytearray()
         self._down, self._up = _Pipe(machine, self._hear), _Pipe(machine, self._tell)
         self._tasks: set[asyncio.Task[Any]] = set()
-        lease.hold(self.index, self.pid)
+        lease.kills.hold(self.index, self.pid)
         self.send(encode_start(start))
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ class FakeProcess:
 
     @property
     def is_swept(self) -> bool:
-        return self._lease.last_sweep != self._last_sweep
+        return self._lease.kills.last_sweep != self._last_sweep
 
     def send(self, *data: Buffer) -> None:
         if not self._unsent:
@@ -240,7 +240,7 @@ class FakeProcess:
         return self._machine.call(self, context, given)
 
     def _reap(self, code: int) -> None:
-        self._lease.release(self.index)
+        self._lease.kills.release(self.index)
         self.is_alive = False
         self._up.read()
         if self._end_session is None:

@@ -187,9 +187,9 @@ class Member:
 
     async def _fence(self) -> None:
         while True:
-            before = self._lease.last_sweep
-            self._lease.sweep()
-            if self._lease.last_sweep != before:
+            before = self._lease.kills.last_sweep
+            self._lease.kills.sweep(self._lease.ended_ns)
+            if self._lease.kills.last_sweep != before:
                 for process in self.processes.values():
                     process.die()
             await asyncio.sleep(0.05)
@@ -234,6 +234,7 @@ class Member:
             takes_acks=policy.ack_mode.is_explicit,
             is_batch=policy.batch is not None,
             decoder=policy.decoder,
+            decoder_options=policy.decoder_options,
             event=policy.event or STREAM_EVENT,
             spark_session_id=str(UUID(int=self.rng.getrandbits(128))) if self.shape.has_sessions else "",
         )

@@ -64,6 +64,7 @@ def k5(name: str, broker: Broker, folder: Path, number: int, report: Report) -> 
     )
     (folder / "sitecustomize.py").write_bytes(Path(sabotage.__file__).read_bytes())
     changes = {"PYTHONPATH": str(folder), "HEADRACE_FAILPOINT": f"{name} {count} {died}"}
+    changes["HEADRACE_PASS_ENV"] = "HEADRACE_FAILPOINT"  # workers have some too
     with load, mock.patch.dict(os.environ, changes):
         running = load.start()
         load.produce()

@@ -42,11 +42,11 @@ SPARING: dict[str, Any] = {"channelBufferSize": BUFFER, "fetchDefault": 1, "body
 @contextmanager
 def own_broker(loop: asyncio.AbstractEventLoop) -> Iterator[tuple[EmbeddedKafka, Proxy, int]]:
     """A broker with a second listener, which is reached through a proxy, and the port of that listener."""
-    ports = choose_ports(0, sasl=True, tls=False)
+    ports = choose_ports(0, ["SASL"])
     behind, proxied = ports["SASL"], ports["CONTROLLER"]
 
-    def settings(*given: dict[str, int]) -> dict[str, str]:
-        found = broker_settings(*given)  # type: ignore[arg-type]  # as it is called
+    def settings(*given: Any) -> dict[str, str]:
+        found = broker_settings(*given)
         found["listeners"] += f",PROXIED://127.0.0.1:{behind}"
         found["advertised.listeners"] += f",PROXIED://127.0.0.1:{proxied}"
         found["listener.security.protocol.map"] += ",PROXIED:PLAINTEXT"

@@ -13,8 +13,11 @@ from urllib.parse import urlsplit
 from aiokafka.admin import AIOKafkaAdminClient
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
+
+NO_GUARDS = Guards()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,19 @@ def _container() -> Iterator[Broker]:
 
 
 @contextmanager
-def _embedded() -> Iterator[Broker]:
-    kafka = EmbeddedKafka()
+def embedded(guards: Guards = NO_GUARDS, **topics: int) -> Iterator[EmbeddedKafka]:
+    """A broker of one's own, with topics of so many partitions. Without a running loop."""
+    kafka = EmbeddedKafka(guards=guards)
     asyncio.run(kafka.start())
     try:
-        yield Broker(kafka.bootstrap, "embedded")
+        if topics:
+            asyncio.run(kafka.create_topics(topics))
+        yield kafka
     finally:
         asyncio.run(kafka.stop())
+
+
+@contextmanager
+def _embedded() -> Iterator[Broker]:
+    with embedded() as kafka:
+        yield Broker(kafka.bootstrap, "embedded")

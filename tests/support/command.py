@@ -1,13 +1,16 @@
 """`headrace` as a person types it, and the one line that says what is wrong."""
 
 import subprocess
+from collections.abc import Sequence
 
 from replica import PROGRAM
 
 
-def run(*arguments: str, seconds: float = 120) -> "subprocess.CompletedProcess[str]":
+def run(
+    *arguments: str, seconds: float = 120, program: Sequence[str] = PROGRAM
+) -> "subprocess.CompletedProcess[str]":
     """`headrace` with these arguments, to its end."""
-    command = [*PROGRAM, *arguments]
+    command = [*program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
 
 

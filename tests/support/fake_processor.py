@@ -9,7 +9,8 @@ from headrace.runtime.processor.admin.server import Action, NotHaltedError
 class FakeProcessor:
     """Has partitions of one topic; those in `halted` stand still until somebody acts."""
 
-    def __init__(self, owned: set[int], halted: set[int], topic: str = "orders") -> None:
+    def __init__(self, owned: set[int], halted: set[int], topic: str = "orders", reason: str = "") -> None:
+        self.reason = reason
         self.topic = topic
         self.owned, self.halted = owned, halted
         self.acted: list[tuple[Action, str, int]] = []
@@ -18,7 +19,8 @@ class FakeProcessor:
         return [f"orders/{number} is halted" for number in sorted(self.halted)]
 
     async def status(self) -> dict[str, Any]:
-        return {"functions": ["f"], "replicas": []}
+        rows = [{"partition": number, "reason": self.reason} for number in sorted(self.halted)]
+        return {"functions": ["f"], "replicas": [{"triggers": [{"partitions": rows}]}]}
 
     async def metrics(self) -> bytes:
         return b""

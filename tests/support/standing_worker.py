@@ -1,11 +1,11 @@
 """A worker handle without a process: it holds what a test says, and keeps what it is told."""
 
+import time
 from dataclasses import dataclass, field
 from typing import cast
 
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
@@ -38,7 +38,7 @@ class StandingWorker:
         if not self.in_flight.runs:
             return None
         run = self.in_flight.runs[0]
-        since_ns = now_ns() if self.since_ns is None else self.since_ns
+        since_ns = time.monotonic_ns() if self.since_ns is None else self.since_ns
         return RunningRecord(run.first_seq, run.lane, run.records[0], since_ns)
 
     def recall(self, lane: Lane) -> None:

@@ -94,7 +94,7 @@ async def until(condition: object, seconds: float = 120) -> None:
             await asyncio.sleep(0.005)
 
 
-PRELUDE = """
+PRELUDE = '''
 import asyncio, os, pathlib, signal, sys, time
 FOLDER = pathlib.Path(__file__).parent
 
@@ -108,7 +108,15 @@ def exists(name):
 def wait_for(name):
     while not exists(name):
         time.sleep(0.005)
-"""
+
+def scribble(at, *words):
+    """Into the memory that the worker shares with its processor, through the objects that have it."""
+    frame = sys._getframe()
+    while frame.f_code.co_name != "_handle_run":
+        frame = frame.f_back
+    memory = frame.f_locals["self"]._slot._memory
+    memory[8 * at : 8 * (at + len(words))] = b"".join(word.to_bytes(8, "little") for word in words)
+'''
 
 
 @asynccontextmanager

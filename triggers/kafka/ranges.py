@@ -16,6 +16,7 @@ from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import stuck_at
 from headrace.runtime.streams.assignment import Assignment
+from headrace.triggers.kafka.client import chunks
 from headrace.triggers.kafka.client.internals import high_watermark
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -128,6 +129,7 @@ async def read_record(
     async with asyncio.timeout(_READ_SECONDS):
         try:
             await consumer.start()
+            chunks.count(consumer, max_batch_bytes=settings.max_batch_bytes)
             consumer.assign([tp])
             consumer.seek(tp, offset)
             while await consumer.position(tp) <= offset:

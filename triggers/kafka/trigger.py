@@ -27,6 +27,7 @@ from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.connect import connect, wait_for_topics
 from headrace.triggers.kafka.client.errors import explain
 from headrace.triggers.kafka.client.joins import Joins
+from headrace.triggers.kafka.client.sign_in import SignIns
 from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
@@ -52,13 +53,15 @@ class KafkaTrigger(Trigger):
     def delivery(settings: KafkaSettings, fields: TriggerFields) -> DeliveryPolicy:
         """One lane for each partition. Workers decode, where the processor need not look at each record."""
         common, is_ranges = fields.delivery, settings.delivery == "ranges"
+        decoder = "" if common.batch else settings.decoder
         return replace(
             common,
             worker_allocation_mode=settings.worker_allocation_mode,
             explicit_ack_semantics=settings.explicit_ack_semantics,
             ack_window_size=settings.ack_window_size,
             failure=settings.on_failure.policy,
-            decoder="" if common.batch else settings.decoder,
+            decoder=decoder,
+            decoder_options={"max_batch_bytes": settings.max_batch_bytes} if decoder else {},
             event=settings.event,
             is_ranges=is_ranges,
             source_options=settings.spark_source_options if is_ranges else {},
@@ -102,6 +105,7 @@ class KafkaTrigger(Trigger):
         self._logs: Logs
         self._watcher: EndWatcher | None = None  # with delivery: ranges
         self._problem = "connecting"
+        self._sign_ins = SignIns(settings.access)
         self._lease = dispatch.lease
         self._fence = Fence(self._lease)
         self._settled_ns = 0  # no rebalance that this member hasn't joined had begun by then
@@ -181,18 +185,20 @@ class KafkaTrigger(Trigger):
         if self._dispatch.policy.is_ranges:
             self._watcher = EndWatcher(consumer, self._dispatch, assignment, logs.on_out_of_range)
         self._fence.start()
+        for client in (consumer._client, self._admin._client):  # noqa: SLF001
+            self._sign_ins.watch(client)
         internals.watch_session(consumer, self._session_renewed)
         internals.tune(consumer, retry_seconds=settings.retry_backoff_seconds)
         tell_partitions_apart(consumer)
         requests.limit(consumer, fetching.budget)
         if self._dispatch.policy.decoder:
-            assignment.are_chunks = chunks.forward(consumer, fetching.budget.hold)
+            assignment.are_chunks = chunks.forward(consumer, fetching.budget.hold, settings.max_batch_bytes)
             if not assignment.are_chunks:
                 logger.warning(
                     "this aiokafka is unknown inside: records are decoded here, not in the workers"
                 )
         if not assignment.are_chunks:
-            chunks.count(consumer, fetching.budget.hold)
+            chunks.count(consumer, fetching.budget.hold, settings.max_batch_bytes)
             fetching.decode_here()
         backoff_seconds = settings.rebalance_retry_backoff_seconds
         internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
@@ -250,6 +256,7 @@ class KafkaTrigger(Trigger):
         """Why no records flow, or why some don't."""
         return [
             *([problem] if (problem := self._joins.problem or self._problem) else []),
+            *([self._sign_ins.problem] if self._sign_ins.problem else []),
             *(["no heartbeat was answered for sessionTimeout"] if self._lease.is_over else []),
             *self._assignment.problems(),
         ]

@@ -8,6 +8,7 @@ from typing import Self
 
 from headrace.runtime.embedded.folder import OwnedFolder
 from headrace.runtime.embedded.kafka.format import certificate, format_records
+from headrace.runtime.embedded.kafka.guards import CLIENTS_PEM, SERVER_PEM, Guards
 from headrace.runtime.embedded.kafka.java import BrokerJava, find_broker_java
 from headrace.runtime.embedded.kafka.process import BrokerProcess, last_lines
 from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
@@ -17,14 +18,15 @@ from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
 
+_NONE = Guards()
+
 
 class EmbeddedKafka:
     """One broker. `start` may fail, `stop` is idempotent and bounded, `async with` does both.
 
     `data_dir` None: a temporary folder, deleted by `stop`. Given: kept, formatted when it is new.
-    `port` 0: a free one. `sasl_users` (name to password) adds a listener for PLAIN, SCRAM-SHA-256
-    and SCRAM-SHA-512; the SCRAM users are written when the folder is formatted. `tls` adds a
-    listener with a self-signed certificate, `ca_pem`. The plaintext listener is always there.
+    `port` 0: a free one. `guards` add listeners, whose certificate is `ca_pem`; the SCRAM users are
+    written when the folder is formatted. The plaintext listener is always there.
 
     Call `start` and `restart` from a thread that lives as long as the broker shall (the main
     one): the kernel kills the broker when that thread ends. Bound to no event loop in between.
@@ -36,14 +38,12 @@ class EmbeddedKafka:
         *,
         port: int = 0,
         heap_mib: int = 512,
-        sasl_users: Mapping[str, str] | None = None,
-        tls: bool = False,
+        guards: Guards = _NONE,
     ) -> None:
         self._folder = OwnedFolder(data_dir.expanduser().absolute() if data_dir else None, "headrace-kafka-")
         self._port = port
         self._heap_mib = heap_mib
-        self._users = dict(sasl_users or {})
-        self._tls = tls
+        self._guards = guards
         self._ports: dict[str, int] = {}
         self._java: BrokerJava | None = None
         self._process: BrokerProcess | None = None
@@ -56,12 +56,22 @@ class EmbeddedKafka:
 
     @property
     def sasl_bootstrap(self) -> str:
-        """host:port of the SASL_PLAINTEXT listener; empty unless `sasl_users` was given."""
+        """host:port of the SASL_PLAINTEXT listener; empty without its guard, as the others are."""
         return self._address("SASL")
 
     @property
+    def sasl_tls_bootstrap(self) -> str:
+        """host:port of the SASL_SSL listener."""
+        return self._address("SASL_TLS")
+
+    @property
+    def mutual_tls_bootstrap(self) -> str:
+        """host:port of the listener that asks for client certificates."""
+        return self._address("MUTUAL_TLS")
+
+    @property
     def tls_bootstrap(self) -> str:
-        """host:port of the SSL listener; empty unless `tls` was given."""
+        """host:port of the SSL listener."""
         return self._address("TLS")
 
     @property
@@ -134,13 +144,16 @@ class EmbeddedKafka:
 
     def _prepare(self, folder: Path) -> None:
         """Everything that the broker needs before it starts. Blocks: runs in a thread."""
-        self._ports = choose_ports(self._port, sasl=bool(self._users), tls=self._tls)
+        self._ports = choose_ports(self._port, self._guards.listeners)
         self._java = find_broker_java(folder, self._ports["PLAINTEXT"])
         (folder / "tmp").mkdir(exist_ok=True)
-        settings = broker_settings(self._ports, self._users)
-        format_records(self._java, settings, self._users)
-        if self._tls:
+        settings = broker_settings(self._ports, self._guards)
+        format_records(self._java, settings, self._guards.scram_users())
+        if any("TLS" in name for name in self._guards.listeners) and not self._guards.server_pem:
             self.ca_pem = certificate(self._java)
+        for name, pem in ((CLIENTS_PEM, self._guards.client_ca_pem), (SERVER_PEM, self._guards.server_pem)):
+            (folder / name).touch(mode=0o600)
+            (folder / name).write_text(pem)
         write_properties(folder / "broker.properties", settings)
 
     async def _launch(self) -> None:

@@ -4,43 +4,39 @@ import base64
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from headrace.runtime.embedded.kafka.guards import KEYSTORE, KEYSTORE_PASSWORD
 from headrace.runtime.embedded.kafka.jars import class_path
 from headrace.runtime.embedded.kafka.java import BrokerJava
-from headrace.runtime.embedded.kafka.properties import (
-    KEYSTORE,
-    KEYSTORE_PASSWORD,
-    scram_users,
-    write_properties,
-)
+from headrace.runtime.embedded.kafka.properties import write_properties
 from headrace.runtime.embedded.ports import HOST
 
 # keytool by its class: small Java runtimes leave the program out
 _KEYTOOL = ("-m", "java.base/sun.security.tools.keytool.Main")
 
 
-def format_records(java: BrokerJava, settings: Mapping[str, str], users: Mapping[str, str]) -> None:
+def format_records(java: BrokerJava, settings: Mapping[str, str], scram_users: Sequence[str]) -> None:
     """Make `records`, a KRaft node's, where there is none. Renamed at the end: it is always complete."""
     records, partial = java.folder / "records", java.folder / "records.partial"
     if records.is_dir():
         return
     shutil.rmtree(partial, ignore_errors=True)
     template = java.jars / "bootstrap.checkpoint"
-    if users:
-        _run_format_tool(java, partial, settings, users)
+    if scram_users:
+        _run_format_tool(java, partial, settings, scram_users)
     elif template.is_file():
         _copy_format(template, partial)  # saves the 0.4 s of the tool
     else:
-        _run_format_tool(java, partial, settings, users)
+        _run_format_tool(java, partial, settings)
         _keep(partial / template.name, template)
     partial.rename(records)
 
 
 def _run_format_tool(
-    java: BrokerJava, folder: Path, settings: Mapping[str, str], users: Mapping[str, str]
+    java: BrokerJava, folder: Path, settings: Mapping[str, str], scram_users: Sequence[str] = ()
 ) -> None:
     write_properties(java.folder / "format.properties", {**settings, "log.dirs": folder.name})
     java.run_tool(
@@ -52,7 +48,7 @@ def _run_format_tool(
         _kafka_id(),
         "-c",
         "format.properties",
-        *(word for user in scram_users(users) for word in ("--add-scram", user)),
+        *(word for user in scram_users for word in ("--add-scram", user)),
     )
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.runtime.embedded.kafka.java import BrokerJava, telling_lines
-from headrace.runtime.embedded.ports import HOST
+from headrace.runtime.embedded.ports import HOST, check_listener
 from headrace.runtime.embedded.process import start_server
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.processes import until_ended
@@ -39,6 +39,7 @@ class BrokerProcess:
                     if self._process.poll() is not None:
                         raise BrokerError(f"embedded Kafka did not start: {last_lines(self._java.folder)}")
                     await asyncio.sleep(_POLL_SECONDS)
+                check_listener(self.pid, port)
         except TimeoutError as error:
             said = last_lines(self._java.folder)
             raise BrokerError(f"embedded Kafka is not ready after {_START_SECONDS:g} s: {said}") from error

@@ -36,6 +36,7 @@ _OPENED = (
 )
 # Of others' making: they would have SparkSubmit start something else than a server.
 _FOREIGN = re.compile(r"SPARK_(REMOTE|LOCAL_REMOTE|CONNECT_MODE.*|API_MODE)|PYSPARK_SUBMIT_ARGS")
+_JAVA_OPTIONS = "java-options"
 _LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -73,6 +74,7 @@ class ServerFiles:
         (self.folder / "tmp").mkdir(exist_ok=True)
         write_properties(self.folder / "spark.properties", self.properties(port))
         (self.folder / "log4j2.properties").write_text(_LOGGING.format(folder=self.folder))
+        (self.folder / _JAVA_OPTIONS).write_text("".join(map(_argument, self.java_options())))
 
     def properties(self, port: int) -> dict[str, str]:
         """Ours, then the functions', which win."""
@@ -93,6 +95,8 @@ class ServerFiles:
         }
         if self.spec.is_local:
             ours |= {
+                # By a secret that Spark makes up: every user of the machine reaches the driver's ports.
+                "spark.authenticate": "true",
                 "spark.driver.host": "localhost",
                 "spark.driver.bindAddress": HOST,
                 "spark.local.dir": str(self.folder / "tmp"),
@@ -107,10 +111,14 @@ class ServerFiles:
             return {**ours, **self.spec.conf, "spark.jars": ",".join(jars)}
         return {**ours, **self.spec.conf}
 
+    def java_options(self) -> list[str]:
+        """The functions' own, which may hold secrets: Java reads them from a file."""
+        kinds = (f"spark.driver.{kind}JavaOptions" for kind in ("default", "extra"))
+        return shlex.split(" ".join(self.spec.conf.get(kind, "") for kind in kinds))
+
     def command(self) -> list[str]:
         """Its class directly: Spark's launch scripts ask Java for more than every Java has."""
         conf = self.spec.conf
-        options = " ".join(conf.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra"))
         return [
             str(self.java.executable),
             f"-Xmx{conf.get('spark.driver.memory', _DRIVER_MEMORY)}",
@@ -121,7 +129,7 @@ class ServerFiles:
             "-XX:+ExitOnOutOfMemoryError",
             f"-Djava.io.tmpdir={self.folder / 'tmp'}",
             f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
-            *shlex.split(options),
+            f"@{self.folder / _JAVA_OPTIONS}",
             "-cp",
             self._class_path(),
             "org.apache.spark.deploy.SparkSubmit",
@@ -150,3 +158,9 @@ class ServerFiles:
             env |= {"SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable}
             env["PYTHONPATH"] = os.pathsep.join(path)
         return env
+
+
+def _argument(option: str) -> str:
+    """A line of a file of Java's arguments."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"\n'

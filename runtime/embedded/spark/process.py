@@ -6,11 +6,11 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.runtime.embedded.ports import HOST
+from headrace.runtime.embedded.ports import HOST, check_listener
 from headrace.runtime.embedded.process import start_server
 from headrace.runtime.embedded.spark.command import ServerFiles
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processes import until_ended
+from headrace.runtime.processes import handlers_umask, until_ended
 
 _START_SECONDS = 180.0  # a cluster may take its time to give executors
 _STOP_SECONDS = 5.0
@@ -31,7 +31,9 @@ class SparkServerProcess:
         self._folder = files.folder
         command, output = files.command(), files.folder / _OUTPUT
         # In our working folder, not its own: relative paths in a handler's `write` mean what they say.
-        self._process = start_server(command, output, lock_fd, env=files.environment(token))
+        # What a handler has it write is the handler's; its own folder is private anyway.
+        env, umask = files.environment(token), handlers_umask()
+        self._process = start_server(command, output, lock_fd, env=env, umask=umask)
 
     @property
     def pid(self) -> int:
@@ -46,6 +48,7 @@ class SparkServerProcess:
                     if self._process.poll() is not None:
                         raise SparkServerError(f"embedded Spark did not start: {last_lines(self._folder)}")
                     await asyncio.sleep(_POLL_SECONDS)
+                check_listener(self.pid, port)
         except TimeoutError as error:
             said = last_lines(self._folder)
             raise SparkServerError(

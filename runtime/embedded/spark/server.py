@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.embedded.folder import OwnedFolder
 from headrace.runtime.embedded.ivy import pyspark_jars
 from headrace.runtime.embedded.java import find_java
-from headrace.runtime.embedded.ports import free_port
+from headrace.runtime.embedded.ports import free_port_of_localhost
 from headrace.runtime.embedded.programs import in_thread
 from headrace.runtime.embedded.spark.command import ServerFiles
 from headrace.runtime.embedded.spark.installed import check_spark_installed
@@ -53,6 +54,7 @@ class SparkServer:
         self._folder = OwnedFolder(None, "headrace-spark-")
         self._token = secrets.token_urlsafe(32)
         self._port = 0
+        self._held: socket.socket | None = None
         self._files: ServerFiles | None = None
         self._process: SparkServerProcess | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -93,6 +95,7 @@ class SparkServer:
             await end_tasks([self._keeper])
             self._keeper = None
         await self._end_process()
+        self._let_go()
         await self._folder.release()
 
     def kill(self) -> None:
@@ -100,7 +103,14 @@ class SparkServer:
         if self._process is not None:
             self._process.kill()
             self._process = None
+        self._let_go()
         self._folder.release_at_once()
+
+    def _let_go(self) -> None:
+        """Of the port."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -116,7 +126,7 @@ class SparkServer:
         java = await in_thread(find_java)
         more_jars = await in_thread(spark_jars, java, self._shared.spec.packages)
         folder = await self._folder.take()
-        self._port = free_port()
+        self._port, self._held = free_port_of_localhost()
         self._files = ServerFiles(
             java=java,
             spark_jars=pyspark_jars(EXTRA),
@@ -157,7 +167,7 @@ class SparkServer:
         began = time.monotonic()
         try:
             await self._launch()
-        except (SparkServerError, OSError) as error:
+        except (SparkServerError, UsageError, OSError) as error:
             await self._end_process()
             logger.error("%s; workers that need Spark wait", error)  # noqa: TRY400  # the line says it all
             return False

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, islice
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.buffers.buffer import Records, Span
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice, offsets_of
 from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.undecodable import UndecodableError, UndecodableRecord
 
 DECODED_BYTES = 600
 """What a decoded record takes beside its key and value, about."""
@@ -178,17 +179,22 @@ class RecordBuffer:
 
 def record_bytes(record: WireRecord) -> int:
     """What a record counts where bytes are limited: key and value."""
+    if isinstance(record, UndecodableRecord):
+        return 0
     return len(record.value or b"") + len(record.key or b"")
 
 
-def _sizes(records: Iterable[WireRecord]) -> list[int]:
+def _sizes(records: Sequence[WireRecord]) -> list[int]:
     # A list, not a call each: this is done for every decoded record.
-    return [len(record.value or b"") + len(record.key or b"") for record in records]
+    try:
+        return [len(record.value or b"") + len(record.key or b"") for record in records]
+    except UndecodableError:
+        return [record_bytes(record) for record in records]
 
 
 def _fitting(part: Records, limit: int, byte_limit: int) -> int:
     """How many of the first `limit` fit into so many bytes; one at least."""
-    sizes = _sizes(islice(part, limit))
+    sizes = _sizes(part[:limit])
     return max(1, bisect_right(list(accumulate(sizes)), byte_limit))
 
 

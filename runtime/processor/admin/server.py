@@ -1,8 +1,10 @@
 """The admin server: /live, /ready, /metrics, /api/status, and what an operator may do to a partition."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -12,11 +14,18 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from headrace.runtime.errors import HeadraceError, UsageError
+from headrace.runtime.processor.admin.connections import Connections
 from headrace.runtime.processor.admin.token import NO_TOKEN, AdminToken
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+BACKLOG = 64
+
 Action = Literal["retry", "skip"]
+
+_PART = r"(?!\.\.?(?:/|$))[A-Za-z0-9._-]+"
+NAME = rf"{_PART}(?:/{_PART})*"
+"""A topic's, as a pattern. Kafka's have no slash, those of other kinds may."""
 
 
 class NotHaltedError(HeadraceError):
@@ -54,7 +63,7 @@ class TcpAddress:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach it."""
-        return _is_loopback(self.host)
+        return is_loopback(self.host)
 
 
 @asynccontextmanager
@@ -63,27 +72,37 @@ async def admin_server(
 ) -> AsyncIterator[str]:
     """Serve while the context lasts; yields the URL, or a Unix socket's path. Raises UsageError."""
     names = [_refuse_foreign_names] if isinstance(address, TcpAddress) and address.is_local else []
-    runner = web.AppRunner(_application(reported, token, names), access_log=None)
+    connections = Connections()
+    application = _application(reported, token, [connections.middleware, *names])
+    runner = web.AppRunner(application, access_log=None)
     await runner.setup()
+    assert runner.server is not None
     try:
-        yield await _listen(runner, address)
+        listening = await _listen(partial(connections.protocol, runner.server), address)
+        try:
+            yield str(address) if isinstance(address, Path) else _url(listening)
+        finally:
+            listening.close()
     finally:
         await runner.cleanup()
 
 
-async def _listen(runner: web.AppRunner, address: TcpAddress | Path) -> str:
+async def _listen(protocol: Callable[[], asyncio.Protocol], address: TcpAddress | Path) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
     if isinstance(address, Path):
-        await web.UnixSite(runner, str(address)).start()
-        return str(address)
+        return await loop.create_unix_server(protocol, str(address), backlog=BACKLOG)
     try:
-        await web.TCPSite(runner, address.host, address.port).start()
+        return await loop.create_server(protocol, address.host, address.port, backlog=BACKLOG)
     except OSError as error:
         raise UsageError(
             f"the admin server can't listen on {address.host}:{address.port} ({error.strerror or error}): "
             "choose another port with --admin-port, or 0 for a free one"
         ) from None
-    host, port = runner.addresses[0][:2]
-    return f"http://{host}:{port}"
+
+
+def _url(listening: asyncio.Server) -> str:
+    host, port = listening.sockets[0].getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _application(reported: Reported, token: AdminToken, names: Sequence[Middleware]) -> web.Application:
@@ -98,8 +117,9 @@ def _application(reported: Reported, token: AdminToken, names: Sequence[Middlewa
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=await reported.metrics(), headers={"Content-Type": _METRICS_TYPE})
 
-    async def status(_: web.Request) -> web.Response:
-        return web.json_response(await reported.status())
+    async def status(request: web.Request) -> web.Response:
+        found = await reported.status()
+        return web.json_response(_without_reasons(found) if token.refusal(request.headers) else found)
 
     async def act(request: web.Request) -> web.Response:
         if refusal := token.refusal(request.headers):
@@ -113,7 +133,10 @@ def _application(reported: Reported, token: AdminToken, names: Sequence[Middlewa
             web.get("/ready", ready),
             web.get("/metrics", metrics),
             web.get("/api/status", status),
-            web.post(r"/api/partitions/{topic:.+}/{partition:[0-9]{1,9}}/{action:retry|skip}", act),
+            # Nothing that is encoded: it would be read as one thing here, and as another behind a proxy.
+            web.post(
+                rf"/api/partitions/{{topic:{NAME}}}/{{partition:[0-9]{{1,9}}}}/{{action:retry|skip}}", act
+            ),
         ]
     )
     return application
@@ -126,12 +149,22 @@ async def _refuse_foreign_names(request: web.Request, handler: Handler) -> web.S
         name = urlsplit(f"//{request.host}").hostname
     except ValueError:
         name = None
-    if name is None or not _is_loopback(name):
+    if name is None or not is_loopback(name):
         return _problem(403, f"{request.host!r} is no name of this machine's own, such as localhost")
     return await handler(request)
 
 
-def _is_loopback(host: str) -> bool:
+def _without_reasons(status: dict[str, Any]) -> dict[str, Any]:
+    """What handlers have said may quote their records: it is for those who have the token."""
+    for replica in status["replicas"]:
+        for trigger in replica["triggers"]:
+            for row in trigger["partitions"]:
+                row["reason"] = None
+    return status
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine is meant."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

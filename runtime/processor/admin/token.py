@@ -1,4 +1,4 @@
-"""Who may move a halted partition, where not this machine's users alone reach the admin server."""
+"""Who may move a halted partition: whoever has the token. Others of this machine reach the server too."""
 
 import hmac
 import os
@@ -27,8 +27,9 @@ class AdminToken:
             return ""
         what = "another token than this" if given else "no token"
         return (
-            f"the request has {what}: give the running function's, from its {TOKEN_VARIABLE} or its log, "
-            f"in {TOKEN_VARIABLE} or --admin-token (over HTTP as Authorization: Bearer TOKEN)"
+            f"the request has {what}: give the running function's, from its {TOKEN_VARIABLE} or what its log "
+            f"names, in {TOKEN_VARIABLE} or --admin-token (over HTTP as Authorization: Bearer TOKEN); "
+            "commands of the user that runs it find it by themselves"
         )
 
 
@@ -40,14 +41,11 @@ def token_header(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def take_token(*, is_local: bool) -> AdminToken:
-    """The environment's, which loses it: handlers inherit that. Else one made up.
-
-    None where only this machine can ask, unless it was given. Raises UsageError.
-    """
+def take_token() -> AdminToken:
+    """The environment's, which loses it: handlers inherit that. Else one made up. Raises UsageError."""
     if given := os.environ.pop(TOKEN_VARIABLE, "").strip():
         return AdminToken(checked_token(given, TOKEN_VARIABLE))
-    return NO_TOKEN if is_local else AdminToken(secrets.token_urlsafe(24), is_made_up=True)
+    return AdminToken(secrets.token_urlsafe(24), is_made_up=True)
 
 
 def checked_token(token: str, source: str) -> str:

@@ -5,8 +5,8 @@ import functools
 import time
 from asyncio.events import _get_running_loop, _set_running_loop  # for loops of others, as their docs say
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import Context
 from selectors import BaseSelector
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
@@ -37,24 +37,18 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         self.waits = False
         """Whether timers or connections waited for a later turn at the last one."""
         self._looked_at = 0.0
+        self._held, self._released = _Hold(self, True), _Hold(self, False)
 
     def held(self) -> AbstractContextManager[None]:
         """The block calls sync code of the user's, in this loop's thread."""
-        return self._while_held(True)
+        return self._held
 
     def released(self) -> AbstractContextManager[None]:
         """The block, inside a held one, runs a loop: this or another one."""
-        return self._while_held(False)
+        return self._released
 
-    @contextmanager
-    def _while_held(self, is_held: bool) -> Iterator[None]:
-        self._hold(is_held)
-        try:
-            yield
-        finally:
-            self._hold(not is_held)
-
-    def _hold(self, is_held: bool) -> None:
+    def hold(self, is_held: bool) -> None:
+        """From now on; the loop's thread alone may say so."""
         self.is_held = is_held
         _set_running_loop(self if is_held else None)
 
@@ -84,6 +78,19 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         self.run_forever()
         own_pipe = 1
         self.waits = bool(self._scheduled) or len(self._selector.get_map()) > own_pipe  # type: ignore[attr-defined]
+
+
+class _Hold:
+    """A block in which the loop is held, or isn't. No generator: each run enters one."""
+
+    def __init__(self, loop: WorkerEventLoop, is_held: bool) -> None:
+        self._loop, self._is_held = loop, is_held
+
+    def __enter__(self) -> None:
+        self._loop.hold(self._is_held)
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.hold(not self._is_held)
 
 
 def _nothing() -> None:

@@ -4,24 +4,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from broker import Broker
+from broker import Broker, embedded
 from command import run
 from kafka_records import produce
 from nuclio_configurations import CORPUS, HANDLER, Configuration
 from replica import Replica, replica, wait_until
+from tokens import TokenServer, token_server
+
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.guards import Guards
 
 BY_NAME = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
-# One of each family; what needs another broker's security can't run on this one.
-RUN = (
-    "docs: the smallest",
-    "docs: the broker as url",
-    "docs: the same, left out",
-    "export: nuctl, with status",
-    "export: meta",
-    "export: everything empty",
-    "mlrun: the client's own keys",
-    "hand: variables as they come",
-)
 
 
 def write(folder: Path, text: str) -> Path:
@@ -46,26 +39,48 @@ def test_a_file_has_its_verdict(case: Configuration, tmp_path: Path) -> None:
     assert not [end for end in expected if not any(line.endswith(end) for line in lines)], result.stdout
 
 
-def test_a_sample_of_the_accepted_ones_handles_records(broker: Broker, tmp_path: Path) -> None:
-    for at, name in enumerate(RUN):
-        (case,) = (case for case in CORPUS if case.name == name)
-        topic = broker.create_topic(8)
-        folder = write(tmp_path / str(at), _on(case.text, topic))
-        produce(broker, topic, 8)
-        arguments = (*case.arguments, "--brokers", broker.bootstrap)
-        with replica(folder, *arguments) as running:
-            _wait_for(running, 8)
+def test_all_the_accepted_ones_handle_records(tmp_path: Path) -> None:
+    """In one run, each in the way that it signs in."""
+    guards = Guards({"u": "p"}, takes_tokens=True, tls=True)
+    with embedded(guards) as kafka, token_server() as tokens:
+        broker = Broker(kafka.bootstrap, "embedded")
+        cases = [case for case in CORPUS if not case.refused]
+        names = [f"case-{at}" for at in range(len(cases))]
+        for name, case in zip(names, cases, strict=True):
+            broker.create(name, 8)
+            produce(broker, name, 8)
+            write(tmp_path / name, _on(case.text, name, kafka, tokens))
+        first, *others = (tmp_path / name for name in names)
+        with replica(first, *map(str, others), "--only-kafka", log=tmp_path / "log") as running:
+            for name in names:
+                _wait_for(running, name, 8)
 
 
-def _on(text: str, topic: str) -> str:
-    """The same, with a topic and a group of its own, from the first record on."""
+def _on(text: str, name: str, kafka: EmbeddedKafka, tokens: TokenServer) -> str:
+    """The same, with a name, a topic and a group of its own, from the first record on."""
     document = yaml.safe_load(text)
+    document.get("metadata", document.get("meta"))["name"] = name
     for trigger in document["spec"]["triggers"].values():
-        if trigger["kind"].startswith("kafka"):
-            trigger["attributes"] |= {"topics": [topic], "consumerGroup": topic, "initialOffset": "earliest"}
+        if not trigger["kind"].startswith("kafka"):
+            continue
+        attributes = trigger["attributes"]
+        attributes |= {"topics": [name], "consumerGroup": name, "initialOffset": "earliest"}
+        sasl, has_tls = attributes.get("sasl", {}), attributes.get("tls", {}).get("enable")
+        if "oauth" in sasl:
+            sasl["oauth"] |= {"clientID": "ada", "clientSecret": tokens.secret, "tokenURL": tokens.url}
+        secured = kafka.sasl_tls_bootstrap if has_tls else kafka.sasl_bootstrap
+        address = secured if sasl.get("enable") else kafka.bootstrap
+        if "url" in trigger:
+            trigger["url"] = address
+        else:
+            attributes["brokers"] = [address]
     return yaml.safe_dump(document)
 
 
-def _wait_for(running: Replica, records: int) -> None:
+def _wait_for(running: Replica, name: str, records: int) -> None:
     """HANDLER prints each."""
-    wait_until(lambda: sum("b'" in line for line in running.log.splitlines()) == records, about=running)
+
+    def printed() -> int:
+        return sum("b'" in line and f"function={name} " in line for line in running.log.splitlines())
+
+    wait_until(lambda: printed() == records, 120, about=running)

@@ -1,28 +1,24 @@
 """How commands get into a broker that asks for TLS or a sign-in, and what they say when they don't."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from broker import embedded
 from click.testing import CliRunner, Result
 from refusal import refused
 
 from headrace.runtime.cli.main import headrace
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.errors import BrokerError, UsageError
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[EmbeddedKafka]:
     """A broker with listeners for SASL and TLS; it has a topic t."""
-    kafka = EmbeddedKafka(sasl_users={"ada": "pass,word"}, tls=True)
-    asyncio.run(kafka.start())
-    try:
-        asyncio.run(kafka.create_topics({"t": 2}))
+    with embedded(Guards({"ada": "pass,word"}, tls=True), t=2) as kafka:
         yield kafka
-    finally:
-        asyncio.run(kafka.stop())
 
 
 def run(*arguments: str, password: str = "pass,word") -> Result:
@@ -83,3 +79,9 @@ def test_mistakes_are_found_before_anybody_is_asked(tmp_path: Path) -> None:
     assert line.endswith("no.pem holds no certificate; expected a file in PEM")
     line = refused(run("kafka", "topics", "--tls-ca", str(tmp_path / "gone.pem")), UsageError)
     assert line.endswith("gone.pem can't be read: No such file or directory")
+    line = refused(run("kafka", "topics", "--tls-key", str(tmp_path / "no.pem")), UsageError)
+    assert line == "--tls-key needs --tls-cert, the certificate that it belongs to"
+    line = refused(run("kafka", "topics", "--tls-cert", str(tmp_path / "no.pem")), UsageError)
+    assert "no.pem can't be used with its certificate (" in line
+    line = refused(run("kafka", "topics", "--user", "a", "--sasl-mechanism", "OAUTHBEARER"), UsageError)
+    assert line == "--sasl-mechanism OAUTHBEARER needs --token-url, where tokens come from"

@@ -163,7 +163,7 @@ def test_replay_writes_records_back_byte_for_byte_and_keeps_them(broker: Broker,
     ]
     fail(broker, topic, source, [(5, record) for record in originals])
 
-    result = run(broker, "replay", topic, "--all")
+    result = run(broker, "replay", topic, "--all", "--source", source)
 
     assert result.exit_code == 0, result.exception
     assert result.stdout.splitlines() == [f"5/{n} -> {source}/5 offset {n}" for n in range(3)]
@@ -177,7 +177,7 @@ def test_replay_writes_records_back_byte_for_byte_and_keeps_them(broker: Broker,
 def test_replay_takes_the_records_that_it_is_told_once_each(broker: Broker, topic: str) -> None:
     source = broker.create_topic(1)
     fail(broker, topic, source, [(0, Record(offset=n, value=b"%d" % n)) for n in range(4)])
-    result = run(broker, "replay", topic, "0/2", "0/0", "0/2")
+    result = run(broker, "replay", topic, "0/2", "0/0", "0/2", "--source", source)
     assert result.exit_code == 0, result.exception
     assert [record.value for record in records_in(broker, source, 2)] == [b"2", b"0"]
 
@@ -185,7 +185,7 @@ def test_replay_takes_the_records_that_it_is_told_once_each(broker: Broker, topi
 def test_a_source_partition_that_is_gone_is_replaced_by_the_key(broker: Broker, topic: str) -> None:
     source = broker.create_topic(2)
     fail(broker, topic, source, [(7, Record(offset=n, key=b"same")) for n in range(6)])
-    assert run(broker, "replay", topic, "--all").exit_code == 0
+    assert run(broker, "replay", topic, "--all", "--source", source).exit_code == 0
     assert len({record.partition for record in records_in(broker, source, 6)}) == 1
 
 
@@ -194,7 +194,7 @@ def test_records_that_have_nowhere_to_go_are_skipped_unless_a_topic_is_named(
 ) -> None:
     fail(broker, topic, f"gone-{topic}", [(0, Record(key=b"k"))])
     send(broker, topic, b"stray")
-    skipped = run(broker, "replay", topic, "--all")
+    skipped = run(broker, "replay", topic, "--all", "--source", f"gone-{topic}")
     assert skipped.exit_code == 0
     assert skipped.stdout.splitlines() == [
         f"0/0 skipped: there is no topic gone-{topic}; --to names another one",
@@ -209,7 +209,7 @@ def test_records_that_have_nowhere_to_go_are_skipped_unless_a_topic_is_named(
 
 def test_a_replay_into_the_same_topic_ends(broker: Broker, topic: str) -> None:
     fail(broker, topic, topic, [(0, Record()), (0, Record())])
-    assert run(broker, "replay", topic, "--all").exit_code == 0
+    assert run(broker, "replay", topic, "--all", "--source", topic).exit_code == 0
     records_in(broker, topic, 4)
 
 
@@ -217,11 +217,21 @@ def test_a_replay_that_the_broker_refuses_says_how_far_it_came(broker: Broker, t
     source = f"small-{uuid.uuid4().hex}"
     asyncio.run(create_topics(BrokerAccess(broker.bootstrap), {source: 1}, {"max.message.bytes": "2000"}))
     fail(broker, topic, source, [(0, Record()), (0, Record(value=b"." * 3000)), (0, Record())])
-    result = run(broker, "replay", topic, "--all")
+    result = run(broker, "replay", topic, "--all", "--source", source)
     line = refused(result, BrokerError, 3)
     assert line.startswith(f"0/1 to {source}/0: the broker at {broker.bootstrap} refused: ")
     assert result.stdout == f"0/0 -> {source}/0 offset 0\n"
     assert result.stderr == f"1 written, 0 skipped; {topic} keeps them\n"
+
+
+def test_a_record_goes_nowhere_that_nobody_has_named(broker: Broker, topic: str) -> None:
+    source, victim = broker.create_topic(1), broker.create_topic(1)
+    fail(broker, topic, victim, [(0, Record(value=b"forged"))])
+    fail(broker, topic, "\x1b]0;x\x07", [(0, Record())])
+    result = run(broker, "replay", topic, "--all", "--source", source)
+    assert result.stdout.splitlines()[0].endswith(f"comes from {victim}; --source {victim} lets it go there")
+    assert "\x1b" not in result.stdout
+    assert result.stderr == f"0 written, 2 skipped; {topic} keeps them\n"
 
 
 def test_replay_wants_to_know_which_records(broker: Broker, topic: str) -> None:

@@ -1,6 +1,7 @@
 """`headrace run`: its options are declared once, and what is meant for replicas reaches them."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -72,5 +73,5 @@ def test_a_replica_is_told_who_it_is() -> None:
 )
 def test_any_text_reaches_a_replica_as_it_was_written(texts: list[str], paths: list[str]) -> None:
     options = RunOptions(paths=tuple(map(Path, paths)), set_texts=tuple(texts))
-    told = parsed(*words_to_a_replica(options))
+    told = replace(parsed(*words_to_a_replica(options)), replica_name="r").of_parent(options.environment())
     assert (told.set_texts, told.paths) == (options.set_texts, options.paths)

@@ -122,7 +122,11 @@ def test_the_functions_settings_win_and_memory_and_java_options_reach_java(tmp_p
     files = server_files(tmp_path, conf=conf)
     assert files.properties(7)["spark.sql.shuffle.partitions"] == "9"
     assert files.properties(7)["spark.ui.enabled"] == "false"
-    assert {"-Xmx3g", "-Da=b c"} <= set(files.command())
+    assert "-Xmx3g" in files.command()
+    files.write(7)
+    assert (tmp_path / "java-options").read_text() == '"-Da=b c"\n'
+    assert f"@{tmp_path / 'java-options'}" in files.command()
+    assert not any("b c" in word for word in files.command())
     assert "/pyspark/jars/*:/more.jar" in files.command()
 
 

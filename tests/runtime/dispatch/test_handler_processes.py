@@ -16,7 +16,7 @@ from headrace.runtime.errors import HandlerLoadError
         ("1 / 0", "ZeroDivisionError"),
         (
             "def other(context, event): ...",
-            "has no function 'handler'; it has write, exists, wait_for, other",
+            "has no function 'handler'; it has write, exists, wait_for, scribble, other",
         ),
         ("def init_context(context): raise OSError('no database')\ndef handler(c, e): ...", "no database"),
         ("os._exit(3)", "exit code 3"),
@@ -147,7 +147,7 @@ async def test_after_nonsense_from_a_worker_nothing_that_it_did_not_report_count
             write(f"{event.shard_id} {event.offset}")
             if event.shard_id == 0 and event.offset == 301 and not exists("said"):
                 write("", "said")
-                os.write(int(sys.argv[1]), struct.pack("<IB", 1, 99))
+                os.write(int(sys.argv[1]), struct.pack("<II", 4, 99))
                 raise ValueError("this must not be lost behind the nonsense")
     """
     async with bench(tmp_path, handler) as b:

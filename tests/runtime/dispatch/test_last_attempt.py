@@ -11,7 +11,7 @@ from headrace.runtime.config.failure import Then
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.partitions.status import is_stuck, problem, stuck_at
+from headrace.runtime.partitions.status import handler_reason, is_stuck, open_problem, problem, stuck_at
 
 
 async def test_retry_is_one_more_delivery_at_once(tmp_path: Path) -> None:
@@ -263,6 +263,8 @@ async def test_a_halted_partition_says_what_is_wrong_with_its_record(tmp_path: P
         b.feed(p, records(0, 10))
         await until(lambda: is_stuck(p))
         assert problem(p) == "t/0 is halted at offset 5 after 3 attempts: ValueError: no such customer"
+        assert open_problem(p) == "t/0 is halted at offset 5 after 3 attempts"
+        assert handler_reason(p) == "ValueError: no such customer"
         b.dispatcher.act("skip", p)
         await b.settled(p, 10)
         assert problem(p) == ""

@@ -7,7 +7,7 @@ import pytest
 from failure_bench import FAILS_AT_5, journal_of, order, policy
 from worker_bench import Record, bench, until
 
-from headrace.runtime.partitions.status import is_stuck, problem, stuck_at
+from headrace.runtime.partitions.status import is_stuck, open_problem, problem, stuck_at
 
 
 def sized(first: int, count: int, large: Collection[int]) -> list[Record]:
@@ -53,6 +53,7 @@ async def test_a_record_above_fetch_max_halts_and_can_be_skipped(tmp_path: Path)
         (p,) = b.assign(("t", 0))
         b.feed(p, sized(0, 10, {4, 5}))
         await until(lambda: is_stuck(p))
+        assert open_problem(p) == problem(p)
         assert problem(p).startswith("t/0 is halted at offset 4: it has 101 bytes, more than fetchMax (100)")
         b.dispatcher.act("retry", p)
         assert stuck_at(p) == 4

@@ -70,7 +70,7 @@ def in_worker(run: Sequence[WireRecord]) -> list[StreamEvent]:
         found = received.read(run.offsets.start - run.chunk.first, len(run))
     else:
         header = wire.RunHeader(1, 0, 0, 1, len(run))
-        found = wire.decode_records(wire.encode_run(header, run)[5:])
+        found = wire.decode_records(wire.encode_run(header, run)[8:])
     return [StreamEvent(record, SOURCE, 1) for record in found]
 
 

@@ -20,11 +20,13 @@ from aiokafka.errors import KafkaConnectionError
 
 from headrace.runtime.embedded.ivy import cache_dir
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.errors import BrokerError, UsageError
 
 OWNER = """
 import asyncio
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.guards import Guards
 
 async def main():
     async with EmbeddedKafka() as kafka:
@@ -172,7 +174,7 @@ async def test_topics_that_exist_are_fine_and_refusals_are_named() -> None:
 
 async def test_sasl_and_tls_listeners_are_reachable_beside_the_plain_one() -> None:
     password = 'quo"te \\ and é, ok'
-    async with EmbeddedKafka(sasl_users={"alice": password}, tls=True) as kafka:
+    async with EmbeddedKafka(guards=Guards({"alice": password}, tls=True)) as kafka:
         await kafka.create_topics({"seen": 1})
         tls = ssl.create_default_context(cadata=kafka.ca_pem)
         ways: list[tuple[str, dict[str, Any]]] = [

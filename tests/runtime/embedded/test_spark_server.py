@@ -1,13 +1,14 @@
 """The embedded Spark Connect server: who can reach it, how it ends, and how a session on it is ended."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import uuid
 from pathlib import Path
 
 import pytest
-from spark import TestSpark, listeners, spark_function
+from spark import QUICK, TestSpark, listeners, spark_function
 
 from headrace.runtime.embedded.spark.process import SparkServerError
 from headrace.runtime.embedded.spark.server import SparkServer
@@ -40,6 +41,20 @@ def test_its_token_stands_in_no_command_line(spark: TestSpark) -> None:
     commands = subprocess.run(["ps", "-eo", "args", "-ww"], capture_output=True, text=True, check=True).stdout
     assert "SparkSubmit" in commands
     assert spark.link.token not in commands
+
+
+@pytest.mark.spark
+async def test_whoever_grabbed_its_port_gets_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        where = "headrace.runtime.embedded.spark.server.free_port_of_localhost"
+        monkeypatch.setattr(where, lambda: (port, None))
+        server = SparkServer([spark_function(tmp_path, QUICK)])
+        with pytest.raises(UsageError, match=f"another process than our server listens on 127.0.0.1:{port}"):
+            await server.start()
+    assert server.pid is None
 
 
 @pytest.mark.parametrize("token", ["wrong", ""])

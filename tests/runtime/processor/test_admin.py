@@ -1,18 +1,23 @@
 """The admin server over HTTP: what operators and probes ask, and what a foreign page may not."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 from fake_processor import FakeProcessor
+from yarl import URL
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
+from headrace.runtime.processor.admin.connections import MOST
 from headrace.runtime.processor.admin.server import Action, NotHaltedError, TcpAddress, admin_server
+from headrace.runtime.processor.admin.token import AdminToken
 from headrace.runtime.processor.supervisor import Replica, Supervisor
 
 if TYPE_CHECKING:
@@ -112,6 +117,58 @@ async def test_reading_the_url_of_an_action_does_nothing() -> None:
     async with served(processor) as url:
         assert (await ask(url, "/api/partitions/orders/3/skip", "GET"))[0] == 405
     assert processor.acted == []
+
+
+async def test_an_encoded_topic_names_none() -> None:
+    processor = FakeProcessor({3}, {3}, topic="projects/orders")
+    async with served(processor) as url:
+        for topic in ("projects%2Forders", "projects/orders%3F", "projects/orders/3/skip%3F/0/retry/"):
+            path = f"{topic}/3/skip"
+            where = URL(f"{url}/api/partitions/{path}", encoded=True)
+            async with aiohttp.ClientSession() as session, session.post(where, json={}) as answer:
+                assert answer.status == 404
+    assert processor.acted == []
+
+
+@pytest.mark.parametrize("topic", ["orders/3/skip?", "orders/3/skip#", "orders/3/skip%3F", "..", "a/../b"])
+async def test_a_topic_cannot_say_what_a_replica_does(tmp_path: Path, topic: str) -> None:
+    processor = FakeProcessor({3}, {3})
+    async with admin_server(processor, tmp_path / "replica-0.sock"):
+        assert await supervisor_of(tmp_path, ["replica-0"]).act("retry", topic, 0) == []
+    assert processor.acted == []
+
+
+async def test_idle_connections_shut_nobody_out() -> None:
+    async with served(FakeProcessor({3}, {3})) as url:
+        where = urlsplit(url)
+        idle = [await asyncio.open_connection(where.hostname, where.port) for _ in range(3 * MOST)]
+        assert (await ask(url, "/live", "GET"))[0] == 200
+        ended = [await reader.read() for reader, _ in idle[: 2 * MOST + 1]]  # the oldest had to go
+        for _, writer in idle:
+            writer.close()
+    assert ended == [b""] * (2 * MOST + 1)
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /live HT", b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+async def test_a_connection_that_falls_silent_is_ended(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.processor.admin.connections.IDLE_SECONDS", 0.3)
+    async with served(FakeProcessor({3}, {3})) as url:
+        where = urlsplit(url)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        writer.write(begun)
+        async with asyncio.timeout(60):
+            said = await reader.read()
+        writer.close()
+    assert (b"200 OK" in said) == begun.endswith(b"\r\n\r\n")
+
+
+async def test_what_a_handler_said_is_for_those_with_the_token() -> None:
+    processor = FakeProcessor({3}, {3}, reason="ValueError: card 4111 is expired")
+    async with admin_server(processor, TcpAddress("127.0.0.1", 0), AdminToken("t")) as url:
+        _, seen = await ask(url, "/api/status", "GET")
+        _, shown = await ask(url, "/api/status", "GET", {"Authorization": "Bearer t"})
+    assert "4111" not in json.dumps(seen)
+    assert "4111" in json.dumps(shown)
 
 
 async def test_probes_are_answered() -> None:

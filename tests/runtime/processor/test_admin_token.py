@@ -1,14 +1,19 @@
 """Who may move a halted partition where others reach the admin server: who has the token."""
 
+import os
 import re
 import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from command import run
+from command import one_line, run
+from neighbour import needs_neighbour, said_by_neighbour
 from processes import is_running
 from replica import PROGRAM, Replica, replica, wait_until, write_function
+
+from headrace.runtime.processor.admin.token_file import find_token, kept_for_commands
 
 HANDLER = "def handler(context, event): ..."
 
@@ -49,7 +54,9 @@ def test_beyond_this_machine_only_the_token_of_the_log_moves_a_partition(
         # Replicas that are starting don't answer yet.
         wait_until(lambda: act(running.url, {"Authorization": f"Bearer {token}"})[0] == 404, about=running)
         admin = running.url.replace("0.0.0.0", "127.0.0.1")
-        assert "HEADRACE_ADMIN_TOKEN" in run("partition", "skip", "t/0", "--admin", admin).stderr
+        nobodys = ("env", "XDG_STATE_HOME=/dev/null", *PROGRAM)
+        refused = run("partition", "skip", "t/0", "--admin", admin, program=nobodys)
+        assert "HEADRACE_ADMIN_TOKEN" in refused.stderr
         moved = run("partition", "skip", "t/0", "--admin", admin, "--admin-token", token)
         assert moved.returncode == 4, moved.stderr
 
@@ -72,11 +79,82 @@ def test_a_token_that_is_given_is_not_shown_to_the_log_or_the_handler(tmp_path: 
     assert (function / "log").read_text() == "False\n"
 
 
-def test_on_this_machine_nobody_is_asked_for_a_token_unless_one_is_given(tmp_path: Path) -> None:
+def test_on_this_machine_only_the_user_who_runs_it_moves_a_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     function = write_function(tmp_path / "f", HANDLER, "127.0.0.1:1", ["t"])
     with replica(function) as running:
-        assert act(running.url, {})[0] == 404
-        assert "HEADRACE_ADMIN_TOKEN" not in running.log
+        assert act(running.url, {})[0] == 401
+        file = tmp_path / "headrace" / f"admin-{urlsplit(running.url).port}"
+        assert file.stat().st_mode & 0o777 == 0o600
+        token = file.read_text()
+        assert act(running.url, {"Authorization": f"Bearer {token}"})[0] == 404
+        assert run("partition", "skip", "t/0", "--admin", running.url).returncode == 4
+        wait_until(lambda: str(file) in running.log, about=running)
+        assert token not in running.log
+        assert running.stop() == 0
+    assert not file.exists()
     given = ("env", "HEADRACE_ADMIN_TOKEN=open-sesame", *PROGRAM)
     with replica(function, program=given, name="2") as running:
         assert act(running.url, {})[0] == 401
+        assert not list(file.parent.iterdir())
+
+
+@needs_neighbour
+def test_another_user_of_this_machine_moves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    function = write_function(tmp_path / "f", HANDLER, "127.0.0.1:1", ["t"])
+    with replica(function) as running:
+        file = tmp_path / "headrace" / f"admin-{urlsplit(running.url).port}"
+        assert said_by_neighbour(_SKIPS, running.url) == "401"
+        assert "PermissionError" in said_by_neighbour("import sys; open(sys.argv[1])", file)
+
+
+_SKIPS = """
+import sys, urllib.error, urllib.request
+post = urllib.request.Request(
+    sys.argv[1] + "/api/partitions/t/0/skip", data=b"{}", headers={"Content-Type": "application/json"}
+)
+try:
+    print(urllib.request.urlopen(post).status)
+except urllib.error.HTTPError as refused:
+    print(refused.code)
+"""
+
+
+def test_a_file_that_others_have_planted_is_neither_read_nor_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    url, folder = "http://127.0.0.1:8081", tmp_path / "headrace"
+    folder.mkdir()
+    planted, elsewhere = folder / "admin-8081", tmp_path / "elsewhere"
+    os.mkfifo(planted)
+    assert find_token(url) == ""
+    planted.unlink()
+    planted.symlink_to(elsewhere)
+    assert find_token(url) == ""
+    with kept_for_commands("secret", url) as path:
+        assert path is None
+    assert not elsewhere.exists()
+    planted.unlink()
+    planted.write_text("guessed")  # everybody may read it
+    assert find_token(url) == ""
+
+
+def test_what_a_killed_run_has_left_is_swept_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    left = tmp_path / "headrace" / "admin-1"
+    left.parent.mkdir()
+    left.write_text("old")
+    with kept_for_commands("one", "http://127.0.0.1:2") as one, kept_for_commands("two", "http://[::1]:3"):
+        assert not left.exists()
+        assert one is not None
+        assert find_token("http://localhost:2") == one.read_text() == "one"
+
+
+def test_an_empty_host_is_not_everywhere(tmp_path: Path) -> None:
+    function = write_function(tmp_path / "f", HANDLER, "127.0.0.1:1", ["t"])
+    refused = run("run", str(function), "--admin-host", "", "--admin-port", "0")
+    assert "--admin-host is empty" in one_line(refused, 2)

@@ -118,6 +118,7 @@ def test_a_status_page_says_the_names_in_camel_case() -> None:
         "attempt": 1,
         "worker": 1,
         "committed": None,
+        "reason": "",
     }
 
 

@@ -6,7 +6,14 @@ import os
 import subprocess
 import sys
 
-from headrace.runtime.log import QUEUED_LINES, JsonFormatter, context_bound_to
+from headrace.runtime.log import (
+    QUEUED_BYTES,
+    QUEUED_LINES,
+    ConsoleFormatter,
+    JsonFormatter,
+    StderrHandler,
+    context_bound_to,
+)
 
 SCRIPT = """
 import logging, sys, time
@@ -84,3 +91,29 @@ def test_lines_of_handlers_name_their_trigger() -> None:
     assert isinstance(others, dict)
     assert (handlers["trigger"], handlers["function"], handlers["offset"]) == ("orders", "f", 3)
     assert ("trigger" in others, others["function"]) == (False, "f")
+
+
+def line_of(message: str, **bound: object) -> logging.LogRecord:
+    record = logging.LogRecord("headrace", logging.INFO, __file__, 1, message, (), None)
+    record.bound = bound
+    return record
+
+
+def test_no_text_of_a_record_is_obeyed_by_a_terminal_or_passes_for_a_line() -> None:
+    hostile = "a\x1b[2Jb\x9bc\u202ed\re\n12:00:00.000 INFO    all is well"
+    for formatter in (ConsoleFormatter(""), JsonFormatter("")):
+        shown = formatter.format(line_of(hostile, key=hostile))
+        assert not any(sign in shown for sign in "\x1b\x9b\u202e\r")
+        assert not any(line.startswith("12:00:00.000 INFO    all") for line in shown.splitlines()[1:])
+
+
+def test_what_waits_for_a_reader_is_bounded_in_bytes() -> None:
+    handler = StderrHandler()
+    handler._lines.put_nowait(None)
+    handler._writer.join(60)  # nobody reads from now on
+    handler.setFormatter(ConsoleFormatter(""))
+    for _ in range(40):
+        handler.emit(line_of("x" * (1 << 20)))
+    assert handler._lines.qsize() == QUEUED_BYTES // (1 << 20) - 1
+    assert handler._bytes <= QUEUED_BYTES
+    assert handler._dropped > 0

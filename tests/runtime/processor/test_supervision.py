@@ -51,6 +51,34 @@ def test_replicas_that_cannot_load_end_the_run_while_none_has_been_up(tmp_path: 
     assert "no database" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "how", ["time.sleep", "ctypes.PyDLL(None).sleep"], ids=["waits", "holds the interpreter"]
+)
+def test_a_replica_whose_event_loop_stands_still_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import ctypes, os, signal, sys, time\n"
+        "if 'run' in sys.argv or 'headrace' in ' '.join(sys.orig_argv):\n"
+        "    from headrace.runtime.processor import lifeline\n"
+        "    lifeline._SILENT_TURNS = 3\n"
+        f"signal.signal(signal.SIGUSR1, lambda *_: {how}(3600))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    folder = write_function(tmp_path / "f", LOADS, NOWHERE, ["t"], workers=1)
+    with replica(folder, "--replicas", "2") as running:
+        wait_until(lambda: len(lines(folder, "loaded")) == 2, about=running)
+        stopped, held = children_of(running.process.pid)
+        os.kill(stopped, signal.SIGSTOP)  # as a debugger does
+        os.kill(held, signal.SIGUSR1)
+        running.logged("is killed: its event loop has not turned")
+        wait_until(lambda: len(lines(folder, "loaded")) == 3, about=running)
+        assert not is_running(held)
+        assert stopped in children_of(running.process.pid)
+        os.kill(stopped, signal.SIGCONT)
+        assert running.stop() == 0
+
+
 def test_a_replica_whose_event_loop_is_held_ends_with_its_supervisor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,13 +60,13 @@ def test_frames_are_found_however_the_stream_is_cut(bodies: list[bytes], data: s
 
 @given(st.integers(0, 2**63), st.text(st.characters(codec="utf-8"), max_size=20))
 def test_small_frames_round_trip(seq: int, text: str) -> None:
-    assert wire.decode_about(wire.encode_about(wire.Kind.LOG, seq, text)[5:]) == (seq, text)
-    assert wire.decode_failed(wire.encode_failed(seq, seq + 3, text)[5:]) == (seq, seq + 3, False, text)
+    assert wire.decode_about(wire.encode_about(wire.Kind.LOG, seq, text)[8:]) == (seq, text)
+    assert wire.decode_failed(wire.encode_failed(seq, seq + 3, text)[8:]) == (seq, seq + 3, False, text)
     named = wire.encode_failed(seq, seq + 3, text, is_named=True)
-    assert wire.decode_failed(named[5:]) == (seq, seq + 3, True, text)
-    assert wire.decode_progress(wire.encode_progress(seq, 5, 6)[5:]) == (seq, 5, 6)
-    assert wire.decode_returned(wire.encode_returned([(seq, seq + 1), (3, 9)])[5:]) == [
+    assert wire.decode_failed(named[8:]) == (seq, seq + 3, True, text)
+    assert wire.decode_progress(wire.encode_progress(seq, 5, 6)[8:]) == (seq, 5, 6)
+    assert wire.decode_returned(wire.encode_returned([(seq, seq + 1), (3, 9)])[8:]) == [
         (seq, seq + 1),
         (3, 9),
     ]
-    assert wire.decode_lane_id(wire.encode_recall(seq % 2**32)[5:]) == seq % 2**32
+    assert wire.decode_lane_id(wire.encode_recall(seq % 2**32)[8:]) == seq % 2**32

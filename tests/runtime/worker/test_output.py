@@ -186,5 +186,5 @@ async def test_a_log_line_is_bounded(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_what_is_received_is_bounded_as_well() -> None:
-    body = wire.encode_failed(0, 1, "")[5:] + b"r" * 1_000_000
+    body = wire.encode_failed(0, 1, "")[8:] + b"r" * 1_000_000
     assert len(wire.decode_failed(body)[3]) <= 16_384

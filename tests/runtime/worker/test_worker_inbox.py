@@ -10,7 +10,7 @@ from headrace.runtime.worker.inbox import Inbox, PendingRun
 
 def run(lane_id: int, first_seq: int, count: int, epoch: int = 0) -> PendingRun:
     header = wire.RunHeader(lane_id, epoch, first_seq, 1, count)
-    body = wire.encode_run(header, records(first_seq, count))[5:]
+    body = wire.encode_run(header, records(first_seq, count))[8:]
     return PendingRun(header, lambda: wire.decode_records(body))
 
 
@@ -73,7 +73,7 @@ def test_after_a_failure_runs_of_that_epoch_come_back_and_later_ones_are_taken()
     inbox.fail(current, 0, "no")
     inbox.put(run(1, 3, 2))  # was on its way
     inbox.put(run(1, 5, 2, epoch=1))
-    assert sent.frames[0] == (wire.Kind.FAILED, wire.encode_failed(0, 1, "no")[5:])
+    assert sent.frames[0] == (wire.Kind.FAILED, wire.encode_failed(0, 1, "no")[8:])
     assert sent.returned == [1, 2, 3, 4]
     taken = inbox.next()
     assert taken is not None

@@ -6,10 +6,12 @@ import struct
 from pathlib import Path
 
 import pytest
+from hostile_workers import HARMLESS, LIES, PRELUDE, RETURNS, SCRIBBLES, STAYS, SWALLOWS
 from prometheus_client import generate_latest
-from worker_bench import Record, bench, until
+from worker_bench import Record, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
@@ -31,8 +33,8 @@ HOSTILE = [
     wire.frame(Kind.READY, b"\1"),
     wire.frame(Kind.RUN),
     wire.frame(Kind.SPARK_SESSION, b"another's"),
-    struct.pack("<IB", 1, 99),
-    struct.pack("<IB", 2**32 - 1, Kind.LOG),
+    struct.pack("<II", 4, 99),
+    struct.pack("<I", 2**32 - 1) + wire.frame(Kind.LOG)[4:],
 ]
 
 
@@ -59,16 +61,16 @@ async def test_a_huge_span_of_acks_holds_up_nobody(
     tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = f"""
-        import mmap, struct
+        from headrace.runtime.wire.frames import encode_acked
 
         def handler(context, event):
             if not exists("said"):
                 write("", "said")
                 lane_id = int((FOLDER / "lane").read_text())
                 if {where == "a frame"}:
-                    os.write(int(sys.argv[1]), struct.pack("<IBIqq", 21, 25, lane_id, 0, 2**50))
+                    os.write(int(sys.argv[1]), encode_acked(lane_id, 0, 2**50))
                 else:
-                    struct.pack_into("<QQQ", mmap.mmap(int(sys.argv[2]), 0), 16, lane_id, 0, 2**50)
+                    scribble(2, lane_id, 0, 2**50)
                 time.sleep(60)
             write(event.offset)
     """
@@ -90,12 +92,10 @@ async def test_a_huge_span_of_acks_holds_up_nobody(
 
 async def test_memory_that_a_worker_has_scribbled_over_settles_nothing(tmp_path: Path) -> None:
     handler = """
-        import mmap, struct
-
         def handler(context, event):
             if not exists("said"):
                 write("", "said")
-                struct.pack_into("<QQQQQ", mmap.mmap(int(sys.argv[2]), 0), 0, *[2**64 - 1] * 5)
+                scribble(0, *[2**64 - 1] * 5)
                 os.kill(os.getpid(), signal.SIGKILL)
             write(event.offset)
     """
@@ -104,3 +104,75 @@ async def test_memory_that_a_worker_has_scribbled_over_settles_nothing(tmp_path:
         b.feed(p, [Record(offset) for offset in range(3)])
         await b.settled(p, 3)
         assert b.lines() == ["0", "1", "2"]
+
+
+TWO_ATTEMPTS = FailurePolicy(max_attempts=2, backoff_seconds=0.01, max_backoff_seconds=0.02, then="skip")
+
+
+async def attacked(folder: Path, act: str, then: str) -> tuple[list[int], int]:
+    """Five records to a worker that attacks in the third: what it handled, and how often it was replaced.
+
+    They are all settled in the end, each was handled before, and what another trigger does isn't touched.
+    """
+    policy = DeliveryPolicy(failure=TWO_ATTEMPTS, ack_mode=AckMode.ENABLE)
+    act = act.replace("{lane_id}", "int((FOLDER / 'lane').read_text())")
+    handler = PRELUDE.replace("{act}", act).replace("{then}", then)
+    async with (
+        bench(folder / "other", "def handler(context, event): write(event.offset)") as other,
+        bench(folder / "hostile", handler, policy=policy, static=True, router=AckRouter()) as b,
+    ):
+        (p,), (others,) = b.assign(("t", 0)), other.assign(("o", 0))
+        b.dispatcher.on_assigned([p.key])
+        (b.folder / "lane").write_text(str(p.lane.id))
+        b.expect_quick_handlers()
+        b.feed(p, records(0, 5))
+        async with asyncio.timeout(120):
+            while p.ledger.committable < 5:
+                b.dispatcher.sync_progress()
+                assert p.ledger.committable <= 1 + max(map(int, b.lines()), default=-1)
+                await asyncio.sleep(0.01)
+        other.feed(others, records(0, 3))
+        await other.settled(others, 3)
+        assert other.lines() == ["0", "1", "2"]
+        assert other.dispatcher.workers[0].restarts == 0
+        return [int(line) for line in b.lines()], b.dispatcher.workers[0].restarts
+
+
+@pytest.mark.parametrize("act", LIES.values(), ids=LIES)
+async def test_what_ends_a_worker_is_an_attempt_of_the_record_that_it_was_in(
+    tmp_path: Path, act: str
+) -> None:
+    handled, restarts = await attacked(tmp_path, act, STAYS)
+    assert handled.count(2) == 2
+    assert set(handled) == set(range(5))
+    assert restarts == 2
+
+
+@pytest.mark.parametrize("act", SWALLOWS.values(), ids=SWALLOWS)
+async def test_a_failure_that_was_swallowed_is_no_success(tmp_path: Path, act: str) -> None:
+    handled, restarts = await attacked(tmp_path, act, "fail()")
+    assert handled.count(2) >= 2
+    assert len(handled) < 30
+    assert restarts
+
+
+@pytest.mark.parametrize("act", SCRIBBLES.values(), ids=SCRIBBLES)
+async def test_where_a_worker_was_is_not_known_it_ends_by_the_policy_all_the_same(
+    tmp_path: Path, act: str
+) -> None:
+    handled, restarts = await attacked(tmp_path, act, STAYS)
+    assert 2 <= handled.count(2) <= 4  # those before it in its run are to blame first, once
+    assert restarts == handled.count(2)
+
+
+@pytest.mark.parametrize("act", HARMLESS.values(), ids=HARMLESS)
+async def test_what_a_worker_cannot_do_harms_nobody(tmp_path: Path, act: str) -> None:
+    handled, restarts = await attacked(tmp_path, act, RETURNS)
+    assert handled == list(range(5))
+    assert restarts == 0
+
+
+async def test_a_worker_without_its_descriptors_is_replaced(tmp_path: Path) -> None:
+    handled, restarts = await attacked(tmp_path, "on_each(os.close)", RETURNS)
+    assert set(handled) == set(range(5))
+    assert restarts == 1

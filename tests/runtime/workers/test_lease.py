@@ -1,5 +1,6 @@
 """The lease on what workers hold: at its end they are ended, whatever they and their processor are doing."""
 
+import mmap
 import os
 import signal
 import subprocess
@@ -17,7 +18,9 @@ from worker_bench import Bench, bench, records, until
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.clock import now_ns
+from headrace.runtime.wire.kill_list import KillList
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.trigger import membership_end_ns
@@ -71,29 +74,83 @@ def test_whoever_has_inherited_a_lease_sees_its_end_and_sweeps_once() -> None:
     lease.renew(in_seconds(-1))
     lease.begin()
     assert others.is_over
-    first = lease.last_sweep
+    others_kills = KillList(lease.kills.fd)
+    first = lease.kills.last_sweep
     with sleeper() as process:
-        lease.hold(1, process.pid)
-        others.sweep()
+        lease.kills.hold(1, process.pid)
+        others_kills.sweep(others.ended_ns)
         assert process.wait(120) == -signal.SIGKILL
-    assert lease.last_sweep != first
+    assert lease.kills.last_sweep != first
     with sleeper() as process:
-        lease.hold(1, process.pid)
-        others.sweep()
-        lease.release(1)
+        lease.kills.hold(1, process.pid)
+        others_kills.sweep(others.ended_ns)
+        lease.kills.release(1)
         lease.renew(in_seconds(-0.5))
-        others.sweep()
+        others_kills.sweep(others.ended_ns)
         assert process.poll() is None
+
+
+def test_memory_that_workers_share_is_neither_cut_short_nor_written_by_who_only_has_its_descriptor() -> None:
+    lease = Lease.create(1)
+    slot = ProgressSlot.create(lease)
+    for fd in (lease.fd, lease.kills.fd, slot.fd):
+        for size in (0, 1 << 20):
+            with pytest.raises(PermissionError):
+                os.ftruncate(fd, size)
+    ProgressSlot.take(os.dup(slot.fd), lease).leave(7)
+    assert slot.read().seq == 7
+    for fd in (lease.fd, slot.fd):
+        with pytest.raises(PermissionError):
+            os.write(fd, b"\0")
+        with pytest.raises(PermissionError):
+            mmap.mmap(fd, 0)
+    slot.close()
+
+
+async def test_a_worker_reaches_neither_its_leases_end_nor_the_list_of_whom_the_fence_kills(
+    tmp_path: Path,
+) -> None:
+    handler = """
+        import mmap
+
+        def handler(context, event):
+            entries = pathlib.Path("/proc/self/fd").iterdir()
+            links = [os.readlink(entry) for entry in entries if entry.is_symlink()]
+            write(sorted({link.split(":")[1].split(" ")[0] for link in links if "memfd" in link}))
+            for at in range(2):
+                try:
+                    mmap.mmap(int(sys.argv[3]), 0)[8 * at : 8 * at + 8] = bytes(8)
+                except PermissionError:
+                    write("refused")
+    """
+    async with bench(tmp_path, handler) as b:
+        [partition] = b.assign(("t", 0))
+        b.feed(partition, records(0, 1))
+        await b.settled(partition, 1)
+        assert b.lines() == ["['headrace-lease', 'headrace-progress']", "refused", "refused"]
+        assert not b.dispatcher.lease.is_over
+
+
+def test_a_fence_never_kills_what_is_no_process_of_a_worker() -> None:
+    """0 stands for its own group, 1 and -1 for all that there is."""
+    lease = Lease.create(3)
+    killed: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "killpg", lambda pid, _: killed.append(pid))
+        for index, pid in enumerate((1, 0, 12)):
+            lease.kills.hold(index, pid)
+        lease.kills.kill_all()
+    assert killed == [12]
 
 
 def test_a_lease_that_lasts_is_not_swept() -> None:
     lease = Lease.create(1)
-    before = lease.last_sweep
-    lease.sweep()
+    before = lease.kills.last_sweep
+    lease.kills.sweep(lease.ended_ns)
     lease.renew(in_seconds(60))
     lease.begin()
-    lease.sweep()
-    assert lease.last_sweep == before
+    lease.kills.sweep(lease.ended_ns)
+    assert lease.kills.last_sweep == before
 
 
 @contextmanager
@@ -127,7 +184,7 @@ async def computing(b: Bench, count: int) -> tuple[AssignedPartition, int]:
     b.dispatcher.lease.begin()
     b.feed(partition, records(0, count))
     await until(b.lines)
-    b.dispatcher.lease.words[0] = in_seconds(1)
+    b.dispatcher.lease.end_at(in_seconds(1))
     return partition, int(b.lines()[0].split()[1])
 
 
@@ -259,7 +316,7 @@ async def test_a_sweep_takes_what_the_handler_has_started(tmp_path: Path) -> Non
         b.feed(partition, records(0, 1))
         await until(b.lines)
         child = int(b.lines()[0])
-        b.dispatcher.lease.words[0] = in_seconds(0)
+        b.dispatcher.lease.end_at(in_seconds(0))
         await until(lambda: not is_running(child))
         await fence.stop()
 
@@ -280,11 +337,12 @@ async def test_a_fence_that_dies_is_replaced(
 
 def test_a_fence_ends_whose_processor_died_before_it_ran() -> None:
     lease = Lease.create(1)
+    module = "headrace.runtime.workers.fence_main"
     gone = subprocess.Popen(["true"])
     gone.wait()
     fence = subprocess.Popen(
-        [sys.executable, "-P", "-m", "headrace.runtime.workers.fence_main", str(lease.fd), str(gone.pid)],
-        pass_fds=[lease.fd],
+        [sys.executable, "-P", "-m", module, str(lease.fd), str(lease.kills.fd), str(gone.pid)],
+        pass_fds=[lease.fd, lease.kills.fd],
     )
     assert fence.wait(120) == 1
 

@@ -31,7 +31,7 @@ class Talk:
         self.news = News(0, self.in_flight, known, self.heard, on_ready=lambda: None)
 
     def hear(self, *frames: bytes) -> None:
-        for kind, body in wire.split_frames(bytearray(b"".join(frames)), wire.MAX_SAID_BYTES):
+        for kind, body in wire.split_frames(bytearray(b"".join(frames)), is_said=True):
             self.news.on_frame(kind, body)
         self.news.on_read()
 
@@ -132,10 +132,10 @@ said = st.one_of(
 def hostile(draw: st.DrawFn) -> bytes:
     """A frame with any numbers, cut short perhaps, or of a kind or length that can't be."""
     whole: bytes = draw(said)
-    body = whole[5 : draw(st.integers(5, len(whole)))] if draw(st.booleans()) else whole[5:]
+    body = whole[8 : draw(st.integers(8, len(whole)))] if draw(st.booleans()) else whole[8:]
     kind = draw(st.just(whole[4]) | st.just(whole[4]) | st.integers(0, 255))
-    length = draw(st.just(1 + len(body)) | st.just(1 + len(body)) | st.sampled_from([0, 2**32 - 1, 2**30]))
-    head = struct.pack("<IB", length, kind)
+    length = draw(st.just(4 + len(body)) | st.just(4 + len(body)) | st.sampled_from([0, 2**32 - 1, 2**30]))
+    head = struct.pack("<IB", length, kind) + whole[5:8]
     return head + body
 
 
@@ -152,7 +152,7 @@ def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
     try:
         for frame in frames:
             received += frame
-            for kind, body in wire.split_frames(received, wire.MAX_SAID_BYTES):
+            for kind, body in wire.split_frames(received, is_said=True):
                 talk.news.on_frame(kind, body)
             talk.news.on_read()
     except NonsenseError:
@@ -182,9 +182,11 @@ def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
         encode_reply(0, Reply(7, "", (), b"")),
         wire.frame(Kind.REPLY, struct.pack("<QIII", 0, 200, 0, 8), struct.pack("<ii", -8, 0)),
         wire.frame(Kind.ACK, b"\0"),
-        struct.pack("<IB", 0, Kind.LOG),
-        struct.pack("<IB", 2**31, Kind.LOG),
-        struct.pack("<IB", 1, 99),
+        struct.pack("<I", 0) + wire.frame(Kind.LOG)[4:],
+        struct.pack("<I", 2**31) + wire.frame(Kind.LOG)[4:],
+        struct.pack("<I", 3 << 20) + wire.frame(Kind.LOG)[4:],
+        struct.pack("<IB3s", 4, 99, wire.frame(Kind.LOG)[5:8]),
+        struct.pack("<II", 4, Kind.LOG),
     ],
 )
 def test_what_a_worker_cannot_know_is_refused_before_anything_is_made_of_it(frame: bytes) -> None:

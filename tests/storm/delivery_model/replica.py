@@ -71,10 +71,13 @@ class Replica(NoFeed):
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
         """It takes its time, and isn't done while it is frozen."""
+        number, logs = partition.key.partition, self.client._group.offsets
+        log = logs[number]
         await asyncio.sleep(1)
         while self.is_frozen:  # time is virtual
             await asyncio.sleep(1)
-        self._write_letter(partition.key.partition, record.offset)
+        if logs[number] is log:  # else its offset is meanwhile another record's
+            self._write_letter(number, record.offset)
         return True
 
     def start(self, work: Any) -> None:

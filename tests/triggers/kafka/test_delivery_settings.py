@@ -35,7 +35,9 @@ def _notices(folder: Path, attributes: dict[str, Any] | None = None, **fields: A
 @pytest.mark.parametrize("name", ["kafka-minimal", "kafka-full"])
 def test_the_published_examples_deliver_as_a_file_that_says_nothing(name: str) -> None:
     (trigger,) = load_function(SPECS / f"{name}.yaml", KINDS).triggers
-    expected = DeliveryPolicy(decoder="headrace.triggers.kafka.format.decoder:decode")
+    expected = DeliveryPolicy(
+        decoder="headrace.triggers.kafka.format.decoder:decode", decoder_options={"max_batch_bytes": 1 << 26}
+    )
     assert KafkaTrigger.delivery(trigger.settings, trigger.fields) == expected
 
 

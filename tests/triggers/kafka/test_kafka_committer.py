@@ -15,13 +15,10 @@ from aiokafka.errors import (
     OffsetMetadataTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from broker import Broker
+from broker import Broker, embedded
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
-from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.topics import create_topics
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
@@ -462,13 +459,8 @@ def thrifty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a broker that takes 100 bytes of metadata."""
     few = {"offset.metadata.max.bytes": "100"}
     monkeypatch.setattr(embedded_kafka, "broker_settings", lambda *given: broker_settings(*given) | few)
-    kafka = EmbeddedKafka()
-    asyncio.run(kafka.start())
-    try:
-        asyncio.run(create_topics(BrokerAccess(kafka.bootstrap), {"t": 1}))
+    with embedded(t=1) as kafka:
         yield kafka.bootstrap
-    finally:
-        asyncio.run(kafka.stop())
 
 
 async def test_a_broker_with_little_room_gets_what_fits(thrifty: str) -> None:

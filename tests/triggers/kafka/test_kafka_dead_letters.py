@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_headers import Provenance, split_headers
@@ -189,7 +190,7 @@ async def test_a_cancelled_write_leaves_nothing_behind(broker: Broker, topic: st
 
 
 async def test_it_signs_in_as_the_trigger_does() -> None:
-    async with EmbeddedKafka(sasl_users={"ada": "s3cret-word"}) as kafka:
+    async with EmbeddedKafka(guards=Guards({"ada": "s3cret-word"})) as kafka:
         await kafka.create_topics({"dlq": 1})
         for password in ("wrong", "s3cret-word"):
             sasl = SaslSettings(enable=True, user="ada", password=password, mechanism="SCRAM-SHA-256")

@@ -5,14 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker import Broker
+from broker import Broker, embedded
+from certificates import Authority
 from command import one_line, run
 from kafka_records import produce
 from replica import lines, replica, set_trigger, wait_until, write_function
 from spark import TestSpark, write_spark_function
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.guards import Guards
 
+CLIENTS = Authority()
 WRITES = """
     def handler(context, event):
         write(event.offset)
@@ -22,13 +25,9 @@ WRITES = """
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[EmbeddedKafka]:
     """A broker with one plaintext, one SASL and one TLS listener."""
-    kafka = EmbeddedKafka(sasl_users={"ada": "s3cret-word"}, tls=True)
-    asyncio.run(kafka.start())
-    try:
-        asyncio.run(kafka.create_topics({"records": 8}))
+    guards = Guards({"ada": "s3cret-word"}, tls=True, client_ca_pem=CLIENTS.pem)
+    with embedded(guards, records=8) as kafka:
         yield kafka
-    finally:
-        asyncio.run(kafka.stop())
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -61,7 +60,7 @@ def test_a_function_trusts_the_authority_that_it_is_given(guarded: EmbeddedKafka
         wait_until(lambda: len(lines(folder)) >= 8, about=running)
 
 
-@pytest.mark.parametrize("way", ["SCRAM-SHA-512", "TLS"])
+@pytest.mark.parametrize("way", ["SCRAM-SHA-512", "TLS", "certificate"])
 def test_spark_reads_ranges_by_the_same_way(
     guarded: EmbeddedKafka, spark: TestSpark, tmp_path: Path, way: str
 ) -> None:
@@ -71,8 +70,16 @@ def test_spark_reads_ranges_by_the_same_way(
             write(ranges_to_dataframe(context, ranges).count())
     """
     sasl = {"enable": True, "user": "ada", "password": "s3cret-word", "mechanism": way}
-    security = {"caCert": guarded.ca_pem} if way == "TLS" else {"sasl": sasl}
-    address = guarded.tls_bootstrap if way == "TLS" else guarded.sasl_bootstrap
+    own = CLIENTS.pair("ada")
+    addresses: dict[str, tuple[str, dict[str, object]]] = {
+        "SCRAM-SHA-512": (guarded.sasl_bootstrap, {"sasl": sasl}),
+        "TLS": (guarded.tls_bootstrap, {"caCert": guarded.ca_pem}),
+        "certificate": (
+            guarded.mutual_tls_bootstrap,
+            {"caCert": guarded.ca_pem, "accessKey": own.key, "accessCertificate": own.certificate},
+        ),
+    }
+    address, security = addresses[way]
     asyncio.run(guarded.create_topics({way: 8}))
     folder = write_spark_function(
         tmp_path / "f", handler, Broker(address, "embedded"), way, spark, delivery="ranges", **security

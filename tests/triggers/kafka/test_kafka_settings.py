@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from certificates import Authority
 from function_files import FULL, KINDS, SPECS, load_changed, problems_of
 
 from headrace.runtime.config.function import load_function
@@ -15,8 +16,9 @@ from headrace.runtime.streams.assignment import Limits
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.settings.security import unflatten_pem
 
-PEM = "-----BEGIN CERTIFICATE-----\nAAAA\nBBBB\n-----END CERTIFICATE-----\n"
-KEY = PEM.replace("CERTIFICATE", "PRIVATE KEY")
+AUTHORITY = Authority()
+PEM, KEY = AUTHORITY.pair("me")
+CA = AUTHORITY.pem
 DECLARED = {".".join(declared.keys): declared for declared in settings_of(KafkaSettings)}
 
 
@@ -53,7 +55,7 @@ ROWS = [
     Row("ackWindowSize", "kafka-window-size", 0, "3", "7", 3),
     Row("version", "kafka-version", "", "2.8.0", "1.0.0", "2.8.0"),
     Row("logLevel", "kafka-log-level", 0, 5, "6", 5),
-    Row("caCert", "kafka-ca-cert", "", PEM, KEY, PEM),
+    Row("caCert", "kafka-ca-cert", "", CA, PEM, CA),
     Row("accessKey", "kafka-access-key", "", KEY, PEM, KEY, {"accessCertificate": PEM}),
     Row("accessCertificate", "kafka-access-cert", "", PEM, KEY, PEM, {"accessKey": KEY}),
     Row("tls.enable", "kafka-tls-enabled", False, True, "false", True),
@@ -70,6 +72,7 @@ ROWS = [
     Row("sasl.handshake", "kafka-sasl-handshake", True, True, "true", True),
     Row("partitions", "", (), [0, 3], "", (0, 3)),
     Row("initialOffset", "", "earliest", "Latest", "", "latest"),
+    Row("maxBatchBytes", "", 64 * 1024 * 1024, 1, "", 1),
     Row("maxBufferedBytes", "", 64 * 1024 * 1024, 1, "", 1),
     Row("isolationLevel", "", "read_uncommitted", "read_committed", "", "read_committed"),
     Row("onFailure.maxAttempts", "", 4, 0, "", 0),
@@ -333,6 +336,15 @@ def test_spark_reads_the_topics_with_the_triggers_own_security(tmp_path: Path) -
         ({"sasl": []}, "sasl: this is no mapping"),
         ({"sasl": {"enable": True, "password": "p"}}, "sasl.user: is required: sasl.enable is true"),
         ({"caCert": "no pem"}, "caCert: the value (not shown) is neither PEM text"),
+        ({"caCert": KEY}, "caCert: holds no certificate"),
+        (
+            {"accessKey": AUTHORITY.pair("other").key, "accessCertificate": PEM},
+            "accessKey: can't be used with its certificate (key values mismatch)",
+        ),
+        (
+            dict(zip(("accessCertificate", "accessKey"), AUTHORITY.pair("me", password="p"), strict=True)),
+            "accessKey: is encrypted; expected a key without a password",
+        ),
         ({"accessKey": KEY}, "accessCertificate: is required beside accessKey"),
         ({"accessCertificate": PEM}, "accessKey: is required beside accessCertificate"),
         ({"heartbeatInterval": "10s"}, "10s must be below sessionTimeout, 10s"),

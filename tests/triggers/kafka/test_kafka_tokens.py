@@ -1,89 +1,33 @@
 """Signing in with OAUTHBEARER, by tokens of a token server."""
 
 import asyncio
-import base64
-import json
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
-from broker import Broker
+from broker import Broker, embedded
 from command import one_line, run
 from function_files import load_changed, problems_of
 from kafka_records import produce
 from replica import lines, replica, wait_until, write_function
+from tokens import TokenServer, token_server
 
-from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.properties import broker_settings
+from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.kafka.access import OauthSignIn
 from headrace.runtime.kafka.oauth import ClientCredentials, TokenRefusedError
 
-LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
-OAUTHBEARER = {
-    "listener.name.sasl.sasl.enabled.mechanisms": "OAUTHBEARER",
-    "listener.name.sasl.oauthbearer.sasl.jaas.config": LOGIN,
-}
 WRITES = """
     def handler(context, event):
         write(event.offset)
 """
 
 
-@dataclass
-class TokenServer:
-    """Gives unsigned tokens to whoever knows the secret; `asked` holds each request's header and fields."""
-
-    url: str = ""
-    secret: str = "s3cret word+"
-    takes_header: bool = True
-    lifetime_seconds: float = 3600
-    asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
-
-    def answer(self, authorization: str, fields: dict[str, list[str]]) -> dict[str, Any] | None:
-        self.asked.append((authorization, fields))
-        if self.takes_header and authorization:
-            known = base64.b64decode(authorization.removeprefix("Basic ")) == b"ada:s3cret+word%2B"
-        else:
-            known = fields.get("client_secret") == [self.secret]
-        if not known or self.secret != "s3cret word+":
-            return None
-        now = time.time()
-        claims = {"sub": "ada", "iat": now, "exp": now + 3600}
-        token = ".".join((_coded({"alg": "none"}), _coded(claims), ""))
-        return {"access_token": token, "token_type": "bearer", "expires_in": self.lifetime_seconds}
-
-
-def _coded(claims: dict[str, Any]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
-
-
 @pytest.fixture
 def tokens() -> Iterator[TokenServer]:
-    server = TokenServer()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            fields = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            answer = server.answer(self.headers.get("Authorization", ""), fields)
-            self.send_response(200 if answer else 401)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer or {"error": "invalid_client"}).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        server.url = f"http://127.0.0.1:{http.server_port}/token"
-        Thread(target=http.serve_forever, daemon=True).start()
+    with token_server() as server:
         yield server
-        http.shutdown()
 
 
 def _sign_in(server: TokenServer, **changes: Any) -> OauthSignIn:
@@ -132,18 +76,9 @@ def test_what_the_token_server_refuses_is_said_without_the_secret(tokens: TokenS
 
 
 @pytest.fixture
-def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedKafka]:
-    """A broker that takes unsigned tokens only."""
-    monkeypatch.setattr(
-        embedded_kafka, "broker_settings", lambda *given: broker_settings(*given) | OAUTHBEARER
-    )
-    kafka = EmbeddedKafka(sasl_users={"ada": "unused"})
-    asyncio.run(kafka.start())
-    try:
-        asyncio.run(kafka.create_topics({"records": 8}))
+def guarded() -> Iterator[EmbeddedKafka]:
+    with embedded(Guards(takes_tokens=True), records=8) as kafka:
         yield kafka
-    finally:
-        asyncio.run(kafka.stop())
 
 
 def test_a_function_signs_in_with_tokens_and_a_refused_one_is_one_line(

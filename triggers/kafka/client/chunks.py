@@ -4,6 +4,7 @@ Batches of format v2 without a hole go through as they are, checked; others come
 """
 
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -14,13 +15,15 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer import fetcher as aiokafka_fetcher
 from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import ConsumerRecord
 
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
 from headrace.runtime.wire.frames import WireRecord
-from headrace.triggers.kafka.format.decoder import CODEC_MASK, HEADER, decode
+from headrace.runtime.wire.undecodable import UndecodableRecord
+from headrace.triggers.kafka.client.renamed import renamed
+from headrace.triggers.kafka.format.batches import FetchedBatches
+from headrace.triggers.kafka.format.decoder import CODEC_MASK, HEADER, MAX_BATCH_BYTES, decode
 
 # Small batches travel together up to this size: a worker starts on a piece when all of it has come.
 PIECE_BYTES = 1 << 17
@@ -49,18 +52,29 @@ def _uncounted(_: TopicPartition, __: int) -> None:
     """Nobody counts."""
 
 
-def forward(consumer: AIOKafkaConsumer, hold: Hold = _uncounted) -> bool:
+def forward(
+    consumer: AIOKafkaConsumer, hold: Hold = _uncounted, max_batch_bytes: int = MAX_BATCH_BYTES
+) -> bool:
     """Let `consumer` fetch ChunkSlices among ConsumerRecords; whether it does. Not with read_committed.
 
     Where aiokafka looks different inside, nothing is changed.
     """
-    batches = partial(_PartitionBatches, hold=hold)
+    batches = partial(_PartitionBatches, hold=hold, max_batch_bytes=max_batch_bytes)
     return _rename(consumer, MemoryRecords=_FetchedBytes, PartitionRecords=batches)
 
 
-def count(consumer: AIOKafkaConsumer, hold: Hold) -> bool:
-    """Have each answer held for as long as it lies there, where records are decoded here; whether it is."""
-    return _rename(consumer, PartitionRecords=partial(_CountedRecords, hold=hold))
+def count(
+    consumer: AIOKafkaConsumer, hold: Hold = _uncounted, max_batch_bytes: int = MAX_BATCH_BYTES
+) -> bool:
+    """Have each answer held for as long as it lies there, where records are decoded here; whether it is.
+
+    By itself aiokafka decompresses without a bound, and its readers trust what batches say.
+    """
+    return _rename(
+        consumer,
+        MemoryRecords=partial(FetchedBatches, max_batch_bytes=max_batch_bytes),
+        PartitionRecords=partial(_CountedRecords, hold=hold),
+    )
 
 
 def _rename(consumer: AIOKafkaConsumer, **others: object) -> bool:
@@ -72,9 +86,7 @@ def _rename(consumer: AIOKafkaConsumer, **others: object) -> bool:
     method = getattr(Fetcher, "_proc_fetch_request", None)
     if not isinstance(method, FunctionType) or not _is_as_expected(method):
         return False
-    names = {**method.__globals__, **others}
-    copy = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
-    fetcher._proc_fetch_request = MethodType(copy, fetcher)  # noqa: SLF001
+    fetcher._proc_fetch_request = renamed(method, fetcher, **others)  # noqa: SLF001
     return True
 
 
@@ -115,6 +127,9 @@ class _Batch(NamedTuple):
 class _FetchedBytes:
     """Stands for MemoryRecords: keeps the bytes."""
 
+    position = 0
+    on_undecodable: Callable[[], object]
+
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._size = len(data)
@@ -128,8 +143,28 @@ class _FetchedBytes:
         return self._size
 
 
-class _CountedRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
+class _SafeRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
     """What was fetched of one partition: an iterator that the fetcher drains."""
+
+    def __init__(self, tp: TopicPartition, records: Any, *others: Any) -> None:
+        super().__init__(tp, records, *others)
+        records.position = self.next_fetch_offset
+        # Weakly, here and below: what is held is let go with this at once, not when cycles are found.
+        mix = weakref.WeakMethod(self._mix)
+        records.on_undecodable = lambda: (it := mix()) and it()
+
+    def _mix(self) -> None:
+        """From now on some are no records of aiokafka's. Not before: a call for each costs a fifth of all."""
+        plain = MethodType(PartitionRecords._consumer_record, weakref.proxy(self))  # noqa: SLF001
+
+        def either(tp: TopicPartition, record: Any) -> Any:
+            return record if isinstance(record, UndecodableRecord) else plain(tp, record)
+
+        self._consumer_record = either
+
+
+class _CountedRecords(_SafeRecords):
+    """The same, and its bytes are counted."""
 
     def __init__(self, tp: TopicPartition, records: Any, *others: Any, hold: Hold = _uncounted) -> None:
         super().__init__(tp, records, *others)
@@ -141,6 +176,13 @@ class _PartitionBatches(_CountedRecords):
 
     _records: _FetchedBytes
     next_fetch_offset: int
+
+    def __init__(
+        self, *arguments: Any, hold: Hold = _uncounted, max_batch_bytes: int = MAX_BATCH_BYTES
+    ) -> None:
+        super().__init__(*arguments, hold=hold)
+        self._max_batch_bytes = max_batch_bytes
+        self._decode = partial(decode, max_batch_bytes=max_batch_bytes, must_live=True)
 
     def _unpack_records(self) -> Iterator[ConsumerRecord | ChunkSlice]:
         data = self._records.data
@@ -164,18 +206,17 @@ class _PartitionBatches(_CountedRecords):
     def _piece(self, data: bytes, piece: Sequence[_Batch]) -> ChunkSlice:
         first, end = piece[0].first, piece[-1].next_offset
         batch = Chunk(
-            first, end - first, memoryview(data)[piece[0].begin : piece[-1].end], decode, self._held
+            first, end - first, memoryview(data)[piece[0].begin : piece[-1].end], self._decode, self._held
         )
         wanted = range(max(first, self.next_fetch_offset), end)
         self.next_fetch_offset = max(self.next_fetch_offset, end)
         return ChunkSlice(batch, wanted)
 
-    def _decoded(self, data: bytes) -> Iterator[ConsumerRecord]:
-        """One batch, by aiokafka; it knows control batches and the older formats."""
-        # Each alone: its reader fails where an old format meets v2 in one fetch.
-        records = PartitionRecords(
+    def _decoded(self, data: bytes) -> Iterator[Any]:
+        """One batch: a control batch, one with holes, or one of an older format."""
+        records = _SafeRecords(
             self._tp,
-            MemoryRecords(data),
+            FetchedBatches(data, self._max_batch_bytes),
             None,
             self.next_fetch_offset,
             None,

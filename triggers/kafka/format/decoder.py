@@ -1,51 +1,92 @@
 """Kafka's record batches, format v2, to records: in workers, and in a processor where it has to look.
 
-Workers import this, and with it aiokafka, whose reader is written in C.
+Workers import this, and with it aiokafka, whose reader is written in C. It may look a few bytes past an end,
+so it gets nothing that has no zeros behind it.
 """
 
 import struct
 from collections.abc import Iterator
 from itertools import islice
 
-from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
-from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.util import decode_varint
 
 from headrace.runtime.wire.frames import Buffer, Headers, SentRecord, WireRecord, encode_headers
 from headrace.runtime.wire.undecodable import UndecodableRecord
+from headrace.triggers.kafka.format.inflate import BatchTooLargeError, inflate, padded
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length behind it, leader epoch, magic, CRC, attributes, last offset delta, first and last
 timestamp, producer id and epoch, base sequence, count."""
 CODEC_MASK = 0x07
 APPEND_TIME = 0x08
+MAX_BATCH_BYTES = 64 * 1024 * 1024
+"""maxBatchBytes, where nobody has said more."""
 _BEFORE_LENGTH = 12
-_DECOMPRESS = {1: gzip_decode, 2: snappy_decode, 3: lz4_decode, 4: zstd_decode}
+_ATTRIBUTES_AT = 21
+_LARGE_BYTES = 4 * 1024 * 1024
+_HEADER_BYTES = 128  # what a header takes once it is read, about
 
 
-def decode(data: Buffer, skip: int = 0) -> Iterator[WireRecord]:
+def decode(
+    data: Buffer, skip: int = 0, *, max_batch_bytes: int = MAX_BATCH_BYTES, must_live: bool = False
+) -> Iterator[WireRecord]:
     """Of the batches in `data`, which are complete, checked, and no control batches: all but `skip` records.
 
-    Batches that are skipped are not looked into. What can't be decoded comes as UndecodableRecords.
+    Batches that are skipped are not looked into. What can't be decoded comes as UndecodableRecords, and so
+    does a batch that opens to more than `max_batch_bytes`. Ends where there is no batch. `must_live`: this
+    process may not die of what is in there, which has to be looked at first.
     """
     view = memoryview(data)
     at = 0
-    while at < len(view):
-        first, length, *_, count = HEADER.unpack_from(view, at)
+    while len(view) - at >= HEADER.size:
+        _, length, *_, count = HEADER.unpack_from(view, at)
         end = at + _BEFORE_LENGTH + length
+        if not at + HEADER.size <= end <= len(view):
+            return
         if skip < count:
-            yield from islice(_records(bytes(view[at:end]), first, count), skip, None)
-        skip = max(0, skip - count)
+            yield from islice(_records(view[at:end], count, max_batch_bytes, must_live), skip, None)
+        skip = max(0, skip - max(0, count))
         at = end
 
 
-def _records(data: bytes, first: int, count: int) -> Iterator[WireRecord]:
+def opened(batch: memoryview, max_batch_bytes: int) -> memoryview:
+    """One batch as if it had never been compressed, with zeros behind it: all that aiokafka may read.
+
+    Raises BatchTooLargeError, what a codec raises, and ValueError where it has no whole header.
+    """
+    if len(batch) < HEADER.size:
+        raise ValueError(f"a batch of {len(batch)} bytes has no header")
+    if not (codec := batch[_ATTRIBUTES_AT + 1] & CODEC_MASK):
+        return padded(batch)
+    head = bytearray(batch[: HEADER.size])
+    head[_ATTRIBUTES_AT + 1] &= ~CODEC_MASK
+    return inflate(codec, batch[HEADER.size :], max_batch_bytes, head)
+
+
+def check_headers(data: memoryview, max_batch_bytes: int) -> None:
+    """Raise BatchTooLargeError where the headers of one record take that much: two bytes are enough for one.
+
+    Of a batch that is open. One that isn't large is as large as it looks.
+    """
+    if len(data) < _LARGE_BYTES:
+        return
+    reader = _Reader(data, HEADER.size)
+    for _ in range(HEADER.unpack_from(data)[-1]):
+        if reader.skip_record() * _HEADER_BYTES > max_batch_bytes:
+            raise BatchTooLargeError(max_batch_bytes)
+
+
+def _records(batch: memoryview, count: int, max_batch_bytes: int, must_live: bool) -> Iterator[WireRecord]:
     """One batch: `count` of them, whatever it holds."""
-    done = 0
+    (first, *_), done = HEADER.unpack_from(batch), 0
     why: Exception = ValueError("its batch has fewer records than it says")
     try:
+        data = opened(batch, max_batch_bytes)
+        if must_live:
+            check_headers(data, max_batch_bytes)
         try:
-            for done, record in enumerate(_opened(data), 1):  # noqa: B007  # `done` is needed below
+            for done, record in enumerate(DefaultRecordBatch(data), 1):  # noqa: B007  # `done` is needed below
                 yield record
         except UnicodeDecodeError:  # the name of a header
             for done, record in enumerate(islice(_decode_any_names(data), done, None), done + 1):  # noqa: B007, B020
@@ -56,17 +97,10 @@ def _records(data: bytes, first: int, count: int) -> Iterator[WireRecord]:
         yield UndecodableRecord(offset, why)
 
 
-def _opened(data: bytes) -> Iterator[WireRecord]:
-    batch: Iterator[WireRecord] = MemoryRecords(data).next_batch()
-    return batch
-
-
-def _decode_any_names(data: bytes) -> Iterator[WireRecord]:
-    """One batch. aiokafka takes only UTF-8 for a header's name; any bytes may be one."""
-    first, length, *_, attributes, _, first_ms, last_ms, _, _, _, count = HEADER.unpack_from(data)
-    packed = data[HEADER.size : _BEFORE_LENGTH + length]
-    codec = attributes & CODEC_MASK
-    reader = _Reader(bytearray(_DECOMPRESS[codec](packed) if codec else packed))
+def _decode_any_names(data: memoryview) -> Iterator[WireRecord]:
+    """One batch that is open. aiokafka takes only UTF-8 for a header's name; any bytes may be one."""
+    first, _, *_, attributes, _, first_ms, last_ms, _, _, _, count = HEADER.unpack_from(data)
+    reader = _Reader(data, HEADER.size)
     is_append_time = bool(attributes & APPEND_TIME)
     for _ in range(count):
         reader.number()  # the record's length
@@ -78,12 +112,15 @@ def _decode_any_names(data: bytes) -> Iterator[WireRecord]:
 
 
 class _Reader:
-    def __init__(self, data: bytearray) -> None:
+    """Of data with zeros behind it. Raises ValueError at its end, and past it."""
+
+    def __init__(self, data: memoryview, at: int) -> None:
         self._data = data
-        self._at = 0
+        self._at = at
 
     def number(self) -> int:
         number: int
+        self._check(1)
         number, self._at = decode_varint(self._data, self._at)
         return number
 
@@ -91,6 +128,7 @@ class _Reader:
         length = self.number()
         if length < 0:
             return None
+        self._check(length)
         self._at += length
         return bytes(self._data[self._at - length : self._at])
 
@@ -98,3 +136,22 @@ class _Reader:
         return [
             ((self.blob() or b"").decode(errors="surrogateescape"), self.blob()) for _ in range(self.number())
         ]
+
+    def skip_record(self) -> int:
+        """How many headers it has."""
+        end = self.number() + self._at
+        for _ in range(3):  # attributes, time, offset
+            self.number()
+        for _ in range(2):  # key, value
+            if (length := self.number()) > 0:
+                self._check(length)
+                self._at += length
+        count = self.number()
+        if not self._at <= end <= len(self._data):
+            raise ValueError("a record that ends elsewhere")
+        self._at = end
+        return count
+
+    def _check(self, size: int) -> None:
+        if self._at + size > len(self._data):
+            raise ValueError(f"{size} bytes are said to follow, and there are {len(self._data) - self._at}")

@@ -1,18 +1,19 @@
 """How a trigger's settings get into its brokers, and what messages call those settings."""
 
-from headrace.runtime.kafka.access import AccessNames, BrokerAccess, OauthSignIn, SignIn, Tls
+from headrace.runtime.kafka.access import OAUTHBEARER, AccessNames, BrokerAccess, OauthSignIn, SignIn, Tls
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
-from headrace.triggers.kafka.settings.security import OAUTH, SaslSettings
+from headrace.triggers.kafka.settings.security import SaslSettings
 
 
 def broker_access(settings: KafkaAttributes) -> BrokerAccess:
     """The same for all clients of the trigger."""
     sasl = settings.sasl
-    is_oauth = sasl.mechanism == OAUTH
+    is_oauth = sasl.mechanism == OAUTHBEARER
     names = AccessNames(
         sign_in="sasl.oauth" if is_oauth else "sasl.user, sasl.password and sasl.mechanism",
         mechanism=f"sasl.mechanism {sasl.mechanism}",
         authority="caCert",
+        certificate="accessCertificate",
         broker="broker",
         advice="",
     )
@@ -22,7 +23,7 @@ def broker_access(settings: KafkaAttributes) -> BrokerAccess:
 def _sign_in(sasl: SaslSettings) -> SignIn | OauthSignIn | None:
     if not sasl.enable:
         return None
-    if sasl.mechanism != OAUTH:
+    if sasl.mechanism != OAUTHBEARER:
         return SignIn(sasl.user, sasl.password, sasl.mechanism)
     oauth = sasl.oauth
     return OauthSignIn(oauth.client_id, oauth.client_secret, oauth.token_url, oauth.scopes)

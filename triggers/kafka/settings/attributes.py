@@ -170,6 +170,13 @@ class KafkaAttributes(ClientAttributes):
         " each broker; too low lets partitions with large batches wait for each other, too high costs that"
         " much memory.",
     )
+    max_batch_bytes: Annotated[Count, Gt(0)] = setting(
+        "maxBatchBytes",
+        64 * 1024 * 1024,
+        unit="bytes",
+        effect="A batch that opens to more isn't decompressed, and each of its records ends by onFailure; too"
+        " low fails good batches, too high lets a few bytes cost that much memory.",
+    )
     max_processing_time_seconds: Annotated[Seconds, Gt(0)] = setting(
         "maxProcessingTime",
         300.0,

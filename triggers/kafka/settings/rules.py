@@ -4,11 +4,12 @@ from pathlib import Path
 
 from headrace.runtime.config.delivery import MAX_EVENTS
 from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.kafka.access import OAUTHBEARER
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule
 from headrace.runtime.settings.durations import format_duration
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
-from headrace.triggers.kafka.settings.security import OAUTH
+from headrace.triggers.kafka.settings.tls_rules import TLS_RULES
 
 
 def _heartbeat_below_session(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
@@ -66,7 +67,7 @@ def _sasl_needs(field: str) -> Rule:
     def check(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
         """is required where sasl.enable is true, except with OAUTHBEARER."""
         sasl = settings.sasl
-        is_missing = sasl.enable and sasl.mechanism != OAUTH and not getattr(sasl, field)
+        is_missing = sasl.enable and sasl.mechanism != OAUTHBEARER and not getattr(sasl, field)
         return f"is required: sasl.enable is true and {sasl.mechanism} needs it" if is_missing else ""
 
     return Rule(f"sasl.{field}", ("sasl.enable", "sasl.mechanism", f"sasl.{field}"), check)
@@ -76,8 +77,8 @@ def _oauth_needs(field: str) -> Rule:
     def check(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
         """is required where sasl.enable is true and sasl.mechanism is OAUTHBEARER."""
         sasl = settings.sasl
-        is_missing = sasl.enable and sasl.mechanism == OAUTH and not getattr(sasl.oauth, field)
-        return f"is required: sasl.enable is true and {OAUTH} needs it" if is_missing else ""
+        is_missing = sasl.enable and sasl.mechanism == OAUTHBEARER and not getattr(sasl.oauth, field)
+        return f"is required: sasl.enable is true and {OAUTHBEARER} needs it" if is_missing else ""
 
     return Rule(f"sasl.oauth.{field}", ("sasl.enable", "sasl.mechanism", f"sasl.oauth.{field}"), check)
 
@@ -85,14 +86,16 @@ def _oauth_needs(field: str) -> Rule:
 def _oauth_is_off(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
     """is noticed where sasl.mechanism is not OAUTHBEARER, or sasl.enable false."""
     sasl = settings.sasl
-    if not sasl.oauth.client_id or (sasl.enable and sasl.mechanism == OAUTH):
+    if not sasl.oauth.client_id or (sasl.enable and sasl.mechanism == OAUTHBEARER):
         return ""
-    return f"is unused: that takes sasl.enable true and sasl.mechanism {OAUTH}"
+    return f"is unused: that takes sasl.enable true and sasl.mechanism {OAUTHBEARER}"
 
 
 def _spark_has_no_tokens(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
     """OAUTHBEARER is not built for delivery ranges, which Spark reads."""
-    is_given = settings.delivery == "ranges" and settings.sasl.enable and settings.sasl.mechanism == OAUTH
+    is_given = (
+        settings.delivery == "ranges" and settings.sasl.enable and settings.sasl.mechanism == OAUTHBEARER
+    )
     return f"with delivery: ranges {NOT_BUILT}; use SCRAM-SHA-512" if is_given else ""
 
 
@@ -100,24 +103,6 @@ def _sasl_is_off(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
     """false with a user or a password is noticed."""
     is_unused = not settings.sasl.enable and bool(settings.sasl.user or settings.sasl.password)
     return "a user or a password is given, and false keeps them unused" if is_unused else ""
-
-
-def _key_needs_certificate(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """is required beside accessKey."""
-    is_missing = bool(settings.access_key and not settings.access_certificate)
-    return "is required beside accessKey" if is_missing else ""
-
-
-def _certificate_needs_key(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """is required beside accessCertificate."""
-    is_missing = bool(settings.access_certificate and not settings.access_key)
-    return "is required beside accessCertificate" if is_missing else ""
-
-
-def _tls_is_off(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """is noticed where neither tls.enable nor caCert turns TLS on."""
-    is_unused = bool(settings.access_key) and not settings.uses_tls
-    return "is unused while tls.enable is false and no caCert is given" if is_unused else ""
 
 
 def _secret_path_is_folder(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
@@ -183,17 +168,6 @@ def _ranges_have_no_window(settings: KafkaAttributes, _trigger: TriggerFields) -
     return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
 
 
-def _spark_verifies(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """It can't be true with delivery ranges: Spark's Kafka client always verifies."""
-    skips = settings.uses_tls and settings.tls.insecure_skip_verify
-    is_impossible = settings.delivery == "ranges" and skips
-    return (
-        "must be false: Spark's Kafka client, which reads ranges, verifies; set caCert"
-        if is_impossible
-        else ""
-    )
-
-
 def _trigger_sign_in(settings: KafkaAttributes, trigger: TriggerFields) -> str:  # noqa: ARG001
     """the trigger's own username, password and secret have no effect, and are noticed."""
     if not (trigger.username or trigger.password or trigger.secret):
@@ -211,7 +185,6 @@ _REBALANCE = (
     "balance_strategy",
     "trigger.wait_explicit_ack_during_rebalance_timeout_seconds",
 )
-_PAIR = ("access_key", "access_certificate")
 
 RULES = (
     Rule("heartbeat_interval_seconds", _HEARTBEAT, _heartbeat_below_session),
@@ -231,9 +204,7 @@ RULES = (
     ),
     Rule("sasl.mechanism", ("delivery", "sasl.enable", "sasl.mechanism"), _spark_has_no_tokens),
     Rule("sasl.enable", ("sasl.enable",), _sasl_is_off, is_error=False),
-    Rule("access_certificate", _PAIR, _key_needs_certificate),
-    Rule("access_key", _PAIR, _certificate_needs_key),
-    Rule("access_key", (*_PAIR, "tls.enable", "ca_cert"), _tls_is_off, is_error=False),
+    *TLS_RULES,
     Rule("secret_path", ("secret_path",), _secret_path_is_folder, is_error=False),
     Rule(
         "worker_allocation_mode",
@@ -256,6 +227,5 @@ RULES = (
         is_error=False,
     ),
     Rule("ack_window_size", ("delivery", "ack_window_size"), _ranges_have_no_window),
-    Rule("tls.insecure_skip_verify", ("delivery", "tls.insecure_skip_verify", "ca_cert"), _spark_verifies),
     Rule("sasl.user", (), _trigger_sign_in, is_error=False),
 )

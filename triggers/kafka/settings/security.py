@@ -8,7 +8,6 @@ from pydantic import AfterValidator
 from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, TEXT, Flag, Text, Texts
 
-OAUTH = "OAUTHBEARER"
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 

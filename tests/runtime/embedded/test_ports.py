@@ -1,0 +1,49 @@
+"""Ports on loopback, which every user of the machine may take."""
+
+import os
+import socket
+
+import pytest
+from neighbour import as_neighbour, needs_neighbour
+
+from headrace.runtime.embedded.ports import HOST, check_listener, free_port_of_localhost
+from headrace.runtime.errors import UsageError
+
+GRABS = """
+import socket, sys, time
+taken = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("taken", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_listener_of_the_processs_own_is_fine() -> None:
+    with socket.create_server((HOST, 0)) as ours:
+        check_listener(os.getpid(), ours.getsockname()[1])
+
+
+@needs_neighbour
+@pytest.mark.parametrize("address", [HOST, "0.0.0.0"])
+def test_a_port_that_another_user_grabbed_is_refused(address: str) -> None:
+    port, held = free_port_of_localhost()
+    if held is not None:
+        held.close()
+    stranger = as_neighbour(GRABS, address, port)
+    try:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "taken\n"
+        with pytest.raises(UsageError, match=f"another process than our server listens on {HOST}:{port}"):
+            check_listener(os.getpid(), port)
+    finally:
+        stranger.kill()
+        stranger.communicate()
+
+
+def test_localhosts_other_address_is_held() -> None:
+    port, held = free_port_of_localhost()
+    if held is None:
+        pytest.skip("there is no ::1 here")
+    with held, socket.socket(socket.AF_INET6) as another:
+        another.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with pytest.raises(OSError, match="in use"):
+            another.bind(("::1", port))

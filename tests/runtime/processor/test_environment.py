@@ -1,0 +1,83 @@
+"""What handlers find of the environment, and that they can't read their processor's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from broker import Broker
+from kafka_records import produce
+from replica import replica, set_spec, wait_until, write_function
+
+from headrace.runtime.workers.environment import PASSED_ON, picked
+
+HANDLER = """
+    def handler(context, event):
+        found = [name for name in ("SECRET_KEY", "GIVEN", "AWS_REGION", "MINE") if name in os.environ]
+        write(f"{' '.join(found)} {os.environ['MINE']}")
+"""
+# Runs as somebody who is not root, whose every process may read all of every other's.
+SIBLINGS = """
+import os, sys
+from pathlib import Path
+from headrace.runtime.processes import keep_to_itself
+keep_to_itself()
+if (child := os.fork()) == 0:
+    for what in ("environ", "fd", "mem"):
+        try:
+            path = Path(f"/proc/{os.getppid()}/{what}")
+            print(what, os.listdir(path) if what == "fd" else os.open(path, os.O_RDONLY))
+        except PermissionError:
+            print(what, "refused")
+    sys.stdout.flush()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_names_may_end_in_a_star() -> None:
+    environment = {"AWS_A": "1", "AWS_B": "2", "AW": "3", "B": "4"}
+    assert picked(environment, ["AWS_*", "B"]) == {"AWS_A": "1", "AWS_B": "2", "B": "4"}
+    assert picked(environment, []) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["HEADRACE_PASSWORD", "HEADRACE_ADMIN_TOKEN", "AWS_SECRET_ACCESS_KEY", "DATABASE_URL", "PATHS"]
+)
+def test_what_is_not_on_the_list_is_not_passed_on(name: str) -> None:
+    assert picked({name: "x", "PATH": "/bin", "LC_ALL": "C"}, PASSED_ON) == {"PATH": "/bin", "LC_ALL": "C"}
+
+
+def test_the_page_lists_what_is_passed_on() -> None:
+    page = (Path(__file__).parents[3] / "docs/operate/security.md").read_text()
+    assert [name for name in PASSED_ON if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_handler_finds_its_own_environment_and_what_it_is_given(
+    broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replicas: int
+) -> None:
+    monkeypatch.setenv("SECRET_KEY", "x")
+    monkeypatch.setenv("GIVEN", "x")
+    monkeypatch.setenv("AWS_REGION", "x")
+    monkeypatch.setenv("MINE", "the shell's")
+    folder = write_function(tmp_path / "f", HANDLER, broker.bootstrap, [topic], workers=1)
+    set_spec(folder, env=[{"name": "MINE", "value": "${MINE}, by the file"}])
+    given = ("--pass-env", "GIVEN", "--pass-env", "AWS_*", "--pass-env", "MINE")
+    with replica(folder, "--replicas", str(replicas), *given) as running:
+        running.wait_ready()
+        produce(broker, topic, 1)
+        wait_until((folder / "log").exists, about=running)
+        assert (folder / "log").read_text() == "GIVEN AWS_REGION MINE the shell's, by the file\n"
+
+
+def test_another_process_of_the_same_user_cannot_look_into_a_processor() -> None:
+    if os.getuid():
+        command = [sys.executable, "-P", "-c", SIBLINGS]
+    else:
+        drop = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        # The module is imported before: nobody may not get at these files.
+        command = [sys.executable, "-P", "-c", f"import headrace.runtime.processes\n{drop}{SIBLINGS}"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["environ refused", "fd refused", "mem refused"]

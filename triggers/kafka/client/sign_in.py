@@ -1,0 +1,64 @@
+"""A sign-in that was taken once and is refused now: said, and tried again less and less often."""
+
+import logging
+import time
+from types import FunctionType
+from typing import Any
+
+from aiokafka.client import AIOKafkaClient, create_conn
+from aiokafka.errors import KafkaConnectionError
+
+from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.refusals import REFUSALS, refusal
+from headrace.triggers.kafka.client.renamed import renamed
+
+logger = logging.getLogger(__name__)
+
+_FIRST_SECONDS = 1.0
+_MAX_SECONDS = 30.0
+
+
+class SignIns:
+    """All connections that a trigger's clients make once they have started.
+
+    A client tries again whenever it has something to send, and tells its log only: brokers lock out whoever
+    asks too often, and all that one would hear is that commits fail.
+    """
+
+    def __init__(self, access: BrokerAccess) -> None:
+        self._access = access
+        self._wait_seconds = 0.0
+        self._next_at = 0.0
+        self.problem = ""
+        """What is refused now, as one line."""
+
+    def watch(self, client: Any) -> None:
+        """From now on. Reaches into aiokafka, pinned to 0.14; without what it looks for it does nothing."""
+        method = getattr(AIOKafkaClient, "_get_conn", None)
+        if isinstance(method, FunctionType) and "create_conn" in method.__code__.co_names:
+            client._get_conn = renamed(method, client, create_conn=self._connect)  # noqa: SLF001
+
+    async def _connect(self, *where: object, **how: object) -> Any:
+        if time.monotonic() < self._next_at:
+            raise KafkaConnectionError(self.problem)
+        try:
+            connection = await create_conn(*where, **how)
+        except REFUSALS as error:
+            self._refused(str(refusal(error, self._access)))
+            raise
+        if self.problem:
+            logger.warning("%s takes the sign-in again", self._access)
+        self.problem, self._wait_seconds = "", 0.0
+        return connection
+
+    def _refused(self, line: str) -> None:
+        self._wait_seconds = min(max(_FIRST_SECONDS, 2 * self._wait_seconds), _MAX_SECONDS)
+        self._next_at = time.monotonic() + self._wait_seconds
+        if line != self.problem:
+            logger.error(
+                "%s; until it is mended nothing is fetched or committed, and nothing is lost; trying again,"
+                " in %g s at most",
+                line,
+                _MAX_SECONDS,
+            )
+        self.problem = line
