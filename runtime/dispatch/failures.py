@@ -40,16 +40,19 @@ class Failures:
         in a range: which of them is bad isn't known.
         """
         is_alone = self._shared.policy.batch is None
-        for offset, failed in partition.failed.items():
+
+        def judge(offset: int, failed: FailedRecord) -> None:
             if self._policy.is_spent(failed.failures):
                 failed.batch_limit = failed.span_from(offset)
                 failed.is_refused = is_alone and self._policy.then != "halt"
+
+        partition.failed.judge_all(judge)
 
     def after_failure(self, partition: AssignedPartition) -> None:
         """What failed is back, and nothing is in flight."""
         lane, waiting = partition.lane, list[FailedRecord]()
         for offset in lane.failed_now:
-            if (record := partition.failed.get(offset)) is None:
+            if (record := partition.failed.of(offset)) is None:
                 continue  # acked meanwhile
             if self._policy.is_spent(record.failures):
                 record.batch_limit = max(record.among // 2, 1)

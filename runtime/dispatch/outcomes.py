@@ -119,7 +119,7 @@ class Outcomes:
         if policy.is_spent(attempt):
             follows = _AT_LAST[policy.then] if among == 1 else "to be tried again with fewer others"
         partition = self._shared.partitions.get(lane.id)
-        before = partition.failed.get(first) if partition is not None else None
+        before = partition.failed.of(first) if partition is not None else None
         in_one_line = reason_in_one_line(reason)
         is_known = before is not None and before.reason_in_one_line == in_one_line
         message = "%s %s failed at attempt %d%s; %s, %s: %s"

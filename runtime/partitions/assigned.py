@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import filterfalse, islice
 
 from headrace.runtime.partitions.books.ack_window import AckWindow
-from headrace.runtime.partitions.books.failed_records import FailedRecord, FailedRecords
+from headrace.runtime.partitions.books.failed_records import FailedRecords
 from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.books.unacked import Unacked
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
@@ -47,7 +47,7 @@ class AssignedPartition:
         self.key = key
         self.ledger = Ledger(start.offset, start.acked)
         self.plan = KeptPlan(start.plan)
-        self.failed = FailedRecords.from_attempts(start.attempts, are_ranges=buffer.holds_ranges)
+        self.failed = FailedRecords(start.attempts, are_ranges=buffer.holds_ranges)
         self.is_paused = False  # the record in flight takes so long that fetching more is of no use
         self.why_cut_off = ""  # why the record at ledger.position can't be read: nothing more is fetched
         self.lane = PartitionLane(self, buffer)
@@ -105,8 +105,7 @@ class AssignedPartition:
         offset, acked = self._window.hold_back(self.ledger.committable, self.ledger.settled_spans())
         if acked and acked[0][0] == offset:  # acked before it was fetched
             offset = acked.pop(0)[1]
-        attempts = tuple((at, failures) for at, failures in self.failed.attempts() if at >= offset)
-        return Checkpoint(offset, attempts, self.plan.plan, tuple(acked))
+        return Checkpoint(offset, self.failed.attempts(offset), self.plan.plan, tuple(acked))
 
     def acked_by(self, offset: int) -> int | None:
         """The first offset of what an ack of `offset` names; None inside a range, where no ack may be."""
@@ -156,10 +155,8 @@ class AssignedPartition:
         if next_offset is not None and next_offset < end:
             self.lane.buffer.keep_open(self.ledger)
         self.unacked.forget(first, end)
-        if end - first == 1:
-            self.failed.pop(first, None)
-        else:
-            self.failed.forget_settled(self.ledger.is_settled)
+        if self.failed:
+            self.failed.forget_within(first, end)
         if self.lane.buffer.holds_ranges:
             self.plan.on_settled_below(self.ledger.committable)
 
@@ -187,7 +184,7 @@ class AssignedPartition:
         if self.plan.of(record.offset) is not None:
             self.plan.plan = None
         if self.ledger.is_open(record.offset):  # else it is settled already
-            self.failed[record.offset] = FailedRecord(reason=reason, batch_limit=1, is_refused=True)
+            self.failed.refuse(record.offset, reason)
 
     def revoke(self) -> None:
         """No more of it is handed out, ever."""

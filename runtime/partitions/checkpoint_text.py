@@ -13,7 +13,6 @@ carries to another offset says nothing about that one.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from uuid import UUID
 from zlib import crc32
 
@@ -32,7 +31,7 @@ _MAX_FIRST_TOPICS = 64
 _STATE_CHARS = len(" s=0000000/" + "//.")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _END_OF_OFFSETS = 2**63
-_MAX_ATTEMPTS = 65536  # few characters can stand for many: a bound on what a decoder builds
+_MAX_FAILURES = 10**6  # of one record
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,28 +131,11 @@ def _as_many_as_fit(items: Iterable[str], room: int) -> tuple[str, bool]:
 
 
 def _attempt_items(checkpoint: Checkpoint) -> Iterator[str]:
-    """A batch that failed as a whole is one span."""
     at = checkpoint.offset
-    for first, end, count in _spans(islice(checkpoint.attempts, _MAX_ATTEMPTS)):
-        if first >= at:
-            yield f"{_span(first - at, end - first)}*{_base36(count)}"
+    for first, end, failures in checkpoint.attempts:
+        if at <= first < end:
+            yield f"{_span(first - at, end - first)}*{_base36(failures)}"
             at = end
-    if len(checkpoint.attempts) > _MAX_ATTEMPTS:
-        yield "," * MAX_TEXT_CHARS  # fits nowhere
-
-
-def _spans(attempts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Neighbours with the same count, as (first, end, count)."""
-    span: tuple[int, int, int] | None = None
-    for offset, count in attempts:
-        if span is not None and span[1:] == (offset, count):
-            span = (span[0], offset + 1, count)
-            continue
-        if span is not None:
-            yield span
-        span = (offset, offset + 1, count)
-    if span is not None:
-        yield span
 
 
 def _plan_item(checkpoint: Checkpoint) -> str:
@@ -197,14 +179,16 @@ def _checksum(offset: int, state: str) -> str:
 
 def _read_state(offset: int, state: re.Match[str]) -> Checkpoint:
     """Raises ValueError on numbers that no checkpoint has."""
-    attempts: list[tuple[int, int]] = []
+    attempts: list[tuple[int, int, int]] = []
     at = offset
     for item in filter(None, state[3].split(",")):
         span, _, count = item.partition("*")
         first, at = _read_span(at, span)
-        if len(attempts) + at - first > _MAX_ATTEMPTS:
-            raise ValueError("too many")
-        attempts.extend((failed, int(count, 36)) for failed in range(first, at))
+        failures = int(count, 36)
+        if failures > _MAX_FAILURES:
+            raise ValueError("out of range")
+        if failures:
+            attempts.append((first, at, failures))
     runs: list[tuple[int, int]] = []
     at = offset
     for item in filter(None, state[7].split(",")):

@@ -22,8 +22,8 @@ class KeptPlan:
         return plan if plan is not None and offset is not None and offset in plan else None
 
     def missing_from(self, position: int) -> int:
-        """How many offsets, from `position` on, an earlier owner planned and this one has still to fetch."""
-        return 0 if self.plan is None else max(self.plan.end - position, 0)
+        """How many offsets from `position` on are still to be fetched of the plan that `position` is in."""
+        return 0 if self.plan is None or position < self.plan.first else max(self.plan.end - position, 0)
 
     def propose(self, part: Plan) -> None:
         """A batch with `part` is to be handed out. A plan that lies further on is still to be kept."""

@@ -77,7 +77,7 @@ def open_problem(partition: AssignedPartition) -> str:
 
 def handler_reason(partition: AssignedPartition) -> str:
     """What the handler's last failure said, where it is halted by one; else empty."""
-    failed = partition.failed.get(stuck_at(partition))
+    failed = partition.failed.of(stuck_at(partition))
     is_halted = partition.lane.state is PartitionState.HALTED and failed is not None and failed.failures
     return failed.reason_in_one_line if failed is not None and is_halted else ""
 

@@ -10,7 +10,7 @@ from headrace.runtime.config.delivery import MAX_EVENTS
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_ranges, of_records
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
@@ -28,7 +28,11 @@ _DECODED_PART, _DECODED_AMONG_CHUNKS_PART = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """By assigned partition: what to start from, what the group has committed, and where it ends by now."""
+    """By assigned partition: what to start from, what the group has committed, and where it ends by now.
+
+    `ends` has those whose checkpoint says more than an offset, to judge it by; all, where acks may come ahead
+    of a fetch.
+    """
 
     checkpoints: Mapping[PartitionKey, Checkpoint]
     committed: Mapping[PartitionKey, Checkpoint]
@@ -144,7 +148,7 @@ class Assignment:
         keys = starts.checkpoints.keys()
         self._unreadable -= keys
         self._ends |= starts.ends
-        begun = {key: self._deliver_from(key, starts.checkpoints[key]) for key in sorted(keys)}
+        begun = {key: self._deliver_from(key, _believed(key, starts)) for key in sorted(keys)}
         left.difference_update(keys)
         self.partitions |= begun
         self._dispatch.lease.begin()
@@ -171,8 +175,9 @@ class Assignment:
         policy = self._dispatch.policy
         if policy.is_ranges:
             return of_ranges(key, start)
-        if start.plan is not None and start.plan.end - start.plan.first > MAX_EVENTS:
-            start = replace(start, plan=None)  # made of ranges, before the function was changed
+        if (plan := start.plan) is not None and (policy.batch is None or plan.count > MAX_EVENTS):
+            # Made before the function was changed: only its session is still to be ended.
+            start = replace(start, plan=Plan(start.offset, start.offset, plan.session))
         if self.are_chunks:
             ahead_bytes = min(AHEAD_BYTES, self._share_bytes())
             partition = of_chunks(key, start, self.capacity, policy.ack_window_size, ahead_bytes)
@@ -337,3 +342,13 @@ class Assignment:
         """Why some records don't flow."""
         waiting = [f"{key}: where to start can't be read yet" for key in sorted(self._unreadable)]
         return waiting + [open_problem(each) for each in self.partitions.values() if is_stuck(each)]
+
+
+def _believed(key: PartitionKey, starts: Starts) -> Checkpoint:
+    """Its checkpoint. Anybody in the group may have written it: the log's end bounds what it says."""
+    told, end = starts.checkpoints[key], starts.ends.get(key)
+    start = told if end is None else told.within(end)
+    if start != told:
+        line = "%s: the log ends at offset %d; what the group's commit says of later ones is dropped"
+        logger.warning(line, key, end)
+    return start

@@ -165,11 +165,15 @@ class History:
                 return
             delivery.low = offset + 1
 
+    def _committed_failures(self, key: PartitionKey, offset: int) -> int:
+        spans = self.commits[key].attempts
+        return next((failures for first, end, failures in spans if first <= offset < end), 0)
+
     def _check_attempt(self, delivery: Delivery, offset: int, attempt: int, at: str) -> None:
         it, carried = (delivery.key, offset), delivery.attempts.get(offset, 0)
         self._require(attempt <= 1 + self.failures[it], at, f"is at attempt {attempt}, too high")
         if delivery.failed[offset] > 0 and self.is_text_whole and it not in self.retried:
-            committed = dict(self.commits[delivery.key].attempts).get(offset, 0)
+            committed = self._committed_failures(delivery.key, offset)
             self._require(committed >= attempt - 1, at, f"is at attempt {attempt}, committed are {committed}")
         if self.policy.batch is not None:
             return

@@ -127,7 +127,8 @@ class Member:
         for key, partition in self.assignment.partitions.items():
             if partition.lane.id not in self.history.deliveries:
                 start = self.group.start_of(key)
-                attempts, plan = dict(start.attempts), start.plan
+                attempts = {at: n for first, end, n in start.attempts for at in range(first, end)}
+                plan = start.plan
                 if plan is not None and any(offset in plan for offset in attempts):
                     plan = None
                 about = Delivery(key, start, attempts, self, plan)

@@ -59,7 +59,8 @@ class KafkaStream:
         tps = [TopicPartition(*key) for key in keys]
         topics = self._offsets.topics
         found = await read_starts(self._consumer, self._admin, self._settings, tps, topics)
-        ends = await read_ends(self._consumer, found.checkpoints) if self._takes_acks else {}
+        asked = [tp for tp, start in found.checkpoints.items() if self._takes_acks or not start.is_bare]
+        ends = await read_ends(self._consumer, asked) if asked else {}
         self._offsets.topics = found.topics
         for name in sorted(found.made_anew):
             self._logs.report_made_anew(name, [key for key in keys if key.topic == name])

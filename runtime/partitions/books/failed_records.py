@@ -1,8 +1,9 @@
 """Records that failed, or may be to blame: what a partition remembers of them until they are settled."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from operator import itemgetter
 
 from headrace.runtime.partitions.books.reason import in_one_line
 
@@ -34,37 +35,70 @@ class FailedRecord:
         return in_one_line(self.reason)
 
 
-class FailedRecords(dict[int, FailedRecord]):
-    """By offset. Empty nearly always, and then it costs one test."""
+Judge = Callable[[int, FailedRecord], None]
+"""Sees a record or a range, by its first offset, as it comes from a commit."""
 
-    @classmethod
-    def from_attempts(cls, attempts: Sequence[tuple[int, int]], *, are_ranges: bool) -> "FailedRecords":
-        """As `attempts` has said it. Of ranges it says the ends too: as offsets with no failures."""
-        failed = cls({offset: FailedRecord(failures) for offset, failures in attempts})
+
+class FailedRecords(dict[int, FailedRecord]):
+    """By offset. Empty nearly always, and then it costs one test.
+
+    What a commit says of records stays spans until one of them is asked for: a few characters may stand for
+    millions, and whoever wrote them needn't have been one of ours.
+    """
+
+    __slots__ = ("_are_ranges", "_judge", "_said")
+
+    def __init__(self, said: Sequence[tuple[int, int, int]] = (), *, are_ranges: bool = False) -> None:
+        """`said`: as a checkpoint's attempts. Of ranges each is one."""
+        super().__init__()
+        self._judge: Judge = _accept
+        self._are_ranges = are_ranges
+        self._said = [] if are_ranges else list(said)
         if are_ranges:
-            for first, end in pairwise(failed):
-                failed[first].end = end
-            failed.forget([offset for offset, failures in attempts if not failures])
-        return failed
+            self.update((first, FailedRecord(failures, end=end)) for first, end, failures in said)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 or bool(self._said)
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.of(offset) is not None
+
+    def of(self, offset: int) -> FailedRecord | None:
+        """What is known of it."""
+        at = bisect_right(self._said, offset, key=itemgetter(0)) - 1 if self._said else -1
+        if at >= 0 and offset < self._said[at][1]:
+            failures = self._said[at][2]
+            self._said[at : at + 1] = _without(self._said[at], offset, offset + 1)
+            self[offset] = FailedRecord(failures)
+            self._judge(offset, self[offset])
+        return self.get(offset)
+
+    def judge_all(self, judge: Judge) -> None:
+        """Have each judged, those that are still to be asked for too."""
+        self._judge = judge
+        for offset, failed in self.items():
+            judge(offset, failed)
 
     def attempt(self, offset: int) -> int:
         """The number of the record's next delivery, from 1."""
-        failed = self.get(offset)
+        failed = self.of(offset)
         return 1 if failed is None else failed.failures + 1
 
     def batch_limit(self, offset: int) -> int | None:
         """In how large a batch it may go; None for no limit."""
-        failed = self.get(offset)
+        failed = self.of(offset)
         return None if failed is None else failed.batch_limit
 
     def is_refused(self, offset: int) -> bool:
         """Whether it must not be delivered."""
-        failed = self.get(offset)
+        failed = self.of(offset)
         return failed is not None and failed.is_refused
 
     def nearest_above(self, offset: int) -> int | None:
         """The lowest one above `offset`."""
-        return min(filter(offset.__lt__, self), default=None)
+        said = next((max(first, offset + 1) for first, end, _ in self._said if end > offset + 1), None)
+        nearest = min(filter(offset.__lt__, self), default=said)
+        return nearest if said is None or nearest is None else min(nearest, said)
 
     def limit_run(self, first: int, limit: int, count_below: Callable[[int], int]) -> tuple[int, bool]:
         """How many records from `first` on may go one by one, and whether nothing may go behind them.
@@ -79,15 +113,20 @@ class FailedRecords(dict[int, FailedRecord]):
 
     def note_failure(self, offset: int, reason: str, among: int, end: int | None) -> None:
         """One more delivery of it failed; `end` where it is a range."""
-        failed = self.setdefault(offset, FailedRecord())
+        failed = self.of(offset) or self.setdefault(offset, FailedRecord())
         failed.failures += 1
         failed.reason, failed.end = reason, end
         failed.among = among if end is None else max(among, end - offset)
 
     def note_suspect(self, offset: int, end: int | None) -> None:
         """It may have killed its worker: next time it goes alone."""
-        failed = self.setdefault(offset, FailedRecord())
+        failed = self.of(offset) or self.setdefault(offset, FailedRecord())
         failed.end, failed.batch_limit = end, 1 if end is None else end - offset
+
+    def refuse(self, offset: int, reason: str) -> None:
+        """It must not be delivered, whatever was known of it."""
+        self.forget([offset])
+        self[offset] = FailedRecord(reason=reason, batch_limit=1, is_refused=True)
 
     def split(self, first: int, at: int) -> None:
         """Of a range only what lies before `at` is handed out: the rest stays what it was."""
@@ -99,19 +138,37 @@ class FailedRecords(dict[int, FailedRecord]):
     def forget(self, offsets: Iterable[int]) -> None:
         """They are settled, or went well."""
         for offset in offsets:
-            self.pop(offset, None)
+            if self.of(offset) is not None:
+                del self[offset]
+
+    def forget_within(self, first: int, end: int) -> None:
+        """`[first, end)` is settled, fetched or not."""
+        self._said = [part for span in self._said for part in _without(span, first, end)]
+        for offset in [failed for failed in self if first <= failed < end]:
+            del self[offset]
 
     def forget_below(self, offset: int) -> None:
         """They are settled without an outcome: the log has them no more."""
         if self:
-            self.forget([failed for failed in self if failed < offset])
+            self.forget_within(0, offset)
 
-    def forget_settled(self, is_settled: Callable[[int], bool]) -> None:
-        """Keep the others, which may not have been fetched yet."""
-        self.forget([offset for offset in self if is_settled(offset)])
+    def attempts(self, offset: int) -> tuple[tuple[int, int, int], ...]:
+        """What a commit of `offset` carries."""
+        known = [(at, at + failed.span_from(at), failed.failures) for at, failed in self.items()]
+        spans: list[tuple[int, int, int]] = []
+        for first, end, failures in sorted(known + self._said):
+            if first < offset or not failures:
+                continue
+            is_next = bool(spans) and spans[-1][1:] == (first, failures) and not self._are_ranges
+            spans.append((spans.pop()[0] if is_next else first, end, failures))
+        return tuple(spans)
 
-    def attempts(self) -> tuple[tuple[int, int], ...]:
-        """(offset, failures), ascending: what a commit carries, the ends of ranges with it."""
-        ends = dict.fromkeys((failed.end for failed in self.values() if failed.end is not None), 0)
-        failures = {offset: failed.failures for offset, failed in self.items() if failed.failures}
-        return tuple(sorted((ends | failures).items()))
+
+def _accept(offset: int, failed: FailedRecord) -> None:
+    """Nothing to judge by."""
+
+
+def _without(span: tuple[int, int, int], first: int, end: int) -> list[tuple[int, int, int]]:
+    """What lies before and behind `[first, end)`."""
+    parts = (span[0], min(span[1], first)), (max(span[0], end), span[1])
+    return [(*part, span[2]) for part in parts if part[0] < part[1]]

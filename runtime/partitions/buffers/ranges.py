@@ -101,7 +101,7 @@ class RangeBuffer:
     def count_together(self, size: int, failed: FailedRecords) -> tuple[int, bool]:
         """A range that failed goes as it was, or as much of it as may; a fresh one ends before the next."""
         first = self._waiting[0][0]
-        if (failed_range := failed.get(first)) is not None:
+        if (failed_range := failed.of(first)) is not None:
             whole = self.count_below(first + failed_range.span_from(first))
             return min(whole, failed_range.batch_limit or whole), True
         nearest = failed.nearest_above(first)

@@ -23,12 +23,12 @@ async def test_the_attempt_is_committed_before_the_record_is_delivered_again(tmp
         await until(lambda: journal.persisted)
         b.feed(good, records(0, 200))
         await b.settled(good, 200)  # the backoff is long over
-        assert journal.persisted == [Checkpoint(5, ((5, 1),))]
+        assert journal.persisted == [Checkpoint(5, ((5, 6, 1),))]
         assert attempts_at(b, 5) == [1]
         journal.gate.set()
         await until(lambda: bad.lane.state is PartitionState.HALTED)
         await until(lambda: len(journal.persisted) == 3)
-        assert [checkpoint.attempts for checkpoint in journal.persisted] == [((5, n),) for n in (1, 2, 3)]
+        assert [checkpoint.attempts for checkpoint in journal.persisted] == [((5, 6, n),) for n in (1, 2, 3)]
 
 
 async def test_a_commit_that_fails_is_tried_again_before_the_record_is(
@@ -48,7 +48,7 @@ async def test_a_commit_that_fails_is_tried_again_before_the_record_is(
 
 async def test_the_count_goes_on_in_the_next_assignment(tmp_path: Path) -> None:
     async with bench(tmp_path, FAILS_AT_5, policy=policy(attempts=4)) as b:
-        p = assign_from(b, Checkpoint(0, ((5, 2),)))
+        p = assign_from(b, Checkpoint(0, ((5, 6, 2),)))
         b.feed(p, records(0, 10))
         await until(lambda: p.lane.state is PartitionState.HALTED)
         assert attempts_at(b, 5) == [3, 4]
@@ -77,7 +77,7 @@ async def test_a_record_that_waits_for_its_next_attempt_takes_its_count_along(tm
         b.feed(p, records(0, 10))
         await until(lambda: p.lane.state is PartitionState.BACKOFF)
         await b.dispatcher.revoke([p], 10)
-        assert p.checkpoint == Checkpoint(5, ((5, 1),))
+        assert p.checkpoint == Checkpoint(5, ((5, 6, 1),))
 
 
 async def test_a_failure_while_the_partition_leaves_counts(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_a_failure_while_the_partition_leaves_counts(tmp_path: Path) -> No
         await until(lambda: p.lane.state is PartitionState.REVOKED)
         (tmp_path / "go").touch()
         await revoke
-        assert p.checkpoint == Checkpoint(0, ((0, 1),))
+        assert p.checkpoint == Checkpoint(0, ((0, 1, 1),))
         assert b.lines() == ["0"]
 
 

@@ -93,7 +93,7 @@ def test_lanes_over_one_ledger_overtake_each_other_and_the_commit_waits_for_the_
     even.on_failed(first, "no", 1)
     even.on_returned(first)
     assert (even.state, odd.state) == (PartitionState.RETURNING, PartitionState.ACTIVE)
-    assert partition.checkpoint.attempts == ((0, 1),)
+    assert partition.checkpoint.attempts == ((0, 1, 1),)
     even.become(PartitionState.ACTIVE)
     for _ in range(3):
         even.on_settled(even.take(1, 1 << 20))

@@ -210,7 +210,7 @@ async def test_a_revoke_waits_for_a_dead_letter_as_long_as_for_a_handler(
             b.dispatcher.shorten_revoke(0)
         await revoke
         journal.gate.set()
-        assert p.checkpoint == Checkpoint(5, ((5, 1),))
+        assert p.checkpoint == Checkpoint(5, ((5, 6, 1),))
 
 
 async def test_a_dead_letter_that_fails_is_not_tried_again_by_who_gives_it_back(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ async def test_a_dead_letter_that_fails_is_not_tried_again_by_who_gives_it_back(
         await until(lambda: p.lane.state is PartitionState.REVOKED)
         journal.gate.set()
         await revoke
-        assert p.checkpoint == Checkpoint(5, ((5, 1),))
+        assert p.checkpoint == Checkpoint(5, ((5, 6, 1),))
         assert len(journal.dead_letters) == 1
 
 
@@ -235,7 +235,7 @@ async def test_what_had_all_its_attempts_under_an_earlier_owner_is_not_delivered
 ) -> None:
     async with bench(tmp_path, FAILS_AT_5, policy=policy(then, attempts=2)) as b:
         journal = journal_of(b)
-        p = assign_from(b, Checkpoint(3, ((5, 2),)))
+        p = assign_from(b, Checkpoint(3, ((5, 6, 2),)))
         b.feed(p, records(3, 7))
         await b.settled(p, 10)
         assert order(b) == [3, 4, 6, 7, 8, 9]
@@ -249,7 +249,7 @@ async def test_an_operator_may_have_such_a_record_delivered_once_more(tmp_path: 
     async with bench(tmp_path, FAILS_AT_5, policy=policy("deadLetter", attempts=2)) as b:
         journal = journal_of(b)
         journal.refusal = OSError("there is no dead-letter topic dlq")
-        p = assign_from(b, Checkpoint(3, ((5, 2),)))
+        p = assign_from(b, Checkpoint(3, ((5, 6, 2),)))
         b.feed(p, records(3, 7))
         await until(lambda: is_stuck(p))
         assert b.dispatcher.act("retry", p) == "t/0: offset 5 is delivered once more"

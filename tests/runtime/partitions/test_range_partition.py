@@ -111,8 +111,8 @@ def test_a_range_that_failed_comes_again_as_it_was_then_by_halves_until_one_is_l
 def test_a_new_owner_repeats_the_planned_range_even_when_its_attempts_are_spent() -> None:
     p = partition(8)
     fail(p, take(p, 8))
-    assert p.checkpoint == Checkpoint(0, ((0, 1), (8, 0)), Plan(0, 8))
-    again = partition(0, Checkpoint(0, ((0, 9), (8, 0)), Plan(0, 8, "session")))
+    assert p.checkpoint == Checkpoint(0, ((0, 8, 1),), Plan(0, 8))
+    again = partition(0, Checkpoint(0, ((0, 8, 9),), Plan(0, 8, "session")))
     again.extend(7)
     assert next_part(again, 3) is None  # not there as a whole
     again.extend(9)
@@ -222,13 +222,13 @@ def test_a_range_that_is_being_halved_is_still_known_to_a_new_owner() -> None:
     p = partition(8)
     for _ in range(POLICY.max_attempts):
         fail(p, take(p, 8))
-    assert p.checkpoint == Checkpoint(0, ((0, 2), (8, 0)))
+    assert p.checkpoint == Checkpoint(0, ((0, 8, 2),))
     again = partition(20, p.checkpoint)
     ranges = take(again, 100)
     assert spans(ranges) == [(0, 8)]
     fail(again, ranges)
     again.lane.on_settled(take(again, 100))
-    assert again.checkpoint == Checkpoint(4, ((4, 3), (8, 0)))
+    assert again.checkpoint == Checkpoint(4, ((4, 8, 3),))
     assert spans(take(partition(20, again.checkpoint), 100)) == [(4, 8)]
 
 
@@ -304,7 +304,7 @@ def test_every_offset_is_settled_once_and_what_was_planned_comes_again(
 
 
 def test_a_planned_range_that_is_acked_before_it_goes_splits_no_other() -> None:
-    p = partition(0, Checkpoint(50, ((200, 1), (250, 0)), None, ((150, 200),)))
+    p = partition(0, Checkpoint(50, ((200, 250, 1),), None, ((150, 200),)))
     p.extend(250)
     part = next_part(p, 100)
     assert isinstance(part, Part)

@@ -170,8 +170,8 @@ async def test_attempts_plan_and_acks_are_committed_when_only_they_change(
     assert await committer.commit([partition], 5)
     assert consumer.commits == []
     for now in (
-        Checkpoint(5, attempts=((5, 1),)),
-        Checkpoint(5, attempts=((5, 1),), plan=Plan(5, 9)),
+        Checkpoint(5, attempts=((5, 6, 1),)),
+        Checkpoint(5, attempts=((5, 6, 1),), plan=Plan(5, 9)),
         Checkpoint(5, acked=((7, 9),)),
         Checkpoint(5),
     ):
@@ -258,7 +258,7 @@ async def test_a_broker_that_takes_hardly_any_metadata_still_gets_the_offset(
 async def test_attempts_that_do_not_fit_hold_nothing_up(consumer: Consumer, committer: Committer) -> None:
     committer.open([KEY], {}, generation=1)
     consumer.max_chars = 20
-    partition = Partition("t", 0, Checkpoint(5, attempts=((5, 1),)))
+    partition = Partition("t", 0, Checkpoint(5, attempts=((5, 6, 1),)))
     assert await committer.commit([partition], 5)
     assert await committer.commit([handled(6)], 5)
     assert [offset for commit in consumer.commits for offset, _ in commit.values()] == [5, 6]
@@ -436,7 +436,7 @@ async def held(admin: AIOKafkaAdminClient, topic: str, partition: int) -> Checkp
 
 async def test_what_a_broker_takes_is_what_it_gives_back(broker: Broker, topic: str) -> None:
     async with member(broker.bootstrap, topic) as (committer, admin):
-        small = Checkpoint(5, attempts=((5, 1), (9, 2)), plan=Plan(5, 12), acked=((20, 30), (40, 41)))
+        small = Checkpoint(5, attempts=((5, 6, 1), (9, 10, 2)), plan=Plan(5, 12), acked=((20, 30), (40, 41)))
         assert await committer.commit([Partition(topic, 0, small), Partition(topic, 1, scattered(3000))], 10)
         assert await held(admin, topic, 0) == CheckpointText(8, small)
         large = await held(admin, topic, 1)
@@ -465,7 +465,7 @@ def thrifty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 async def test_a_broker_with_little_room_gets_what_fits(thrifty: str) -> None:
     async with member(thrifty, "t") as (committer, admin):
-        told = Checkpoint(5, attempts=((5, 1),), plan=Plan(5, 9), acked=scattered(100, 5).acked)
+        told = Checkpoint(5, attempts=((5, 6, 1),), plan=Plan(5, 9), acked=scattered(100, 5).acked)
         assert await committer.commit([Partition("t", 0, told)], 10)
         kept = await held(admin, "t", 0)
         assert kept is not None

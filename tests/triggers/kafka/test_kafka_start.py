@@ -98,7 +98,7 @@ async def test_after_commits_of_another_tool_nothing_is_skipped(monkeypatch: pyt
 
 
 async def test_acks_attempts_and_plan_come_back_with_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Checkpoint(50, attempts=((50, 2),), plan=Plan(50, 53), acked=((55, 60),))
+    told = Checkpoint(50, attempts=((50, 51, 2),), plan=Plan(50, 53), acked=((55, 60),))
     found = await read(monkeypatch, Broker(4, {0: commit(told)}), [0, 1], "earliest")
     zero, one = (TopicPartition(TOPIC, number) for number in (0, 1))
     assert found.checkpoints == {zero: told, one: Checkpoint(0)}
