@@ -154,7 +154,10 @@ class BrokerAccess:
         return ("SASL_" if self.sign_in else "") + ("SSL" if self.tls else "PLAINTEXT")
 
     def client_options(self) -> dict[str, Any]:
-        """For any of aiokafka's clients. Raises TlsError."""
+        """For any of aiokafka's clients, whose answers are bounded from now on. Raises TlsError."""
+        from headrace.runtime.kafka.answers import bound_answers
+
+        bound_answers()
         options: dict[str, Any] = {
             "bootstrap_servers": [address.strip() for address in self.addresses.split(",")],
             "security_protocol": self.security_protocol,

@@ -5,6 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+class AnswerTooLargeError(ConnectionError):
+    """Whoever answers announces more than any answer is. The connection is closed."""
+
+
 class ConnectErrors(logging.Handler):
     """`last` is the cause that was heard last."""
 
@@ -17,6 +21,8 @@ class ConnectErrors(logging.Handler):
         if str(record.msg).startswith("Unable connect") and isinstance(record.args, tuple):
             error = record.args[-1]
             self.last = error if isinstance(error, BaseException) else None
+            if self.last is not None and isinstance(self.last.__cause__, AnswerTooLargeError):
+                self.last = self.last.__cause__
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from aiokafka.errors import (
 )
 
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.connect_errors import AnswerTooLargeError
 from headrace.runtime.kafka.oauth import TokenRefusedError
 
 _BAD_SIGN_IN = (AuthenticationFailedError, SaslAuthenticationFailed)
@@ -19,7 +20,7 @@ REFUSALS = (*_BAD_SIGN_IN, *_NO_SUCH_SIGN_IN, ssl.SSLCertVerificationError)
 
 
 def refusal(error: BaseException | None, brokers: BrokerAccess) -> str | None:
-    """The line of one of REFUSALS; None of any other error."""
+    """The line of one of REFUSALS, or of what is no broker; None of any other error."""
     if isinstance(error, TokenRefusedError):
         return str(error.args[0])
     if isinstance(error, _BAD_SIGN_IN):
@@ -29,6 +30,9 @@ def refusal(error: BaseException | None, brokers: BrokerAccess) -> str | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"({error.verify_message}): check {brokers.names.authority}"
         return f"the certificate of {brokers} is not trusted {why}"
+    if isinstance(error, AnswerTooLargeError):
+        advice = f": {brokers.names.advice}" if brokers.names.advice else ""
+        return f"what answers at {brokers} speaks no Kafka, or only with TLS ({error}){advice}"
     return None
 
 

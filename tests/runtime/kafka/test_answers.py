@@ -1,0 +1,68 @@
+"""Whoever listens where a broker should may say anything."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
+from broker import Broker, embedded
+
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.guards import Guards
+from headrace.runtime.errors import BrokerError
+from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.answers import MAX_BYTES
+from headrace.runtime.kafka.client import connected
+from headrace.runtime.kafka.connect_errors import AnswerTooLargeError, connect_errors
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+
+
+@asynccontextmanager
+async def answering(first: bytes) -> AsyncIterator[tuple[BrokerAccess, list[int]]]:
+    """A server that says `first`, and then zeros without end. How many it got rid of is written down."""
+    sent = [0]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(first)
+        try:
+            while not writer.is_closing():
+                writer.write(bytes(1 << 16))
+                await writer.drain()
+                sent[0] += 1 << 16
+        except ConnectionError:
+            pass
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield BrokerAccess(f"127.0.0.1:{server.sockets[0].getsockname()[1]}"), sent
+
+
+@pytest.mark.parametrize("first", [HTTP, b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff"])
+async def test_an_answer_without_end_is_not_taken_in(first: bytes) -> None:
+    async with answering(first) as (access, sent), asyncio.timeout(120):
+        with connect_errors() as heard, pytest.raises(BrokerError, match="speaks no Kafka, or only with TLS"):
+            async with connected(AIOKafkaAdminClient, access):
+                pass
+        assert isinstance(heard.last, AnswerTooLargeError)
+        assert sent[0] < MAX_BYTES
+
+
+def test_a_broker_that_takes_tls_only_is_named_as_such() -> None:
+    async def connect(kafka: EmbeddedKafka) -> None:
+        async with connected(AIOKafkaConsumer, BrokerAccess(kafka.tls_bootstrap)):
+            pass
+
+    with (
+        embedded(Guards(tls=True)) as kafka,
+        pytest.raises(BrokerError, match="speaks no Kafka, or only with TLS"),
+    ):
+        asyncio.run(connect(kafka))
+
+
+async def test_what_brokers_answer_goes_through(broker: Broker) -> None:
+    async with connected(AIOKafkaAdminClient, BrokerAccess(broker.bootstrap)) as admin:
+        assert isinstance(await admin.list_topics(), list)
