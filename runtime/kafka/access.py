@@ -149,6 +149,12 @@ class BrokerAccess:
         return self.addresses
 
     @property
+    def or_hidden(self) -> str:
+        """What else may be so of a topic that isn't there: a broker that knows us may have rules for us."""
+        is_known = self.sign_in is not None or (self.tls is not None and self.tls.key_pem)
+        return ", or this user may not see it" if is_known else ""
+
+    @property
     def security_protocol(self) -> str:
         """In Kafka's words, which all its clients share."""
         return ("SASL_" if self.sign_in else "") + ("SSL" if self.tls else "PLAINTEXT")

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
     KafkaConnectionError,
     KafkaError,
     MessageSizeTooLargeError,
@@ -204,7 +205,8 @@ class DeadLetters:
                     f"dead-letter topic {topic} takes no record of {size} bytes and its headers: "
                     "raise max.message.bytes of that topic"
                 )
-            case TopicAuthorizationFailedError():
+            # The second: who may write nowhere may not begin to write exactly once either.
+            case TopicAuthorizationFailedError() | ClusterAuthorizationFailedError():
                 line = f"{brokers} does not let this user write to dead-letter topic {topic}"
             case KafkaConnectionError():
                 line = f"{no_answer(brokers)}: nothing can be written to dead-letter topic {topic}"

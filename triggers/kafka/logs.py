@@ -107,10 +107,11 @@ class Logs:
         name = self._dead_letter_topic
         if not is_there and self._has_dead_letter_topic:
             logger.warning(
-                "no such dead-letter topic: %s (headrace kafka topics --create %s:8 makes one); until it is "
-                "there, a record that has spent its attempts stays where it is, uncommitted",
+                "no such dead-letter topic: %s (headrace kafka topics --create %s:8 makes one%s); until it "
+                "is there, a record that has spent its attempts stays where it is, uncommitted",
                 name,
                 name,
+                self._settings.access.or_hidden,
             )
         elif is_there and not self._has_dead_letter_topic:
             logger.info("dead-letter topic %s is there now", name)

@@ -57,7 +57,8 @@ async def wait_for_topics(admin: AIOKafkaAdminClient, settings: KafkaSettings) -
         try:
             missing = set(settings.topics) - set(await describe_topics(admin, settings.topics))
             names = ", ".join(sorted(missing))
-            line = f"no such topic: {names} (headrace kafka topics --create NAME:PARTITIONS makes one)"
+            advice = f"headrace kafka topics --create NAME:PARTITIONS makes one{settings.access.or_hidden}"
+            line = f"no such topic: {names} ({advice})"
         except KafkaError as error:
             missing = set(settings.topics)
             line = f"the broker does not say which topics there are ({error!r}); trying again"

@@ -1,9 +1,11 @@
 """The client's errors, as one line that says what a user can change."""
 
+from aiokafka import errors
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
+    KafkaError,
     TopicAuthorizationFailedError,
 )
 
@@ -20,7 +22,7 @@ def explain(error: BaseException, settings: KafkaSettings) -> BrokerError:
 
 def _line(error: BaseException, settings: KafkaSettings) -> str:
     brokers = settings.access
-    match error:
+    match _unwrapped(error):
         case InvalidSessionTimeoutError():
             return (
                 f"{brokers} refuses sessionTimeout {settings.session_timeout_seconds:g} s: it has to lie "
@@ -36,3 +38,10 @@ def _line(error: BaseException, settings: KafkaSettings) -> str:
         case TopicAuthorizationFailedError():
             return f"{brokers} does not let this user read {', '.join(settings.topics)}"
     return f"{brokers} refused: {error!r}"
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """aiokafka makes some a KafkaError of their repr."""
+    name, _, _ = str(error.args[0] if error.args else "").partition("(")
+    kind = getattr(errors, name, None) if type(error) is KafkaError else None
+    return kind() if isinstance(kind, type) and issubclass(kind, KafkaError) else error

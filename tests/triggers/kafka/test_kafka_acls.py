@@ -1,0 +1,121 @@
+"""What a broker's rules forbid: said in one line each, and nothing is lost."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from acls import PASSWORD, USER, Kind, May, Rules, ruled
+from broker import Broker
+from click.testing import CliRunner
+from kafka_records import produce
+from refusal import refused
+from replica import Replica, lines, replica, wait_until, write_function
+
+from headrace.runtime.cli.main import headrace
+from headrace.runtime.errors import BrokerError
+
+WRITES = """
+    def handler(context, event):
+        if event.offset == 2 and not exists("good"):
+            raise ValueError("bad")
+        write(event.offset)
+"""
+GROUP = "group-records"
+SASL = {"enable": True, "user": USER, "password": PASSWORD, "mechanism": "PLAIN"}
+
+
+@pytest.fixture
+def rules() -> Iterator[Rules]:
+    with ruled(records=1, dead=1) as found:
+        yield found
+
+
+def function(folder: Path, rules: Rules, **attributes: object) -> Path:
+    where = rules.kafka.sasl_bootstrap
+    (folder / "f").mkdir()
+    (folder / "f" / "good").touch()
+    return write_function(folder / "f", WRITES, where, ["records"], sasl=SASL, **attributes)
+
+
+def send(rules: Rules, count: int) -> None:
+    produce(Broker(rules.kafka.bootstrap, "embedded"), "records", count, partitions=1)
+
+
+def all_handled(folder: Path, count: int) -> None:
+    with replica(folder, name="-again") as running:
+        wait_until(lambda: set(lines(folder)) >= set(map(str, range(count))), about=running)
+        wait_until(lambda: set(running.committed().values()) == {count}, about=running)
+        assert running.stop() == 0
+
+
+def refused_once(running: Replica, line: str) -> None:
+    assert running.process.wait(300) == 3
+    assert running.log.count(line) == 1
+    assert "Traceback" not in running.log
+
+
+def test_what_a_function_may_not_read_is_said_with_a_line_each(rules: Rules, tmp_path: Path) -> None:
+    folder = function(tmp_path, rules)
+    send(rules, 4)
+    with replica(folder) as running:
+        running.logged("no such topic: records (")
+        assert "or this user may not see it" in running.log
+        rules.allow(Kind.TOPIC, "records", May.READ)
+        refused_once(running, "does not let this user join group group-records")
+    rules.allow(Kind.GROUP, GROUP, May.READ)
+    all_handled(folder, 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "line"),
+    [(Kind.TOPIC, "records", "read records"), (Kind.GROUP, GROUP, "join group group-records")],
+)
+def test_a_right_that_is_taken_away_is_said_and_nothing_is_lost(
+    kind: Kind, name: str, line: str, rules: Rules, tmp_path: Path
+) -> None:
+    rules.allow(Kind.TOPIC, "records", May.READ)
+    rules.allow(Kind.GROUP, GROUP, May.READ)
+    folder = function(tmp_path, rules)
+    send(rules, 4)
+    with replica(folder) as running:
+        wait_until(lambda: len(lines(folder)) == 4, about=running)
+        rules.forbid(kind, name, May.READ)
+        send(rules, 4)
+        refused_once(running, f"does not let this user {line}")
+    rules.allow(kind, name, May.READ)
+    all_handled(folder, 8)
+
+
+def test_a_dead_letter_that_may_not_be_written_holds_its_partition_until_it_may(
+    rules: Rules, tmp_path: Path
+) -> None:
+    rules.allow(Kind.TOPIC, "records", May.READ)
+    rules.allow(Kind.GROUP, GROUP, May.READ)
+    policy = {"maxAttempts": 1, "then": "deadLetter", "deadLetterTopic": "dead"}
+    folder = function(tmp_path, rules, onFailure=policy)
+    (folder / "good").unlink()
+    send(rules, 4)
+    with replica(folder) as running:
+        running.logged("does not let this user write to dead-letter topic dead")
+        assert lines(folder) == ["0", "1"]
+        rules.allow(Kind.TOPIC, "dead", May.WRITE)
+        wait_until(lambda: lines(folder) == ["0", "1", "3"], about=running)
+        wait_until(lambda: set(running.committed().values()) == {4}, about=running)
+        assert running.stop() == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("kafka", "topics", "--create", "new:1"),
+        ("kafka", "topics", "--delete", "records"),
+        ("kafka", "produce", "--topic", "records", "--count", "1"),
+        ("kafka", "consume", "--topic", "records", "--count", "1"),
+        ("kafka", "seek", GROUP, "records", "--to", "earliest"),
+        ("deadletters", "list", "dead"),
+    ],
+)
+def test_what_a_command_may_not_do_is_one_line(command: tuple[str, ...], rules: Rules) -> None:
+    access = ("--brokers", rules.kafka.sasl_bootstrap, "--user", USER, "--sasl-mechanism", "PLAIN")
+    told = CliRunner().invoke(headrace, [*command, *access], env={"HEADRACE_PASSWORD": PASSWORD})
+    assert "\n" not in refused(told, BrokerError)
