@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import secrets
+import shutil
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +31,7 @@ from headrace.runtime.errors import UsageError
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.tasks import end_tasks
+from headrace.runtime.users import OURS, ProcessUser
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +49,13 @@ class SparkServer:
     """
 
     def __init__(
-        self, functions: Sequence[FunctionSpec], on_restart: Callable[[], None] = lambda: None
+        self,
+        functions: Sequence[FunctionSpec],
+        on_restart: Callable[[], None] = lambda: None,
+        user: ProcessUser = OURS,
     ) -> None:
-        """Raises ConfigError where the functions want different servers."""
+        """As `user`: it does what handlers say. ConfigError where the functions want different servers."""
+        self._user = user
         self._shared = share_spark(functions)
         self._on_restart = on_restart
         self._folder = OwnedFolder(None, "headrace-spark-")
@@ -125,7 +132,9 @@ class SparkServer:
         """All that is needed before the first start."""
         java = await in_thread(find_java)
         more_jars = await in_thread(spark_jars, java, self._shared.spec.packages)
-        folder = await self._folder.take()
+        folder = await self._folder.take_for(self._user)
+        if self._user.is_another:
+            more_jars = await asyncio.to_thread(_copied, more_jars, folder)
         self._port, self._held = free_port_of_localhost()
         self._files = ServerFiles(
             java=java,
@@ -133,8 +142,11 @@ class SparkServer:
             more_jars=more_jars,
             folder=folder,
             shared=self._shared,
+            user=self._user,
         )
         self._files.write(self._port)
+        self._folder.give(self._user)
+        await asyncio.to_thread(self._user.check_reach, self._files.read())
 
     async def _launch(self) -> None:
         assert self._files is not None
@@ -156,7 +168,7 @@ class SparkServer:
             logger.error(
                 "Spark ended by itself (%s): started again, what ran on it fails and is tried again (%s)",
                 describe_exit(code),
-                last_lines(self._files.folder),
+                last_lines(self._files),
             )
             wait_seconds = _RESTART_SECONDS
             while not await self._started_again():
@@ -174,6 +186,12 @@ class SparkServer:
         logger.warning("Spark is back at %s after %.1f s", self.link.url, time.monotonic() - began)
         self._on_restart()
         return True
+
+
+def _copied(jars: Sequence[Path], folder: Path) -> list[Path]:
+    """Our cache may be where its user can't read it."""
+    (folder / "jars").mkdir()
+    return [Path(shutil.copy(jar, folder / "jars")) for jar in jars]
 
 
 @contextmanager
