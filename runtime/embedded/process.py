@@ -16,7 +16,7 @@ def start_server(  # noqa: PLR0913  # what a process is given
     lock_fd: int,
     *,
     cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str],
     umask: int = -1,
     user: ProcessUser = OURS,
 ) -> Process:

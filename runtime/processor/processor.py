@@ -19,6 +19,7 @@ from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, Stati
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.dispatch.reports import Warnings, worker_statuses
+from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.errors import HandlerLoadError, HeadraceError
 from headrace.runtime.log import context_bound_to
 from headrace.runtime.metrics import Metrics, TriggerMetrics
@@ -34,7 +35,6 @@ from headrace.runtime.users import OURS, ProcessUser
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
-from headrace.runtime.workers.environment import PASSED_ON, picked
 from headrace.runtime.workers.process import WorkerProcess
 
 logger = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from headrace.runtime.config.handler_lookup import module_file
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
+from headrace.runtime.environment import picked
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin.front import Front
 from headrace.runtime.processor.admin.server import TcpAddress, admin_server
@@ -28,7 +29,6 @@ from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.users import OURS, ProcessUser, find_user, gain_no_privileges
-from headrace.runtime.workers.environment import picked
 from headrace.triggers.base import EmbeddedNeeds
 
 logger = logging.getLogger(__name__)
@@ -81,14 +81,15 @@ async def _start(
     """All that has to be there before there is one. What it enters is the caller's to leave."""
     user = _worker_user(functions, options)
     brokers = await stack.enter_async_context(_brokers(functions, options, stopping))
+    passed = picked(os.environ, options.pass_env)
+    functions = [with_environment(function, passed) for function in functions]
     spark = await stack.enter_async_context(_spark_server(functions, user, stopping))
     if options.replicas > 1:
         supervisor = Supervisor(functions, replace(options, brokers=brokers), spark)
         stack.enter_context(stopping.killing(supervisor.kill))
         return supervisor
     runnable = await stack.enter_async_context(written_out(functions, user))
-    passed = picked(os.environ, options.pass_env)
-    placed = [with_environment(with_brokers(function, brokers), passed) for function in runnable]
+    placed = [with_brokers(function, brokers) for function in runnable]
     return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up, user)
 
 
