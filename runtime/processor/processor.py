@@ -167,7 +167,8 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             event=policy.event or STREAM_EVENT,
             wants_replies=policy.wants_replies,
             source_options=policy.source_options,
-            spark_url=spark.session_url if spark else "",
+            spark_url=spark.lasting_url if spark else "",
+            spark_token_fd=spark.token_fd if spark else -1,
             spark_session_id=str(uuid.uuid4()) if spark else "",
             spark_conf=spark.conf if spark else {},
         )

@@ -61,8 +61,9 @@ class WorkerProcess:
             on_failure.callback(ours.close)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             with theirs:
-                fds = (theirs.fileno(), self.slot.fd, lease.fd)
-                self._popen = _spawn(fds, {**env, MARK: self._mark}, user)
+                fds = [theirs.fileno(), self.slot.fd, lease.fd]
+                more = [start.spark_token_fd] if start.spark_token_fd >= 0 else []
+                self._popen = _spawn(fds, more, {**env, MARK: self._mark}, user)
             on_failure.callback(self._popen.kill)
             # Its death is its exit, not the end of its socket: what a handler has forked may hold that open.
             self._pidfd = os.pidfd_open(self._popen.pid)
@@ -169,7 +170,9 @@ def _session_id(body: bytes) -> str:
         raise NonsenseError("a Spark session whose id is none") from None
 
 
-def _spawn(fds: tuple[int, int, int], env: Mapping[str, str], user: ProcessUser) -> "subprocess.Popen[bytes]":
+def _spawn(
+    fds: list[int], more_fds: list[int], env: Mapping[str, str], user: ProcessUser
+) -> "subprocess.Popen[bytes]":
     # From the main thread: a worker dies with the thread that started it (PR_SET_PDEATHSIG).
     # -P: what lies in the current folder must not shadow the standard library.
     with contextlib.ExitStack() as ours:
@@ -180,7 +183,7 @@ def _spawn(fds: tuple[int, int, int], env: Mapping[str, str], user: ProcessUser)
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            pass_fds=fds,
+            pass_fds=[*fds, *more_fds],
             # Another user gets a session, and so a group: in ours it could type into our terminal (TIOCSTI).
             process_group=None if user.is_another else 0,
             start_new_session=user.is_another,

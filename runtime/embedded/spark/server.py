@@ -30,6 +30,7 @@ from headrace.runtime.embedded.spark.sharing import share_spark
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.spark.token import SharedToken
 from headrace.runtime.tasks import end_tasks
 from headrace.runtime.users import OURS, ProcessUser
 
@@ -43,9 +44,9 @@ _USUAL_SECONDS = 7
 class SparkServer:
     """One server for all workers of the functions given. `start` may fail, `stop` is idempotent and bounded.
 
-    A server that dies is started again with the same port and token. What ran on it has failed by then, and
-    sessions begin anew: `on_restart` tells. Start it from a thread that lives as long as it shall (the main
-    one): the kernel kills the server when that thread ends.
+    A server that dies is started again at the same port, with another token, which its link has then. What
+    ran on it has failed by then, and sessions begin anew: `on_restart` tells. Start it from a thread that
+    lives as long as it shall (the main one): the kernel kills the server when that thread ends.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class SparkServer:
         self._shared = share_spark(functions)
         self._on_restart = on_restart
         self._folder = OwnedFolder(None, "headrace-spark-")
-        self._token = secrets.token_urlsafe(32)
+        self._token = SharedToken.create()
         self._port = 0
         self._held: socket.socket | None = None
         self._files: ServerFiles | None = None
@@ -69,7 +70,7 @@ class SparkServer:
     @property
     def link(self) -> SparkLink:
         """Where it is. `localhost` literally: with another name a token makes clients ask for TLS."""
-        return SparkLink(f"sc://localhost:{self._port}", self._token)
+        return SparkLink(f"sc://localhost:{self._port}", self._token.text, shared=self._token)
 
     @property
     def pid(self) -> int | None:
@@ -150,8 +151,10 @@ class SparkServer:
 
     async def _launch(self) -> None:
         assert self._files is not None
-        self._process = SparkServerProcess(self._files, self._token, self._folder.lock_fd)
+        token = secrets.token_urlsafe(32)
+        self._process = SparkServerProcess(self._files, token, self._folder.lock_fd)
         await self._process.until_ready(self._port)
+        self._token.publish(token)  # the port is our server's: whoever else may have had it was given none
 
     async def _end_process(self) -> None:
         if self._process is not None:
@@ -165,6 +168,7 @@ class SparkServer:
             assert self._process is not None
             assert self._files is not None
             code = await self._process.until_ended()
+            self._token.withdraw()
             logger.error(
                 "Spark ended by itself (%s): started again, what ran on it fails and is tried again (%s)",
                 describe_exit(code),
