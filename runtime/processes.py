@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from headrace.runtime.users import look_into
+
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 MARK = "HEADRACE_WORKER"
 """The environment variable that all which a worker starts inherits: its value tells whose it is."""
@@ -75,8 +77,9 @@ def die() -> NoReturn:
 def kill_marked(mark: str) -> None:
     """SIGKILL to each process whose MARK begins with `mark`, in whatever group, session or parent it is.
 
-    Not to those that were started with another environment, or belong to somebody else. Reads all of /proc:
-    some ms on a machine with hundreds of processes. Elsewhere than on Linux it does nothing.
+    Not to those that were started with another environment, or belong to somebody whose processes we may not
+    end. Reads all of /proc: some ms on a machine with hundreds of processes. Elsewhere than on Linux it does
+    nothing.
     """
     needle = f"\0{MARK}={mark}".encode()
     killed: set[int] = set()
@@ -107,8 +110,12 @@ def _kill_if_marked(pid: int, needle: bytes) -> bool:
 
 
 def _has(pid: int, needle: bytes) -> bool:
+    return needle in b"\0" + look_into(pid, lambda: _environment(pid))
+
+
+def _environment(pid: int) -> bytes:
     with open(f"/proc/{pid}/environ", "rb", buffering=0) as environment:  # noqa: PTH123  # hundreds of times
-        return needle in b"\0" + environment.readall()
+        return environment.readall()
 
 
 def is_stopped(pid: int) -> bool:

@@ -11,7 +11,7 @@ _MAY_BIND_ANYTHING = frozenset({"*", "__getattr__", "globals"})
 def handler_fault(folder: Path, module: str, function: str) -> str:
     """Why a worker, which imports the module from `folder`, can't find the function there; "" if it may."""
     try:
-        file = _file_of(folder, module)
+        file = module_file(folder, module)
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"
     if file is None:
@@ -65,7 +65,8 @@ def _tree(source: bytes, file: Path) -> ast.Module | str:
         return ""
 
 
-def _file_of(folder: Path, module: str) -> Path | None:
+def module_file(folder: Path, module: str) -> Path | None:
+    """Where the module is; None where it isn't in the folder. Raises OSError."""
     stem = folder.joinpath(*module.split("."))
     candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
     return next((file for file in candidates if file.is_file()), None)

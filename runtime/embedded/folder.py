@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import IO
 
 from headrace.runtime.errors import UsageError
+from headrace.runtime.users import ProcessUser
 
 _LOCK_SECONDS = 3.0
 _POLL_SECONDS = 0.01
 _STALE_SECONDS = 60.0
+_GIVEN = "given"
 
 
 class OwnedFolder:
@@ -48,6 +50,20 @@ class OwnedFolder:
                 raise UsageError(f"{self.path} is in use by another server: stop it or choose another folder")
             await asyncio.sleep(_POLL_SECONDS)
         return self.path
+
+    async def take_for(self, user: ProcessUser) -> Path:
+        """The same, and the place in it that `give` makes the user's. The rest stays ours."""
+        folder = await self.take()
+        if not user.is_another:
+            return folder
+        (folder / _GIVEN).mkdir(mode=0o700)
+        return folder / _GIVEN
+
+    def give(self, user: ProcessUser) -> None:
+        """All that was written there. From then on, what we write there may be a link to something else."""
+        if user.is_another and self.path is not None:
+            user.give(self.path / _GIVEN)
+            self.path.chmod(0o711)
 
     async def release(self) -> None:
         """Give the folder back, a temporary one to nobody: it is deleted. Idempotent."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.runtime.errors import UsageError
+from headrace.runtime.users import look_into
 
 HOST = "127.0.0.1"
 
@@ -63,7 +64,7 @@ def check_listener(pid: int, port: int) -> None:
     Between the choice of a port and the server's start anybody on the machine may take it. Linux only.
     """
     with suppress(FileNotFoundError, ProcessLookupError):  # it has ended, which its owner notices
-        if _listening(port) - _sockets(pid):
+        if _listening(port) - look_into(pid, lambda: _sockets(pid)):
             raise UsageError(
                 f"another process than our server listens on {HOST}:{port}: "
                 "start again, or choose another port"
@@ -85,7 +86,7 @@ def _listening(port: int) -> set[str]:
 def _sockets(pid: int) -> set[str]:
     targets = []
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(OSError):  # closed meanwhile
+        with suppress(FileNotFoundError):  # closed meanwhile
             targets.append(str(descriptor.readlink()))
     return {target[len("socket:[") : -1] for target in targets if target.startswith("socket:[")}
 

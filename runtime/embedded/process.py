@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headrace.runtime.embedded.java import dying_with_parent
+from headrace.runtime.users import OURS, ProcessUser
 
 Process = subprocess.Popen[bytes]
 
@@ -15,8 +16,9 @@ def start_server(  # noqa: PLR0913  # what a process is given
     lock_fd: int,
     *,
     cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
+    env: Mapping[str, str],
     umask: int = -1,
+    user: ProcessUser = OURS,
 ) -> Process:
     """Dies with the thread that starts it, and holds its folder's lock. All that it prints is in `output`.
 
@@ -33,4 +35,7 @@ def start_server(  # noqa: PLR0913  # what a process is given
             start_new_session=True,  # Ctrl-C in the terminal is for the owner, who stops it
             pass_fds=(lock_fd,),
             umask=umask,
+            user=user.uid,
+            group=user.gid,
+            extra_groups=user.groups,
         )

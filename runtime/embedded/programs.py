@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from headrace.runtime.environment import for_java
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -34,6 +36,7 @@ class _Programs:
             program = subprocess.Popen(
                 command,
                 cwd=cwd,
+                env=for_java(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -17,6 +17,7 @@ from headrace.runtime.log import LogFormat
 from headrace.runtime.processor.admin.server import TcpAddress
 from headrace.runtime.processor.declare import Reach, argument, option
 from headrace.runtime.settings.reader import Instead
+from headrace.runtime.users import OPTION as WORKER_USER_OPTION
 
 _SETS = "HEADRACE_REPLICA_SETS"
 _EMBEDDED = ["embedded-kafka"]  # until it is started and has an address
@@ -86,6 +87,16 @@ class RunOptions:
             "that begin so.",
             metavar="NAME",
             envvar="HEADRACE_PASS_ENV",
+            show_envvar=True,
+        ),
+    )
+    worker_user: str | None = field(
+        default=None,
+        metadata=option(
+            "Run handlers, and an embedded Spark, as this user of the machine. Only root can.",
+            flag=WORKER_USER_OPTION,
+            metavar="NAME",
+            envvar="HEADRACE_WORKER_USER",
             show_envvar=True,
         ),
     )

@@ -19,6 +19,7 @@ from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, Stati
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.dispatch.reports import Warnings, worker_statuses
+from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.errors import HandlerLoadError, HeadraceError
 from headrace.runtime.log import context_bound_to
 from headrace.runtime.metrics import Metrics, TriggerMetrics
@@ -30,10 +31,10 @@ from headrace.runtime.spark import sessions as spark_sessions
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.spark.sessions import SparkSessionError
 from headrace.runtime.tasks import start_task, task_group
+from headrace.runtime.users import OURS, ProcessUser
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
-from headrace.runtime.workers.environment import PASSED_ON, picked
 from headrace.runtime.workers.process import WorkerProcess
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class RunningTrigger:
         router: AckRouter,
         spark: SparkLink | None,
         told_apart_by: Mapping[str, str],
+        user: ProcessUser = OURS,
     ) -> None:
         self.function = function
         self.spec = spec
@@ -71,7 +73,7 @@ class RunningTrigger:
         is_static = policy.worker_allocation_mode == "static"
         allocator: Allocator = StaticAllocator(spec.num_workers) if is_static else PoolAllocator()
         lease = Lease.create(spec.num_workers)
-        spawn = _spawner(function, spec, policy, router, lease, spark)
+        spawn = _spawner(function, spec, policy, router, lease, spark, user)
         end_session = _session_ender(spark) if spark else no_session
         self.dispatcher = Dispatcher(
             spec.num_workers, spawn, allocator, policy, self.metrics, lease, router, end_session
@@ -141,8 +143,9 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
     router: AckRouter,
     lease: Lease,
     spark: SparkLink | None,
+    user: ProcessUser,
 ) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
-    env = {**picked(os.environ, PASSED_ON), **function.worker_env}
+    env = {**picked(os.environ, PASSED_ON), **user.environment, **function.worker_env}
 
     def spawn(index: int, on_frame: "Callable[[Kind, bytes], None]") -> WorkerProcess:
         start = WorkerStart(
@@ -164,11 +167,13 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             event=policy.event or STREAM_EVENT,
             wants_replies=policy.wants_replies,
             source_options=policy.source_options,
-            spark_url=spark.session_url if spark else "",
+            spark_url=spark.lasting_url if spark else "",
+            spark_token_fd=spark.token_fd if spark else -1,
             spark_session_id=str(uuid.uuid4()) if spark else "",
             spark_conf=spark.conf if spark else {},
         )
-        return WorkerProcess(start, env, on_frame, lease, _session_ender(spark) if spark else None)
+        end_session = _session_ender(spark) if spark else None
+        return WorkerProcess(start, env, on_frame, lease, end_session, user)
 
     return spawn
 
@@ -195,11 +200,13 @@ class Processor:
         replica: str,
         sparks: Mapping[str, SparkLink] | None = None,
         on_loaded: Callable[[], None] = lambda: None,
+        user: ProcessUser = OURS,
     ) -> None:
         """Functions of different names; `sparks` by function, for those that have Spark.
 
-        `on_loaded` is called once all handlers are.
+        `on_loaded` is called once all handlers are. Handlers run as `user`.
         """
+        self._user = user
         self._on_loaded = on_loaded
         self._functions = functions
         self._replica = replica
@@ -217,7 +224,9 @@ class Processor:
             told_apart_by = {"function": function.name} if len(self._functions) > 1 else {}
             if len(function.triggers) > 1:
                 told_apart_by["trigger"] = spec.name
-            yield RunningTrigger(function, spec, self._metrics, self._replica, router, spark, told_apart_by)
+            yield RunningTrigger(
+                function, spec, self._metrics, self._replica, router, spark, told_apart_by, self._user
+            )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or a trigger can't go on. Raises HeadraceError. Everything is given back."""

@@ -1,5 +1,6 @@
 """What `headrace run` does: embedded Kafka if asked for, then one processor, or several supervised."""
 
+import importlib.util
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -7,10 +8,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.runtime import worker as worker_room
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
+from headrace.runtime.config.handler_lookup import module_file
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
+from headrace.runtime.environment import picked
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin.front import Front
 from headrace.runtime.processor.admin.server import TcpAddress, admin_server
@@ -24,7 +28,7 @@ from headrace.runtime.processor.source_code import written_out
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
-from headrace.runtime.workers.environment import picked
+from headrace.runtime.users import OURS, ProcessUser, find_user, gain_no_privileges
 from headrace.triggers.base import EmbeddedNeeds
 
 logger = logging.getLogger(__name__)
@@ -75,16 +79,18 @@ async def _start(
     tell_up: Callable[[], None],
 ) -> Supervisor | Processor:
     """All that has to be there before there is one. What it enters is the caller's to leave."""
+    user = _worker_user(functions, options)
     brokers = await stack.enter_async_context(_brokers(functions, options, stopping))
-    spark = await stack.enter_async_context(_spark_server(functions, stopping))
+    passed = picked(os.environ, options.pass_env)
+    functions = [with_environment(function, passed) for function in functions]
+    spark = await stack.enter_async_context(_spark_server(functions, user, stopping))
     if options.replicas > 1:
         supervisor = Supervisor(functions, replace(options, brokers=brokers), spark)
         stack.enter_context(stopping.killing(supervisor.kill))
         return supervisor
-    runnable = await stack.enter_async_context(written_out(functions))
-    passed = picked(os.environ, options.pass_env)
-    placed = [with_environment(with_brokers(function, brokers), passed) for function in runnable]
-    return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up)
+    runnable = await stack.enter_async_context(written_out(functions, user))
+    placed = [with_brokers(function, brokers) for function in runnable]
+    return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up, user)
 
 
 def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
@@ -93,6 +99,27 @@ def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
         return enabled
     first = functions[0]
     raise UsageError(f"{first.path}: spec.disable is true; set it to false to run {first.name}")
+
+
+def _worker_user(functions: Sequence[FunctionSpec], options: RunOptions) -> ProcessUser:
+    """As whom handlers run. Raises UsageError where they can't."""
+    if options.worker_user is None:
+        return OURS
+    user = find_user(options.worker_user)
+    user.check_reach(_files_of_workers(functions))
+    gain_no_privileges()
+    return user
+
+
+def _files_of_workers(functions: Sequence[FunctionSpec]) -> Iterator[Path]:
+    yield Path(worker_room.__file__)
+    sdk = importlib.util.find_spec("nuclio_sdk")
+    if sdk is not None and sdk.origin:
+        yield Path(sdk.origin)
+    for function in functions:
+        if not function.code:
+            yield function.folder
+            yield module_file(function.folder, function.handler_module) or function.folder
 
 
 @asynccontextmanager
@@ -129,12 +156,12 @@ def _needs(spec: TriggerSpec) -> EmbeddedNeeds:
 
 @asynccontextmanager
 async def _spark_server(
-    functions: Sequence[FunctionSpec], stopping: Stopping
+    functions: Sequence[FunctionSpec], user: ProcessUser, stopping: Stopping
 ) -> AsyncIterator[SparkLink | None]:
     """The one that functions without a remote share: the supervisor's, or one of this process's own."""
     given = SparkLink.from_environment()
     if given is None and (sharers := sharing(functions)):
-        server = SparkServer(sharers)
+        server = SparkServer(sharers, user=user)
         with stopping.killing(server.kill):
             async with server:
                 yield server.link

@@ -58,7 +58,7 @@ class Replica:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command(lifeline.replica_fd),
-                pass_fds=(lifeline.replica_fd,),
+                pass_fds=(lifeline.replica_fd, *self._token_fds()),
                 process_group=0,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -109,6 +109,9 @@ class Replica:
     def _environment(self) -> dict[str, str]:
         spark = self._spark.environment() if self._spark else {}
         return {**os.environ, **self._options.environment(), **spark}
+
+    def _token_fds(self) -> list[int]:
+        return [self._spark.token_fd] if self._spark and self._spark.token_fd >= 0 else []
 
     def _command(self, parent_fd: int) -> list[str]:
         options = replace(

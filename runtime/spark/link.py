@@ -5,7 +5,9 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 
-_URL, _TOKEN = "HEADRACE_SPARK_URL", "HEADRACE_SPARK_TOKEN"
+from headrace.runtime.spark.token import SharedToken
+
+_URL, _TOKEN_FD = "HEADRACE_SPARK_URL", "HEADRACE_SPARK_TOKEN_FD"
 _DEFAULT_PORT = 15002
 # A session is found by user and id: whoever ends it must come as the one that opened it. The default, $USER,
 # may differ between the two.
@@ -14,32 +16,46 @@ _USER = "headrace"
 
 @dataclass(frozen=True, slots=True)
 class SparkLink:
-    """`url` is sc://host:port/;key=value, without a token. `conf` is what each session sets for itself."""
+    """`url` is sc://host:port/;key=value, without a token. `conf` is what each session sets for itself.
+
+    `shared` is the token of a server of our own, in place of `token`.
+    """
 
     url: str
     token: str = field(repr=False)
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    shared: SharedToken | None = field(default=None, repr=False)
 
     @property
     def session_url(self) -> str:
         """The address with token and user, to which `;session_id=` may be added. Never to be shown."""
+        return self.lasting_url + (self.shared.parameter if self.shared else "")
+
+    @property
+    def lasting_url(self) -> str:
+        """The same, but for a token that the next start of the server changes."""
         base, _, params = self.url.partition(";")
         given = [param for param in params.split(";") if param]
         if not any(param.startswith("user_id=") for param in given):
             given.append(f"user_id={_USER}")
-        if self.token:
+        if self.token and self.shared is None:
             given.append(f"token={quote(self.token, safe='')}")
         return f"{base.rstrip('/')}/;{';'.join(given)}"
 
+    @property
+    def token_fd(self) -> int:
+        """For a process that is to know the token as it is, to inherit; -1 where the address has it."""
+        return self.shared.fd if self.shared else -1
+
     def environment(self) -> dict[str, str]:
-        """For a replica, which `from_environment` finds it in. A server of our own has no `conf`."""
-        return {_URL: self.url, _TOKEN: self.token}
+        """For a replica, which inherits `token_fd`. A server of our own has no `conf`."""
+        return {_URL: self.url, _TOKEN_FD: str(self.token_fd)}
 
     @classmethod
     def from_environment(cls, env: MutableMapping[str, str] = os.environ) -> "SparkLink | None":
         """The server that the supervisor owns. Taken out: handlers and what they start need not see it."""
-        url, token = env.pop(_URL, ""), env.pop(_TOKEN, "")
-        return cls(url, token) if url else None
+        url, token_fd = env.pop(_URL, ""), env.pop(_TOKEN_FD, "")
+        return cls(url, "", shared=SharedToken.take(int(token_fd))) if url else None
 
 
 @dataclass(frozen=True, slots=True)

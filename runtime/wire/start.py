@@ -40,7 +40,9 @@ class WorkerStart:
     source_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What Spark needs to read ranges of offsets; passwords included."""
     spark_url: str = field(default="", repr=False)
-    """Of the function's Spark Connect server, token included; empty where the function has none."""
+    """Of the function's Spark Connect server, empty where the function has none. Token included, unless"""
+    spark_token_fd: int = -1
+    """that is here: a SharedToken's, which the worker has inherited."""
     spark_session_id: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CoroutineType
 from typing import Any
 
+from headrace.runtime.spark.token import SharedToken
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.frames import Kind
@@ -75,6 +76,7 @@ class WorkerLoop:
             start.spark_conf,
             start.module,
             on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
+            token=SharedToken.take(start.spark_token_fd) if start.spark_token_fd >= 0 else None,
         )
         self._context = create_context(start, self._trigger, self.acks, self._spark)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)

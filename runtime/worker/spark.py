@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.runtime.spark.link import Endpoint, channel_options
+from headrace.runtime.spark.token import SharedToken
 
 logger = logging.getLogger("headrace.handler")
 
@@ -17,6 +18,7 @@ logger = logging.getLogger("headrace.handler")
 _IDLE_SECONDS = 300.0
 # pyspark's own wait gets as long as a minute between tries; a server that comes back is wanted at once.
 _MAX_RETRIES, _MAX_BACKOFF_MS = 600, 1000
+_AWAY_SECONDS, _POLL_SECONDS = 600.0, 0.05  # as long, for a server that is being started again
 
 
 class WorkerSpark:
@@ -26,19 +28,23 @@ class WorkerSpark:
     another id, before anything runs under that one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # what a session is made of
         self,
         url: str,
         session_id: str,
         conf: Mapping[str, str],
         handler_module: str,
         on_new_id: Callable[[str], None],
+        token: SharedToken | None = None,
     ) -> None:
+        """`token` comes to the url where the server may be started again, with another one."""
         self._url = url
         self._handler_module = handler_module
         self._session_id = session_id
         self._conf = conf
         self._on_new_id = on_new_id
+        self._token = token
+        self._opened_with = ""
         self._session: Any = None
         self._used_at = 0.0
         self._lock = threading.RLock()  # a signal handler may ask for it as well
@@ -65,7 +71,8 @@ class WorkerSpark:
 
     def _is_lost(self) -> bool:
         # pyspark closes its side when an answer comes from a server that was started again.
-        if self._session.is_stopped:
+        if self._session.is_stopped or (self._token and self._token.parameter != self._opened_with):
+            self._close()
             logger.warning("the Spark server was started again: a new session; temporary views are gone")
             return True
         if time.monotonic() - self._used_at < _IDLE_SECONDS:
@@ -80,13 +87,19 @@ class WorkerSpark:
             return True
         return False
 
+    def _close(self) -> None:
+        """This side of it: there is no other. Else getOrCreate() would find it before the next one."""
+        self._session.release_session_on_close = False
+        type(self._session).stop(self._session)
+
     def _open(self) -> Any:
         from pyspark import cloudpickle
         from pyspark.sql.connect.client.core import DefaultChannelBuilder
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession
 
-        url = f"{self._url};session_id={self._session_id}"
+        self._opened_with = _awaited(self._token) if self._token else ""
+        url = f"{self._url}{self._opened_with};session_id={self._session_id}"
         # What pyspark's own functions go by, and SparkSession.builder.getOrCreate() in a handler's code.
         os.environ |= {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": url}
         # It prints each error's trace as JSON; the exception says the same where it is handled.
@@ -106,3 +119,13 @@ class WorkerSpark:
 
 def _stay_open() -> None:
     logger.warning("spark.stop() does nothing here: the session is the worker's, and ends with it")
+
+
+def _awaited(token: SharedToken) -> str:
+    """What it adds to the address, once a server is there."""
+    deadline = time.monotonic() + _AWAY_SECONDS
+    while not (found := token.parameter):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"Spark has not come back for {_AWAY_SECONDS:.0f} s")
+        time.sleep(_POLL_SECONDS)
+    return found

@@ -6,10 +6,10 @@ import os
 import subprocess
 import sys
 
+from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.processes import until_ended
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.workers.environment import PASSED_ON, picked
 
 logger = logging.getLogger(__name__)
 

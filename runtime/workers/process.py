@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 
 from headrace.runtime.processes import MARK, handlers_umask, kill_marked
+from headrace.runtime.users import OURS, ProcessUser
 from headrace.runtime.wire.frames import Buffer, Kind, NonsenseError
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
@@ -29,17 +30,19 @@ class WorkerProcess:
     """A process that leads its own group, and has a mark in its environment: a kill takes what it started.
 
     `exited` is done once the process is reaped, everything that it said has been passed to `on_frame`, and
-    what it ran on Spark has been ended: records that it held may then go elsewhere.
+    what it ran on Spark has been ended: records that it held may then go elsewhere. It runs as `user`, whose
+    part of the environment is in `env` already.
     Raises OSError where the machine has no room for another process.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # what a worker is made of
         self,
         start: WorkerStart,
         env: Mapping[str, str],
         on_frame: OnFrame,
         lease: Lease,
         end_session: EndSession | None = None,
+        user: ProcessUser = OURS,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.spark_session_id = start.spark_session_id
@@ -58,7 +61,9 @@ class WorkerProcess:
             on_failure.callback(ours.close)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             with theirs:
-                self._popen = _spawn(theirs.fileno(), self.slot.fd, lease.fd, {**env, MARK: self._mark})
+                fds = [theirs.fileno(), self.slot.fd, lease.fd]
+                more = [start.spark_token_fd] if start.spark_token_fd >= 0 else []
+                self._popen = _spawn(fds, more, {**env, MARK: self._mark}, user)
             on_failure.callback(self._popen.kill)
             # Its death is its exit, not the end of its socket: what a handler has forked may hold that open.
             self._pidfd = os.pidfd_open(self._popen.pid)
@@ -165,15 +170,34 @@ def _session_id(body: bytes) -> str:
         raise NonsenseError("a Spark session whose id is none") from None
 
 
-def _spawn(socket_fd: int, slot_fd: int, lease_fd: int, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+def _spawn(
+    fds: list[int], more_fds: list[int], env: Mapping[str, str], user: ProcessUser
+) -> "subprocess.Popen[bytes]":
     # From the main thread: a worker dies with the thread that started it (PR_SET_PDEATHSIG).
     # -P: what lies in the current folder must not shadow the standard library.
-    module = "headrace.runtime.worker"
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, str(socket_fd), str(slot_fd), str(lease_fd)],
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        pass_fds=(socket_fd, slot_fd, lease_fd),
-        process_group=0,
-        umask=handlers_umask(),
-    )
+    with contextlib.ExitStack() as ours:
+        out, err = (_to_write(fd, ours) if user.is_another else None for fd in (1, 2))
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "headrace.runtime.worker", *map(str, fds)],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            pass_fds=[*fds, *more_fds],
+            # Another user gets a session, and so a group: in ours it could type into our terminal (TIOCSTI).
+            process_group=None if user.is_another else 0,
+            start_new_session=user.is_another,
+            umask=handlers_umask(),
+            user=user.uid,
+            group=user.gid,
+            extra_groups=user.groups,
+        )
+
+
+def _to_write(fd: int, stack: contextlib.ExitStack) -> int | None:
+    """Where it leads, opened anew if it is a terminal: ours can read what is typed there. None: as it is."""
+    if not os.isatty(fd):
+        return None
+    opened = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    stack.callback(os.close, opened)
+    return opened

@@ -26,7 +26,7 @@ from broker import Broker
 from kafka_records import Feed, produce
 from replica import Replica, lines, replica, set_trigger, wait_until
 from scenario import Report, main
-from spark import QUICK, TestSpark, is_closed, running_spark, write_spark_function
+from spark import QUICK, TestSpark, is_closed, running_spark, use_spark, write_spark_function
 
 from headrace.runtime.embedded.ports import free_port
 
@@ -195,8 +195,9 @@ def ask(url: str) -> list[Any]:
 def server_killed(spark: TestSpark, broker: Broker, folder: Path, number: int, report: Report) -> None:
     """From the kill until a batch is written again, and what is in the sink in the end."""
     function = write_batch_function(folder, broker, topic := broker.create_topic(8), spark)
+    use_spark(function, {})  # the server's next token is another one
     starts = len(spark.restarts)
-    with replica(function) as running:
+    with replica(function, spark=spark.link) as running:
         running.wait_ready()
         with Feed.into(broker, topic) as feed:
             wait_until(lambda: len(ended(function)) > 3, about=running)

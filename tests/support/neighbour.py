@@ -4,8 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 
 import pytest
+from root import ROOT
 
 _NOBODY = 65534
 
@@ -48,3 +50,28 @@ def as_neighbour(code: str, *arguments: object) -> "subprocess.Popen[str]":
 def said_by_neighbour(code: str, *arguments: object) -> str:
     """All that it prints, at its end."""
     return as_neighbour(code, *arguments).communicate(timeout=120)[0].strip()
+
+
+def _workers_python() -> tuple[str, str] | None:
+    """A Python that has Headrace when the neighbour runs it, and the PYTHONPATH that it takes."""
+    packages = f"{sysconfig.get_path('purelib')}:{ROOT}"
+    same = shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin:/usr/local/bin")
+    for found, path in ((sys.executable, ""), (same or "", packages)):
+        trial = [found, "-P", "-c", "import headrace.runtime.worker.loop, headrace.runtime.cli.run"]
+        environment = {**os.environ, "PYTHONPATH": path}
+        try:
+            if subprocess.run(trial, user=_NOBODY, env=environment, check=False, cwd="/").returncode == 0:
+                return found, path
+        except OSError:
+            continue
+    return None
+
+
+_WORKERS = _workers_python() if os.geteuid() == 0 else None
+needs_worker_user = pytest.mark.skipif(
+    _WORKERS is None, reason="only root can run workers as another user, who needs a Python with Headrace"
+)
+NEIGHBOUR = "nobody"
+_PYTHON, _PATH = _WORKERS or ("", "")
+NEIGHBOURS_PROGRAM = ("env", f"PYTHONPATH={_PATH}", _PYTHON, "-P", "-m", "headrace")
+"""Headrace, from where the neighbour can run it too."""

@@ -19,6 +19,8 @@ from typing import Any
 import yaml
 from worker_bench import PRELUDE
 
+from headrace.runtime.spark.link import SparkLink
+
 PROGRAM = (sys.executable, "-P", "-m", "headrace")
 # The size of each record counts, so the processor decodes it.
 DECODED = {"fetchMax": 1 << 30}
@@ -80,11 +82,25 @@ def set_spec(folder: Path, **fields: object) -> Path:
 class Replica:
     """Killed when the test ends, whatever happens in it."""
 
-    def __init__(self, function: Path, log: Path, *arguments: str, program: Sequence[str] = PROGRAM) -> None:
+    def __init__(
+        self,
+        function: Path,
+        log: Path,
+        *arguments: str,
+        program: Sequence[str] = PROGRAM,
+        spark: SparkLink | None = None,
+    ) -> None:
         self.log_path = log
         command = [*program, "run", str(function), "--admin-port", "0", *arguments]
         with log.open("ab") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            self.process = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env=environment(**spark.environment()) if spark else None,
+                pass_fds=[spark.token_fd] if spark else (),
+            )
 
     @property
     def log(self) -> str:
@@ -153,9 +169,14 @@ def replica(
     name: str = "",
     program: Sequence[str] = PROGRAM,
     log: Path | None = None,
+    spark: SparkLink | None = None,
 ) -> Iterator[Replica]:
-    """A running one. Its log is in the function's folder, where there is one."""
-    running = Replica(function, log or function / f"replica{name}.txt", *arguments, program=program)
+    """A running one. Its log is in the function's folder, where there is one.
+
+    `spark` is a server that it is told of as by a supervisor.
+    """
+    path = log or function / f"replica{name}.txt"
+    running = Replica(function, path, *arguments, program=program, spark=spark)
     try:
         yield running
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 from headrace.runtime.embedded.kafka.java import BrokerJava, telling_lines
 from headrace.runtime.embedded.ports import HOST, check_listener
 from headrace.runtime.embedded.process import start_server
+from headrace.runtime.environment import for_java
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.processes import until_ended
 
@@ -25,7 +26,7 @@ class BrokerProcess:
     def __init__(self, java: BrokerJava, *, heap_mib: int, lock_fd: int) -> None:
         self._java = java
         command, log = java.broker_command(heap_mib), java.folder / _LOG_FILE
-        self._process = start_server(command, log, lock_fd, cwd=java.folder)
+        self._process = start_server(command, log, lock_fd, cwd=java.folder, env=for_java())
 
     @property
     def pid(self) -> int:

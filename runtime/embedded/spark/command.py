@@ -13,6 +13,8 @@ from headrace.runtime.embedded.java import Java
 from headrace.runtime.embedded.kafka.properties import write_properties
 from headrace.runtime.embedded.ports import HOST
 from headrace.runtime.embedded.spark.sharing import SharedSpark
+from headrace.runtime.environment import for_java
+from headrace.runtime.users import OURS, ProcessUser
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DRIVER_MEMORY = "1g"
@@ -63,11 +65,21 @@ class ServerFiles:
     more_jars: Sequence[Path]
     folder: Path
     shared: SharedSpark
+    user: ProcessUser = OURS
 
     @property
     def spec(self) -> SparkSpec:
         """What the functions ask for."""
         return self.shared.spec
+
+    @property
+    def output(self) -> Path:
+        """What it prints: opened by us, so not where another user could put a link."""
+        return (self.folder.parent if self.user.is_another else self.folder) / "output"
+
+    def read(self) -> list[Path]:
+        """What it needs that is not in its folder."""
+        return [self.java.executable, self.spark_jars]
 
     def write(self, port: int) -> None:
         """Its properties, which may hold secrets and so are no arguments, and its logging."""
@@ -148,8 +160,8 @@ class ServerFiles:
         return os.pathsep.join(filter(None, [f"{self.spark_jars}/*", *more, *hadoop, extra]))
 
     def environment(self, token: str) -> dict[str, str]:
-        """The workers' own, so that what Spark runs of Python finds the same modules and credentials."""
-        inherited = {**os.environ, **self.shared.env}
+        """The functions' own in it: what Spark runs of Python finds the same modules and credentials."""
+        inherited = {**for_java(), **self.user.environment, **self.shared.env}
         env = {name: value for name, value in inherited.items() if not _FOREIGN.fullmatch(name)}
         # The token goes this way because everybody can read command lines.
         env |= {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token, "SPARK_HOME": str(self.spark_jars.parent)}

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from headrace.runtime.processes import handlers_umask, until_ended
 _START_SECONDS = 180.0  # a cluster may take its time to give executors
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 0.02
-_OUTPUT = "output"
+_LAST_BYTES = 1 << 18
 
 
 class SparkServerError(HeadraceError):
@@ -28,12 +29,13 @@ class SparkServerProcess:
     """One run of the server, from its construction to `end`; dies with the thread that made it."""
 
     def __init__(self, files: ServerFiles, token: str, lock_fd: int) -> None:
-        self._folder = files.folder
-        command, output = files.command(), files.folder / _OUTPUT
+        self._files = files
         # In our working folder, not its own: relative paths in a handler's `write` mean what they say.
         # What a handler has it write is the handler's; its own folder is private anyway.
         env, umask = files.environment(token), handlers_umask()
-        self._process = start_server(command, output, lock_fd, env=env, umask=umask)
+        self._process = start_server(
+            files.command(), files.output, lock_fd, env=env, umask=umask, user=files.user
+        )
 
     @property
     def pid(self) -> int:
@@ -46,11 +48,11 @@ class SparkServerProcess:
             async with asyncio.timeout(_START_SECONDS):
                 while not await _accepts(port):  # polled: it tells nobody that it is ready
                     if self._process.poll() is not None:
-                        raise SparkServerError(f"embedded Spark did not start: {last_lines(self._folder)}")
+                        raise SparkServerError(f"embedded Spark did not start: {last_lines(self._files)}")
                     await asyncio.sleep(_POLL_SECONDS)
                 check_listener(self.pid, port)
         except TimeoutError as error:
-            said = last_lines(self._folder)
+            said = last_lines(self._files)
             raise SparkServerError(
                 f"embedded Spark is not ready after {_START_SECONDS:g} s: {said}"
             ) from error
@@ -84,15 +86,26 @@ class SparkServerProcess:
                 os.killpg(self.pid, signal.SIGKILL)
 
 
-def last_lines(folder: Path) -> str:
-    """What the server in `folder` said last, in one line and without stack frames."""
+def last_lines(files: ServerFiles) -> str:
+    """What the server said last, in one line and without stack frames."""
     lines: list[str] = []
-    for name in (_OUTPUT, "spark.log"):
+    for path in (files.output, files.folder / "spark.log"):
         with suppress(OSError):
-            lines += (folder / name).read_text(errors="replace").splitlines()
+            lines += _text(path).splitlines()
     telling = [line.strip() for line in lines if line.strip() and not line.startswith(("\t", "WARNING:"))]
     causes = [line for line in telling if line.startswith(("Caused by", "Exception in thread"))]
     return " | ".join((causes or telling)[-3:]) or "it said nothing"
+
+
+def _text(path: Path) -> str:
+    """Another user, whose folder it is in, may have put there something of ours, or what never ends."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(file, "rb") as opened:
+        found, folder = os.fstat(file), path.parent.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != folder.st_uid:
+            raise PermissionError(path)
+        opened.seek(max(0, found.st_size - _LAST_BYTES))
+        return opened.read(_LAST_BYTES).decode(errors="replace")
 
 
 async def _accepts(port: int) -> bool:

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import secrets
+import shutil
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -28,7 +30,9 @@ from headrace.runtime.embedded.spark.sharing import share_spark
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.spark.token import SharedToken
 from headrace.runtime.tasks import end_tasks
+from headrace.runtime.users import OURS, ProcessUser
 
 logger = logging.getLogger(__name__)
 
@@ -40,19 +44,23 @@ _USUAL_SECONDS = 7
 class SparkServer:
     """One server for all workers of the functions given. `start` may fail, `stop` is idempotent and bounded.
 
-    A server that dies is started again with the same port and token. What ran on it has failed by then, and
-    sessions begin anew: `on_restart` tells. Start it from a thread that lives as long as it shall (the main
-    one): the kernel kills the server when that thread ends.
+    A server that dies is started again at the same port, with another token, which its link has then. What
+    ran on it has failed by then, and sessions begin anew: `on_restart` tells. Start it from a thread that
+    lives as long as it shall (the main one): the kernel kills the server when that thread ends.
     """
 
     def __init__(
-        self, functions: Sequence[FunctionSpec], on_restart: Callable[[], None] = lambda: None
+        self,
+        functions: Sequence[FunctionSpec],
+        on_restart: Callable[[], None] = lambda: None,
+        user: ProcessUser = OURS,
     ) -> None:
-        """Raises ConfigError where the functions want different servers."""
+        """As `user`: it does what handlers say. ConfigError where the functions want different servers."""
+        self._user = user
         self._shared = share_spark(functions)
         self._on_restart = on_restart
         self._folder = OwnedFolder(None, "headrace-spark-")
-        self._token = secrets.token_urlsafe(32)
+        self._token = SharedToken.create()
         self._port = 0
         self._held: socket.socket | None = None
         self._files: ServerFiles | None = None
@@ -62,7 +70,7 @@ class SparkServer:
     @property
     def link(self) -> SparkLink:
         """Where it is. `localhost` literally: with another name a token makes clients ask for TLS."""
-        return SparkLink(f"sc://localhost:{self._port}", self._token)
+        return SparkLink(f"sc://localhost:{self._port}", self._token.text, shared=self._token)
 
     @property
     def pid(self) -> int | None:
@@ -125,7 +133,9 @@ class SparkServer:
         """All that is needed before the first start."""
         java = await in_thread(find_java)
         more_jars = await in_thread(spark_jars, java, self._shared.spec.packages)
-        folder = await self._folder.take()
+        folder = await self._folder.take_for(self._user)
+        if self._user.is_another:
+            more_jars = await asyncio.to_thread(_copied, more_jars, folder)
         self._port, self._held = free_port_of_localhost()
         self._files = ServerFiles(
             java=java,
@@ -133,13 +143,18 @@ class SparkServer:
             more_jars=more_jars,
             folder=folder,
             shared=self._shared,
+            user=self._user,
         )
         self._files.write(self._port)
+        self._folder.give(self._user)
+        await asyncio.to_thread(self._user.check_reach, self._files.read())
 
     async def _launch(self) -> None:
         assert self._files is not None
-        self._process = SparkServerProcess(self._files, self._token, self._folder.lock_fd)
+        token = secrets.token_urlsafe(32)
+        self._process = SparkServerProcess(self._files, token, self._folder.lock_fd)
         await self._process.until_ready(self._port)
+        self._token.publish(token)  # the port is our server's: whoever else may have had it was given none
 
     async def _end_process(self) -> None:
         if self._process is not None:
@@ -153,10 +168,11 @@ class SparkServer:
             assert self._process is not None
             assert self._files is not None
             code = await self._process.until_ended()
+            self._token.withdraw()
             logger.error(
                 "Spark ended by itself (%s): started again, what ran on it fails and is tried again (%s)",
                 describe_exit(code),
-                last_lines(self._files.folder),
+                last_lines(self._files),
             )
             wait_seconds = _RESTART_SECONDS
             while not await self._started_again():
@@ -174,6 +190,12 @@ class SparkServer:
         logger.warning("Spark is back at %s after %.1f s", self.link.url, time.monotonic() - began)
         self._on_restart()
         return True
+
+
+def _copied(jars: Sequence[Path], folder: Path) -> list[Path]:
+    """Our cache may be where its user can't read it."""
+    (folder / "jars").mkdir()
+    return [Path(shutil.copy(jar, folder / "jars")) for jar in jars]
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from headrace.runtime.embedded.spark.installed import check_spark_installed
 from headrace.runtime.embedded.spark.sharing import SharedSpark
 from headrace.runtime.errors import UsageError
 from headrace.runtime.spark.link import Endpoint, SparkLink
+from headrace.runtime.spark.token import SharedToken
 
 
 def problems_with(folder: Path, spark: object) -> str:
@@ -95,10 +96,15 @@ def test_a_session_is_addressed_by_user_and_token_whatever_the_token_holds() -> 
 
 
 def test_a_replica_finds_the_server_in_its_environment_and_its_handlers_do_not() -> None:
-    env = {"PATH": "/bin", **SparkLink("sc://localhost:7", "hunter2").environment()}
+    token = SharedToken.create()
+    given = SparkLink("sc://localhost:7", "", shared=token).environment()
+    env = {"PATH": "/bin", **given}
     link = SparkLink.from_environment(env)
-    assert link == SparkLink("sc://localhost:7", "hunter2")
-    assert "hunter2" not in repr(link)
+    assert link is not None
+    assert Endpoint.parse(link.session_url).params == {"user_id": "headrace"}
+    token.publish("hunter2")
+    assert Endpoint.parse(link.session_url).params == {"user_id": "headrace", "token": "hunter2"}
+    assert "hunter2" not in f"{link!r}{link.lasting_url}{given}"
     assert env == {"PATH": "/bin"}
     assert SparkLink.from_environment(env) is None
 

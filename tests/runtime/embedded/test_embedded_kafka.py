@@ -17,6 +17,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError
+from neighbour import as_neighbour, needs_neighbour
 
 from headrace.runtime.embedded.ivy import cache_dir
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
@@ -34,6 +35,16 @@ async def main():
         await asyncio.Event().wait()
 
 asyncio.run(main())
+"""
+# A Metadata answer with one broker in it, as far as anybody looks.
+ANSWERS_LIKE_A_BROKER = """
+import socket, struct, sys
+taken = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("taken", flush=True)
+while True:
+    link, _ = taken.accept()
+    link.recv(100)
+    link.sendall(struct.pack(">iii", 8, 1, 1))
 """
 
 
@@ -131,6 +142,33 @@ async def test_a_restart_keeps_port_and_records_after_a_stop_and_after_a_kill() 
 
         assert (kafka.bootstrap, kafka.pid != first) == (before, True)
         assert await read(kafka.bootstrap, "kept", 2) == [b"one", b"two"]
+
+
+@needs_neighbour
+@pytest.mark.parametrize("when", ["start", "restart"])
+async def test_who_grabbed_the_port_and_answers_like_a_broker_is_refused(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    kafka, launch = EmbeddedKafka(), EmbeddedKafka._launch
+
+    async def launch_too_late(self: EmbeddedKafka) -> None:
+        stranger = as_neighbour(ANSWERS_LIKE_A_BROKER, self.bootstrap.rpartition(":")[2])
+        try:
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == "taken\n"
+            await launch(self)
+        finally:
+            stranger.kill()
+            stranger.communicate()
+
+    try:
+        if when == "restart":
+            await kafka.start()
+        monkeypatch.setattr(EmbeddedKafka, "_launch", launch_too_late)
+        with pytest.raises(UsageError, match="another process than our server listens on 127"):
+            await (kafka.start() if when == "start" else kafka.restart())
+    finally:
+        await kafka.stop()
 
 
 async def test_a_given_folder_keeps_its_records_for_the_next_broker(tmp_path: Path) -> None:

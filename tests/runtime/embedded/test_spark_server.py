@@ -1,14 +1,20 @@
 """The embedded Spark Connect server: who can reach it, how it ends, and how a session on it is ended."""
 
 import asyncio
+import os
+import signal
 import socket
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from neighbour import as_neighbour, needs_neighbour, said_by_neighbour
 from spark import QUICK, TestSpark, listeners, spark_function
+from worker_bench import until
 
 from headrace.runtime.embedded.spark.process import SparkServerError
 from headrace.runtime.embedded.spark.server import SparkServer
@@ -29,6 +35,53 @@ interrupt = pb.InterruptRequest(session_id=session_id, user_context=context,
 release = pb.ReleaseSessionRequest(session_id=session_id, user_context=context)
 print(interrupt.SerializeToString(deterministic=True).hex(), release.SerializeToString().hex())
 """
+GRABS = """
+import socket, sys, time
+taken = None
+while taken is None:
+    try:
+        taken = socket.create_server(("127.0.0.1", int(sys.argv[1])), backlog=1000)
+    except OSError:  # whoever had it is still ending
+        time.sleep(0.01)
+print("taken", flush=True)
+time.sleep(600)
+"""
+# A message that no answer follows, then a question, both to the endpoint that knows where blocks are.
+SPEAKS_SPARK = """
+import socket, struct, sys
+
+def frame(kind, body):
+    return struct.pack(">qB", 9 + len(body), kind) + body
+
+def text(of):
+    return struct.pack(">H", len(of)) + of.encode()
+
+port = int(sys.argv[1])
+to = b"\\0\\1" + text("localhost") + struct.pack(">i", port) + text("BlockManagerMaster")
+message = to + b"\\xac\\xed\\0\\5t" + text("a Java String")
+size = struct.pack(">i", len(message))
+with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
+    link.sendall(frame(9, size + message) + frame(3, struct.pack(">q", 7) + size + message))
+    answer = b""
+    while len(answer) < 8 or len(answer) < struct.unpack(">q", answer[:8])[0]:
+        answer += link.recv(1 << 16)
+number = struct.unpack(">q", answer[9:17])[0]
+is_refused = answer[8] == 5 and b"Expected SaslMessage" in answer
+print(number, "refused" if is_refused else answer)
+"""
+
+
+@contextmanager
+def grabbing(port: int) -> Iterator[None]:
+    """Somebody else of this machine has it."""
+    stranger = as_neighbour(GRABS, port)
+    try:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "taken\n"
+        yield
+    finally:
+        stranger.kill()
+        stranger.communicate()
 
 
 def test_it_listens_on_loopback_only(spark: TestSpark) -> None:
@@ -55,6 +108,41 @@ async def test_whoever_grabbed_its_port_gets_no_token(
         with pytest.raises(UsageError, match=f"another process than our server listens on 127.0.0.1:{port}"):
             await server.start()
     assert server.pid is None
+
+
+@pytest.mark.spark
+@needs_neighbour
+async def test_each_start_has_a_token_of_its_own_which_who_grabbed_the_port_meanwhile_never_gets(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    restarted = asyncio.Event()
+    async with SparkServer([spark_function(tmp_path, QUICK)], restarted.set) as server:
+        first, port = server.link, int(server.link.url.rpartition(":")[2])
+        victim = server.pid
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+        with grabbing(port):
+            await until(lambda: "another process than our server listens" in caplog.text, seconds=300)
+            assert server.link.token == ""
+            assert "token=" not in first.session_url
+        async with asyncio.timeout(300):
+            await restarted.wait()
+        second = server.link
+        assert (second.url, len(second.token)) == (first.url, len(first.token))
+        assert second.token != first.token
+        with pytest.raises(SparkSessionError, match="UNAUTHENTICATED"):
+            await spark_sessions.interrupt(SparkLink(first.url, first.token).session_url, str(uuid.uuid4()))
+        # Who has had it from the first on has the new one.
+        await spark_sessions.interrupt(first.session_url, str(uuid.uuid4()))
+
+
+@needs_neighbour
+def test_the_drivers_ports_do_nothing_for_another_user(spark: TestSpark) -> None:
+    connect = int(spark.link.url.rpartition(":")[2])
+    ports = sorted(set(listeners(spark.pid)) - {connect})
+    assert len(ports) >= 2, "the driver's RPC and its block manager"
+    for port in ports:
+        assert said_by_neighbour(SPEAKS_SPARK, port).splitlines() == ["7 refused"]
 
 
 @pytest.mark.parametrize("token", ["wrong", ""])

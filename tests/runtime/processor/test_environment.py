@@ -6,17 +6,29 @@ import sys
 from pathlib import Path
 
 import pytest
-from broker import Broker
+from broker import Broker, embedded
 from kafka_records import produce
+from processes import java_children
 from replica import replica, set_spec, wait_until, write_function
+from spark import QUICK, use_spark
 
-from headrace.runtime.workers.environment import PASSED_ON, picked
+from headrace.runtime.embedded.programs import run_program
+from headrace.runtime.environment import PASSED_ON, PASSED_TO_JAVA, picked
 
 HANDLER = """
     def handler(context, event):
         found = [name for name in ("SECRET_KEY", "GIVEN", "AWS_REGION", "MINE") if name in os.environ]
         write(f"{' '.join(found)} {os.environ['MINE']}")
 """
+ASKS_SPARK = """
+    def handler(context, event):
+        spark = context.spark
+        from pyspark.sql.functions import udf
+        names = ("SECRET_KEY", "AWS_REGION", "MINE")
+        found = udf(lambda _: " ".join(name for name in names if name in os.environ))
+        write(spark.range(1).select(found("id")).first()[0])
+"""
+PAGE = Path(__file__).parents[3] / "docs/operate/security.md"
 # Runs as somebody who is not root, whose every process may read all of every other's.
 SIBLINGS = """
 import os, sys
@@ -50,8 +62,8 @@ def test_what_is_not_on_the_list_is_not_passed_on(name: str) -> None:
 
 
 def test_the_page_lists_what_is_passed_on() -> None:
-    page = (Path(__file__).parents[3] / "docs/operate/security.md").read_text()
-    assert [name for name in PASSED_ON if f"`{name}`" not in page] == []
+    page, like_those = PAGE.read_text(), {"https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+    assert [name for name in {*PASSED_TO_JAVA} - like_those if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -70,6 +82,41 @@ def test_a_handler_finds_its_own_environment_and_what_it_is_given(
         produce(broker, topic, 1)
         wait_until((folder / "log").exists, about=running)
         assert (folder / "log").read_text() == "GIVEN AWS_REGION MINE the shell's, by the file\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["JAVA_TOOL_OPTIONS", "https_proxy", "SSL_CERT_FILE", "HADOOP_CONF_DIR", "TMPDIR"]
+)
+def test_what_prepares_a_server_finds_what_downloads_need_and_no_secrets(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "/tmp")
+    monkeypatch.setenv("SECRET_KEY", "x")
+    found = run_program(["/usr/bin/env"]).stdout
+    assert f"{name}=/tmp\n" in found
+    assert "SECRET_KEY" not in found
+
+
+def test_an_embedded_kafka_finds_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_KEY", "x")
+    with embedded() as kafka:
+        assert b"SECRET_KEY" not in Path(f"/proc/{kafka.pid}/environ").read_bytes()
+
+
+@pytest.mark.spark
+def test_spark_finds_what_handlers_do_and_no_secrets(
+    broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_KEY", "x")
+    monkeypatch.setenv("AWS_REGION", "x")
+    folder = write_function(tmp_path / "f", ASKS_SPARK, broker.bootstrap, [topic], workers=1)
+    set_spec(use_spark(folder, QUICK), env=[{"name": "MINE", "value": "x"}])
+    with replica(folder, "--pass-env", "AWS_*") as running:
+        produce(broker, topic, 1)
+        wait_until((folder / "log").exists, about=running)
+        assert (folder / "log").read_text() == "AWS_REGION MINE\n"
+        (java,) = java_children(running.process.pid)
+        assert b"SECRET_KEY" not in Path(f"/proc/{java}/environ").read_bytes()
 
 
 def test_another_process_of_the_same_user_cannot_look_into_a_processor() -> None:

@@ -140,14 +140,16 @@ def test_a_session_that_is_closed_while_idle_is_replaced_and_the_new_one_ends_wi
 def test_a_spark_that_is_killed_comes_back_with_new_sessions_and_no_record_is_lost(
     broker: Broker, topic: str, spark: TestSpark, tmp_path: Path
 ) -> None:
-    folder = write_spark_function(tmp_path / "f", COUNTS, broker, topic, spark)
+    folder = write_function(tmp_path / "f", COUNTS, broker.bootstrap, [topic], workers=1)
+    use_spark(folder, {})
     link, victim = spark.link, spark.pid
-    with replica(folder) as running:
+    with replica(folder, spark=link) as running:
         produce(broker, topic, 24)
         wait_until(lambda: len(lines(folder)) > 5, about=running)
         os.kill(victim, signal.SIGKILL)
         wait_until(lambda: sum(map(len, map(set, handled(folder).values()))) == 24, about=running)
-        assert spark.link == link
+        assert spark.link.url == link.url
+        assert spark.link.token not in {link.token, ""}
         assert spark.pid != victim
         assert spark.restarts
         assert running.stop() == 0
@@ -167,6 +169,6 @@ def test_all_replicas_share_one_server_that_dies_with_the_supervisor(
         (server,) = java_children(running.process.pid)
         assert {len(trigger["partitions"]) for trigger in running.triggers()} == {4}
         environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in running.worker_pids()]
-        assert not any(b"HEADRACE_SPARK_TOKEN" in environment for environment in environments)
+        assert not any(b"HEADRACE_SPARK" in environment for environment in environments)
         running.process.kill()
         wait_until(lambda: not is_running(server), seconds=5)

@@ -1,0 +1,162 @@
+"""Other users of this machine: who one is, what runs as one, and what one can reach."""
+
+import ctypes
+import os
+import pwd
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from headrace.runtime.errors import UsageError
+
+T = TypeVar("T")
+
+OPTION = "--worker-user"
+"""Where such a user comes from; HEADRACE_WORKER_USER says the same."""
+
+_PR_SET_NO_NEW_PRIVS = 38
+# Bits of a process's capabilities.
+_NEEDED = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
+# Prints the first of its arguments that can't be read, and where on the way there it ends.
+_LOOK = """
+import os, sys
+for path in sys.argv[1:]:
+    steps = path.split("/")
+    ways = ["/".join(steps[:end]) for end in range(2, len(steps))]
+    closed = next((way for way in ways if not os.access(way, os.X_OK)), None)
+    if closed is None and not os.access(path, os.R_OK | os.X_OK if os.path.isdir(path) else os.R_OK):
+        closed = path
+    if closed:
+        print(path, closed, sep="\\0", end="")
+        sys.exit(1)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUser:
+    """As whom a process is started. None is for `subprocess.Popen`, which then changes nothing."""
+
+    name: str = ""
+    uid: int | None = None
+    gid: int | None = None
+    groups: tuple[int, ...] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What of its environment is about the user."""
+
+    @property
+    def is_another(self) -> bool:
+        """Than this process's."""
+        return self.uid is not None
+
+    def give(self, path: Path) -> None:
+        """All of a folder that only we can write so far. Raises OSError."""
+        if self.uid is not None and self.gid is not None:
+            for folder, folders, files in os.walk(
+                path, topdown=False
+            ):  # the outermost last: until then no one
+                for name in (*files, *folders):  # else gets in
+                    os.chown(Path(folder, name), self.uid, self.gid, follow_symlinks=False)
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
+    def check_reach(self, paths: Iterable[Path]) -> None:
+        """UsageError, which names the first file or folder that it can't read. Blocks for some 20 ms."""
+        if not self.is_another:
+            return
+        looks = [sys.executable, "-I", "-S", "-c", _LOOK, *_ways(paths)]
+        try:
+            looked = subprocess.run(
+                looks,
+                user=self.uid,
+                group=self.gid,
+                extra_groups=self.groups,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except PermissionError:
+            raise UsageError(self._cannot_run()) from None
+        if looked.returncode:
+            path, _, closed = looked.stdout.partition("\0")
+            raise UsageError(self._cannot_read(path, closed) if closed else self._cannot_run())
+
+    def _cannot_read(self, path: str, closed: str) -> str:
+        way = "" if closed == path else f": {closed} is closed to that user"
+        return f"the user {self.name} of {OPTION} can't read {path}{way}"
+
+    def _cannot_run(self) -> str:
+        return (
+            f"the user {self.name} of {OPTION} can't run {Path(sys.executable).resolve()}: "
+            "Python and Headrace have to be where that user can read them"
+        )
+
+
+OURS = ProcessUser()
+"""As this process's."""
+
+
+def _ways(paths: Iterable[Path]) -> list[str]:
+    """Both where they seem to be and where they are."""
+    return list(dict.fromkeys(str(way) for path in paths for way in (path.absolute(), path.resolve())))
+
+
+def find_user(name: str) -> ProcessUser:
+    """Somebody else, as whom this process may start others. Raises UsageError."""
+    try:
+        found = pwd.getpwnam(name)
+    except (KeyError, ValueError):  # a NUL
+        raise UsageError(f"{OPTION}: this machine has no user {name!r}") from None
+    if found.pw_uid == 0:
+        raise UsageError(f"{OPTION} {name}: that user may do everything; name one that may not")
+    if os.geteuid():
+        raise UsageError(f"{OPTION} {name}: only root can start processes of another user")
+    if missing := [capability for capability, bit in _NEEDED.items() if not _capabilities() >> bit & 1]:
+        raise UsageError(f"{OPTION} {name}: root lacks {', '.join(missing)} here; add what is missing")
+    about = {"HOME": found.pw_dir, "USER": name, "LOGNAME": name}
+    groups = tuple(os.getgrouplist(name, found.pw_gid))
+    return ProcessUser(name, found.pw_uid, found.pw_gid, groups, about)
+
+
+def _capabilities() -> int:
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return int(found[1], 16) if found else 0
+
+
+def gain_no_privileges() -> None:
+    """From now on what this thread starts gets no rights by what it executes: no sudo, no setuid program."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def look_into(pid: int, look: Callable[[], T]) -> T:
+    """What `look` finds below /proc/PID, where the process may be another user's. Raises OSError.
+
+    Root may look into every process, but in most containers it may not (CAP_SYS_PTRACE): there as its owner,
+    who may.
+    """
+    try:
+        return look()
+    except PermissionError:
+        if os.geteuid():
+            raise
+        with _files_as_owner_of(pid):
+            return look()
+
+
+@contextmanager
+def _files_as_owner_of(pid: int) -> Iterator[None]:
+    """What this thread does to files meanwhile, it does as the user of that process."""
+    libc, owner = ctypes.CDLL(None, use_errno=True), os.stat(f"/proc/{pid}")  # noqa: PTH116  # hundreds of times
+    libc.setfsgid(owner.st_gid)
+    libc.setfsuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        libc.setfsuid(os.geteuid())
+        libc.setfsgid(os.getegid())
