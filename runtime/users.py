@@ -56,10 +56,9 @@ class ProcessUser:
     def give(self, path: Path) -> None:
         """All of a folder that only we can write so far. Raises OSError."""
         if self.uid is not None and self.gid is not None:
-            for folder, folders, files in os.walk(
-                path, topdown=False
-            ):  # the outermost last: until then no one
-                for name in (*files, *folders):  # else gets in
+            # The outermost last: until then nobody else gets in.
+            for folder, folders, files in os.walk(path, topdown=False):
+                for name in (*files, *folders):
                     os.chown(Path(folder, name), self.uid, self.gid, follow_symlinks=False)
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 

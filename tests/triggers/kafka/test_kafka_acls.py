@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acls import PASSWORD, USER, Kind, May, Rules, ruled
@@ -30,7 +31,7 @@ def rules() -> Iterator[Rules]:
         yield found
 
 
-def function(folder: Path, rules: Rules, **attributes: object) -> Path:
+def function(folder: Path, rules: Rules, **attributes: Any) -> Path:
     where = rules.kafka.sasl_bootstrap
     (folder / "f").mkdir()
     (folder / "f" / "good").touch()
