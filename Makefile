@@ -12,7 +12,7 @@ READY := $(VENV)/.ready-$(VERSION)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate storm simulation fuzz bench bench-full bench-versus bench-memory bench-ranges bench-reliability bench-spark wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate lock-jars storm simulation fuzz bench bench-full bench-versus bench-memory bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ generate: $(READY) ## write what is made from declarations: schema, configuratio
 	@$(call write,docs/operate/metrics.md,schema --metrics)
 	@$(call write,specs/kafka-full.yaml,schema --example kafka-cluster)
 	@$(call write,specs/spark-full.yaml,schema --example kafka-cluster --spark)
+
+lock-jars: $(READY) ## fetch the jars of embedded Kafka and Spark's Kafka source, and write down their sha256
+	@$(BIN)/python -P tools/lock_jars.py
 
 # The old file stays where the new one can't be made.
 write = $(BIN)/headrace $(2) > $(1).new && mv $(1).new $(1) || { rm -f $(1).new; exit 1; }

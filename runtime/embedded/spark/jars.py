@@ -5,10 +5,13 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from headrace.runtime.embedded.ivy import JarSet, fetch
+from headrace.runtime.embedded.jar_lock import JarLock, read_lock
 from headrace.runtime.embedded.java import Java
 
 NEEDS_EXTRA = "needs the extra: pip install 'headrace[spark]'"
 EXTRA = f"spec.spark {NEEDS_EXTRA}"
+LOCK = Path(__file__).with_name("jars.lock")  # `make lock-jars` writes it
+_PATTERN = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
 
 # Later connectors name artifacts that don't resolve everywhere; this one runs with every Spark 4.0.
 _KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
@@ -46,20 +49,25 @@ _EXCLUDED = (
 
 def spark_jars(java: Java, packages: tuple[str, ...]) -> list[Path]:
     """The jars, fetched where they are missing (10 MB without packages). See `ivy.fetch`."""
+    return sorted(fetch(spark_jar_set(packages), java).glob("*.jar"))
+
+
+def spark_jar_set(packages: tuple[str, ...] = ()) -> JarSet:
+    """The Kafka source's jars, locked, and those of packages, which nobody but their user can know."""
     named = {package.rpartition(":")[0] for package in packages}
     wanted = sorted((*packages, *([_KAFKA] if _KAFKA.rpartition(":")[0] not in named else [])))
     digest = hashlib.sha256(" ".join(wanted).encode()).hexdigest()[:12]
     own = f" and {', '.join(packages)}" if packages else ""
-    jars = JarSet(
+    return JarSet(
         folder=f"spark-{digest}",
         title=f"Spark's Kafka source{own}",
         module=_module(wanted),
         extra=EXTRA,
-        pattern="[organisation]_[artifact]-[revision](-[classifier]).[ext]",
+        pattern=_PATTERN,
+        lock=JarLock(read_lock(LOCK, _PATTERN), is_open=bool(packages)),
         count=0 if packages else 5,
         megabytes=0 if packages else 11,
     )
-    return sorted(fetch(jars, java).glob("*.jar"))
 
 
 def _module(packages: list[str]) -> str:
