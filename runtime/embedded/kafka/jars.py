@@ -7,15 +7,17 @@ from headrace.runtime.embedded.ivy import JarSet, fetch
 from headrace.runtime.embedded.jar_lock import JarLock, read_lock
 from headrace.runtime.embedded.java import Java
 
-KAFKA_VERSION = "4.1.1"
+KAFKA_VERSION = "4.2.2"
 LOCK = Path(__file__).with_name("jars.lock")  # `make lock-jars` writes it
 
-# Kafka brings no binding for its logging interface; without one its errors would be silent.
+# Kafka brings no binding for its logging interface; without one its errors would be silent. Its own zstd-jni
+# reads beyond its buffers when it is used wrongly (CVE-2026-87795 and four more).
 _IVY_MODULE = f"""<ivy-module version="2.0">
   <info organisation="headrace" module="embedded-kafka"/>
   <dependencies>
     <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default"/>
     <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default"/>
+    <dependency org="com.github.luben" name="zstd-jni" rev="1.5.7-17" conf="default"/>
   </dependencies>
 </ivy-module>
 """
