@@ -21,6 +21,7 @@ _LIMITS = {
     "less_than_equal": ("at most", "le"),
 }
 _LONGEST_SHOWN = 60
+_MOST_SUGGESTIONS = 100
 
 
 class NotAcceptedError(ValueError):
@@ -36,6 +37,20 @@ def nearest(key: str, known: Iterable[str]) -> str:
     spellings = {name.lower(): name for name in known}
     found = difflib.get_close_matches(key.lower(), spellings, n=1, cutoff=0.0)
     return spellings[found[0]] if found else ""
+
+
+class Suggestions:
+    """Which known keys were meant by the first unknown ones of a file: each takes a millisecond to find."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_SUGGESTIONS
+
+    def unknown(self, key: str, known: Iterable[str], *, called: tuple[str, str] = ("key", "key")) -> str:
+        """What is wrong with it, in words."""
+        if self._left == 0:
+            return f"unknown {called[0]}, one of too many to look for the nearest known one"
+        self._left -= 1
+        return f"unknown {called[0]}; the nearest known {called[1]} is {nearest(key, known)}"
 
 
 def checked(declared: Declared, value: object, *, is_quoted: bool = False, is_hidden: bool = False) -> Any:

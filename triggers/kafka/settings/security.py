@@ -8,7 +8,8 @@ from pydantic import AfterValidator
 from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, TEXT, Flag, Text, Texts
 
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+# Up to the next dashes, and no way back: text that begins many blocks and ends none is read once.
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]++)-----([^-]*+(?:-(?!----)[^-]*+)*+)-----END \1-----")
 
 
 def unflatten_pem(text: str) -> str:
