@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from headrace.runtime.errors import masked
 from headrace.runtime.settings.declare import Declared, Settings
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.settings.types import Shape
@@ -142,5 +143,5 @@ def _shown(value: object, is_secret: bool) -> str:
         return "a mapping" if isinstance(value, dict) else "the list"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "nothing"}[value]
-    text = repr(value)
+    text = repr(masked(value) if isinstance(value, str) else value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
