@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate storm simulation fuzz bench bench-full bench-versus bench-memory bench-ranges bench-reliability bench-spark wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-memory bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,24 +50,31 @@ test-without-spark: $(READY) ## those that start no Spark; TESTS=tests/triggers 
 test-slow: $(READY) ## the tests that take minutes each
 	@$(BIN)/pytest -m slow
 
-check: $(READY) ## ruff, mypy, the import contract, the layout
+check: $(READY) ## ruff, mypy, the import contract, the layout, locks and SBOM in step; needs no network
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --config setup.cfg
-	@$(BIN)/pytest tests/project/test_layout.py
+	@$(BIN)/pytest tests/project/test_layout.py tests/project/test_locks.py
 
 format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-generate: $(READY) ## write what is made from declarations: schema, configuration and metrics pages, full examples
+generate: $(READY) ## write what is made from declarations: schema, configuration and metrics pages, full examples, the SBOM
 	@$(call write,specs/function.schema.json,schema)
 	@$(call write,docs/reference/configuration.md,schema --markdown)
 	@$(call write,docs/reference/command-line.md,schema --commands)
 	@$(call write,docs/operate/metrics.md,schema --metrics)
 	@$(call write,specs/kafka-full.yaml,schema --example kafka-cluster)
 	@$(call write,specs/spark-full.yaml,schema --example kafka-cluster --spark)
+	@$(BIN)/python -P tools/sbom.py > sbom.cdx.json.new && mv sbom.cdx.json.new sbom.cdx.json
+
+audit: $(READY) ## ask for known holes of the locked Python packages: needs the network, fails for what isn't answered
+	@$(BIN)/uv tool run pip-audit==2.10.1 --strict --progress-spinner off --disable-pip -r requirements.lock -r requirements-java.lock
+
+lock-jars: $(READY) ## fetch the jars of embedded Kafka and Spark's Kafka source, and write down their sha256
+	@$(BIN)/python -P tools/lock_jars.py
 
 # The old file stays where the new one can't be made.
 write = $(BIN)/headrace $(2) > $(1).new && mv $(1).new $(1) || { rm -f $(1).new; exit 1; }

@@ -1,5 +1,6 @@
 """Every error that a user can meet: one base class, one line of text, one exit code each."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,6 +48,18 @@ def one_line(text: str, most: int = 300) -> str:
     """`text` without line breaks and what else a terminal might obey; of a long one, its two ends."""
     shown = printable(text)
     return shown if len(shown) <= most else f"{shown[: most // 2]} ... {shown[-most // 2 :]}"
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def masked(text: str) -> str:
+    """An address, or any other value, without the user and password that it may hold before an `@`."""
+    credentials, at, rest = text.rpartition("@")
+    if ":" not in credentials:
+        return text
+    scheme = _SCHEME.match(credentials)
+    return f"{scheme[0] if scheme else ''}***{at}{rest}"
 
 
 class ConfigError(HeadraceError):

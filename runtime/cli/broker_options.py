@@ -20,7 +20,12 @@ from headrace.runtime.kafka.access import (
     Tls,
     TlsError,
 )
-from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE
+from headrace.runtime.kafka.addresses import (
+    BROKERS_OPTION,
+    BROKERS_VARIABLE,
+    checked_addresses,
+    checked_web_address,
+)
 
 _OPTIONS = (
     click.option(
@@ -69,11 +74,18 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_access(brokers: str, **given: Any) -> None:
         tls, sign_in = _Tls(**_taken(_Tls, given)), _SignIn(**_taken(_SignIn, given))
-        command(brokers=BrokerAccess(brokers, tls.checked(), sign_in.checked()), **given)
+        command(brokers=BrokerAccess(_addresses(brokers), tls.checked(), sign_in.checked()), **given)
 
     for option in reversed(_OPTIONS):
         with_access = option(with_access)
     return with_access
+
+
+def _addresses(brokers: str) -> str:
+    try:
+        return ",".join(checked_addresses(brokers))
+    except ValueError as error:
+        raise UsageError(f"{BROKERS_OPTION} {error}") from None
 
 
 def _taken(options: type[Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -128,6 +140,10 @@ class _SignIn:
             return SignIn(self.user, password, self.sasl_mechanism)
         if not self.token_url:
             raise UsageError(f"--sasl-mechanism {OAUTHBEARER} needs --token-url, where tokens come from")
+        try:
+            checked_web_address(self.token_url)
+        except ValueError as error:
+            raise UsageError(f"--token-url {error}") from None
         return OauthSignIn(self.user, password, self.token_url, self.token_scopes)
 
 

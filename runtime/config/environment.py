@@ -1,6 +1,6 @@
 """`spec.env`: the environment variables of a function's workers."""
 
-from headrace.runtime.settings.checks import nearest
+from headrace.runtime.settings.checks import Suggestions
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.resolved import ResolvedSetting, hidden_setting
 from headrace.runtime.settings.scalars import text_of_scalar
@@ -35,7 +35,7 @@ def read_environment(written: object, findings: Findings) -> dict[str, str]:
     places: dict[str, ResolvedSetting] = {}
     for at, entry in enumerate(written):
         path = (*_ENV, at)
-        if faults := _faults(entry, path):
+        if faults := _faults(entry, path, findings.source.suggestions):
             for where, message in faults:
                 findings.problem(where, message)
         elif entry.get("valueFrom"):
@@ -63,11 +63,11 @@ def _expanded(entry: dict[str, object], path: Path, findings: Findings) -> tuple
         return "", ()
 
 
-def _faults(entry: object, path: Path) -> list[tuple[Path, str]]:
+def _faults(entry: object, path: Path, suggestions: Suggestions) -> list[tuple[Path, str]]:
     if not isinstance(entry, dict):
         return [(path, "expected a mapping with name and value")]
     faults: list[tuple[Path, str]] = [
-        ((*path, key), f"unknown key; the nearest known key is {nearest(key, _KEYS)}")
+        ((*path, key), suggestions.unknown(key, _KEYS))
         for key in entry
         if key not in (*_KEYS, _DASHBOARD_KEY)
     ]

@@ -21,7 +21,6 @@ from headrace.runtime.config.spark import SparkSpec, read_spark
 from headrace.runtime.config.trigger import BesideFile, TriggerReader, TriggerSpec
 from headrace.runtime.config.trigger_kinds import TriggerKind, annotated_models, installed_kinds
 from headrace.runtime.errors import ConfigError, Problem
-from headrace.runtime.settings.checks import nearest
 from headrace.runtime.settings.declare import ANNOTATION_PREFIX, CHECKED_ANNOTATIONS, annotation_keys
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.inline import read_inline
@@ -297,8 +296,8 @@ class _Load:
         known = sorted({key for model in models for key in annotation_keys(model)})
         for key in written:
             if key.startswith(CHECKED_ANNOTATIONS) and key not in known:
-                message = f"unknown annotation; the nearest known one is {nearest(key, known)}"
-                self.findings.problem((*ANNOTATIONS, key), message)
+                said = self.findings.source.suggestions.unknown(key, known, called=("annotation", "one"))
+                self.findings.problem((*ANNOTATIONS, key), said)
 
     def _unused_parts(self, spec: SpecFields) -> None:
         """What Nuclio knows and a process on a machine has no use for, or not yet."""

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from headrace.runtime.embedded.folder import try_lock
+from headrace.runtime.embedded.jar_lock import JarLock
 from headrace.runtime.embedded.java import Java, dying_with_parent
 from headrace.runtime.embedded.programs import pause, program
 from headrace.runtime.errors import UsageError
@@ -37,12 +38,14 @@ class JarSet:
 
     `module` is Ivy's description of what to fetch, `pattern` how it names the files. `count` and `megabytes`
     are for the progress only; 0 where nobody knows. `extra` says what to install where PySpark is missing.
+    `lock` says what they must be.
     """
 
     folder: str
     title: str
     module: str
     extra: str
+    lock: JarLock
     pattern: str = "[artifact]-[revision](-[classifier]).[ext]"
     count: int = 0
     megabytes: int = 0
@@ -70,14 +73,22 @@ def pyspark_jars(extra: str) -> Path:
 
 
 def fetch(jars: JarSet, java: Java) -> Path:
-    """The folder with the jars. The first call of a user downloads them.
+    """The folder with the jars, each as it is locked. The first call of a user downloads them.
 
     Blocks. Two processes at once end well: one fetches, the other waits for it.
-    Raises UsageError: no pyspark, nothing to download from, nowhere to write.
+    Raises UsageError: no pyspark, nothing to download from, nowhere to write, jars that are others.
     """
     home = cache_dir() / jars.folder
-    if home.is_dir():
-        return home
+    if not home.is_dir():
+        _fetch_once(jars, java, home)
+    if wrong := jars.lock.complaint(home):
+        raise UsageError(
+            f"{home}: {wrong}; nothing of it is used: delete that folder, to have {jars.title} fetched again"
+        )
+    return home
+
+
+def _fetch_once(jars: JarSet, java: Java, home: Path) -> None:
     ivy = next(pyspark_jars(jars.extra).glob("ivy-*.jar"))
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +100,6 @@ def fetch(jars: JarSet, java: Java) -> Path:
             f"cannot write the jars of {jars.title} to {error.filename or home.parent}: {error.strerror}; "
             "make room there or point XDG_CACHE_HOME at another folder"
         ) from error
-    return home
 
 
 @contextmanager
@@ -131,6 +141,12 @@ def _fetch(jars: JarSet, java: Java, ivy: Path, home: Path) -> None:
         f"{partial}/{jars.pattern}",
     ]
     _run_ivy(command, jars)
+    if wrong := jars.lock.complaint(partial):
+        shutil.rmtree(ivy_cache, ignore_errors=True)  # or the next try would find it there again
+        raise UsageError(
+            f"cannot use what was fetched of {jars.title}: {wrong}; nothing of it is used: "
+            "see what stands between here and Maven Central (a proxy, a mirror), then try again"
+        )
     partial.rename(home)
     shutil.rmtree(ivy_cache, ignore_errors=True)  # kept after a failure: the next try goes on there
 

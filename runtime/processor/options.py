@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from headrace.runtime.config.trigger import BesideFile
 from headrace.runtime.errors import UsageError
-from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE, checked_address
+from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE, checked_addresses
 from headrace.runtime.log import LogFormat
 from headrace.runtime.processor.admin.server import TcpAddress
 from headrace.runtime.processor.declare import Reach, argument, option
@@ -25,7 +25,7 @@ _EMBEDDED = ["embedded-kafka"]  # until it is started and has an address
 
 def _addresses(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        return tuple(checked_address(text.strip()) for given in texts for text in given.split(","))
+        return checked_addresses(",".join(texts)) if texts else ()
     except ValueError as error:
         raise UsageError(f"--brokers {error}") from None
 

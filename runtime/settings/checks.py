@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from headrace.runtime.errors import masked
 from headrace.runtime.settings.declare import Declared, Settings
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.settings.types import Shape
@@ -21,6 +22,7 @@ _LIMITS = {
     "less_than_equal": ("at most", "le"),
 }
 _LONGEST_SHOWN = 60
+_MOST_SUGGESTIONS = 100
 
 
 class NotAcceptedError(ValueError):
@@ -36,6 +38,20 @@ def nearest(key: str, known: Iterable[str]) -> str:
     spellings = {name.lower(): name for name in known}
     found = difflib.get_close_matches(key.lower(), spellings, n=1, cutoff=0.0)
     return spellings[found[0]] if found else ""
+
+
+class Suggestions:
+    """Which known keys were meant by the first unknown ones of a file: each takes a millisecond to find."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_SUGGESTIONS
+
+    def unknown(self, key: str, known: Iterable[str], *, called: tuple[str, str] = ("key", "key")) -> str:
+        """What is wrong with it, in words."""
+        if self._left == 0:
+            return f"unknown {called[0]}, one of too many to look for the nearest known one"
+        self._left -= 1
+        return f"unknown {called[0]}; the nearest known {called[1]} is {nearest(key, known)}"
 
 
 def checked(declared: Declared, value: object, *, is_quoted: bool = False, is_hidden: bool = False) -> Any:
@@ -127,5 +143,5 @@ def _shown(value: object, is_secret: bool) -> str:
         return "a mapping" if isinstance(value, dict) else "the list"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "nothing"}[value]
-    text = repr(value)
+    text = repr(masked(value) if isinstance(value, str) else value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

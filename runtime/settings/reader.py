@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from headrace.runtime.errors import Problem
-from headrace.runtime.settings.checks import NOT_BUILT, NotAcceptedError, checked, nearest
+from headrace.runtime.settings.checks import NOT_BUILT, NotAcceptedError, checked
 from headrace.runtime.settings.declare import Declared, Settings, fields_of
 from headrace.runtime.settings.scalars import text_of_scalar
 from headrace.runtime.settings.secret_files import SecretFileError, SecretFolder
@@ -173,7 +173,7 @@ class _Reader:
         if spelling in self._around.elsewhere and path[:-1] == self._base:
             self._problem(path, f"unknown key here; {self._around.elsewhere[spelling]}")
         elif spelling not in model.ignored:
-            self._problem(path, f"unknown key; the nearest known key is {nearest(spelling, known)}")
+            self._problem(path, self._source.suggestions.unknown(spelling, known))
         elif not is_empty:  # exported files spell out what nobody has set
             self._notice(path, f"has no effect here: {model.ignored[spelling]}")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from headrace.runtime.errors import masked
 from headrace.runtime.settings.checks import as_written
 from headrace.runtime.settings.declare import Declared, settings_of
 from headrace.runtime.settings.reader import ANNOTATIONS, Origin, Reading
@@ -66,7 +67,14 @@ def _shown(declared: Declared, value: object, origin: Origin) -> object:
         return HIDDEN if value else ""
     if declared.setting.absent and origin == "default":
         return None
-    return as_written(value)
+    return _masked(as_written(value))
+
+
+def _masked(value: object) -> object:
+    """Whatever the setting: an address of any kind may hold a password."""
+    if isinstance(value, list):
+        return [_masked(item) for item in value]
+    return masked(value) if isinstance(value, str) else value
 
 
 def _key(declared: Declared, origin: Origin, given_at: Path) -> str:

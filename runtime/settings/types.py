@@ -123,9 +123,11 @@ def _as_tuple(value: object) -> object:
 
 
 def _unique(values: tuple[object, ...]) -> tuple[object, ...]:
-    twice = [value for at, value in enumerate(values) if value in values[:at]]
-    if twice:
-        raise ValueError(f"names {twice[0]} twice; once is enough")
+    seen: set[object] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"names {value} twice; once is enough")
+        seen.add(value)
     return values
 
 

@@ -33,8 +33,14 @@ def expanded(value: object, variables: Mapping[str, str]) -> tuple[object, tuple
             raise MissingVariableError(f"the environment has no variable {name}: {advice}")
         return str(default)
 
+    def with_values(text: str) -> str:
+        end = (
+            text.rfind("}") + 1
+        )  # behind it each start would be looked at up to the text's end, and none is one
+        return _REFERENCE.sub(replaced, text[:end]) + text[end:].replace("$${", "${")
+
     if isinstance(value, str):
-        value = _REFERENCE.sub(replaced, value)
+        value = with_values(value)
     elif isinstance(value, list):
-        value = [_REFERENCE.sub(replaced, item) if isinstance(item, str) else item for item in value]
+        value = [with_values(item) if isinstance(item, str) else item for item in value]
     return value, tuple(dict.fromkeys(taken))

@@ -15,6 +15,7 @@ import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 
 from headrace.runtime.errors import Problem, one_line
+from headrace.runtime.settings.checks import Suggestions
 from headrace.runtime.settings.variables import expanded
 
 Path = tuple[str | int, ...]
@@ -42,7 +43,7 @@ class YamlSource:
     """One read file. `data` is None where the text is empty or is no YAML (see `problems`).
 
     `overrides` are the paths whose values the command line gave instead of the file, `variables` what
-    `${NAME}` in a value stands for.
+    `${NAME}` in a value stands for. `suggestions` are the file's own, and count down.
     """
 
     file: str
@@ -51,6 +52,7 @@ class YamlSource:
     problems: tuple[Problem, ...] = ()
     overrides: tuple[Path, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
+    suggestions: Suggestions = field(default_factory=Suggestions, repr=False, compare=False)
 
     def line(self, path: Path) -> int:
         """The 1-based line of `path`, or of the nearest part above it that is written down."""
@@ -171,7 +173,7 @@ class _Walk:
 
     def _pairs(self, node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         """A mapping's own pairs, then those that it merges in (`<<`): so its own come first."""
-        merges = [key for key, _ in node.value if key.tag == _TAG + "merge"]
+        merges = {key for key, _ in node.value if key.tag == _TAG + "merge"}
         if not merges:
             yield from node.value
             return
@@ -185,9 +187,13 @@ class _Walk:
         for source in sources:
             if not isinstance(source, yaml.MappingNode) or id(source) in self._open:
                 raise _error("<< merges a mapping or a list of mappings, nothing else", value)
+            if len(self._open) > _MAX_DEPTH:
+                raise _error(f"nested more than {_MAX_DEPTH} levels deep, merges (<<) included", value)
             self._count(source)
             self._open.add(id(source))
-            yield from self._pairs(source)
+            for key, inner in self._pairs(source):
+                self._count(key)  # also what the mapping has itself: that is looked at each time
+                yield key, inner
             self._open.discard(id(source))
 
     def _entry(self, at: yaml.Node, node: yaml.Node, path: Path) -> object:

@@ -4,6 +4,9 @@ from pathlib import Path
 
 from replica import environment, lines
 
+from headrace.runtime.embedded.java import find_java
+from headrace.runtime.embedded.kafka.jars import kafka_jars
+
 STEPS = ("version", "fetch", "format", "broker", "spark")
 """Where it hangs: asked for its version, at the jars, at the format tool, as a broker, as a Spark server."""
 
@@ -30,9 +33,12 @@ def hanging_java(folder: Path, step: str) -> dict[str, str]:
     places = {"JAVA_HOME": str(folder / "java"), "TMPDIR": str(folder / "tmp")}
     if step == "spark":
         return environment(**places)
-    cache = folder / "cache" / "headrace" / "kafka-4.1.1"
     if step in {"format", "broker"}:
+        kept = kafka_jars(find_java())
+        cache = folder / "cache" / "headrace" / kept.name
         cache.mkdir(parents=True)
+        for jar in kept.glob("*.jar"):
+            (cache / jar.name).symlink_to(jar)
     if step == "broker":
         (cache / "bootstrap.checkpoint").touch()
     return environment(**places, XDG_CACHE_HOME=str(folder / "cache"))

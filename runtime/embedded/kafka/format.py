@@ -16,6 +16,7 @@ from headrace.runtime.embedded.ports import HOST
 
 # keytool by its class: small Java runtimes leave the program out
 _KEYTOOL = ("-m", "java.base/sun.security.tools.keytool.Main")
+_ARGUMENTS = "format.arguments"
 
 
 def format_records(java: BrokerJava, settings: Mapping[str, str], scram_users: Sequence[str]) -> None:
@@ -39,17 +40,15 @@ def _run_format_tool(
     java: BrokerJava, folder: Path, settings: Mapping[str, str], scram_users: Sequence[str] = ()
 ) -> None:
     write_properties(java.folder / "format.properties", {**settings, "log.dirs": folder.name})
-    java.run_tool(
-        "-cp",
-        class_path(java.jars),
-        "kafka.tools.StorageTool",
-        "format",
-        "-t",
-        _kafka_id(),
-        "-c",
-        "format.properties",
-        *(word for user in scram_users for word in ("--add-scram", user)),
-    )
+    arguments = java.folder / _ARGUMENTS
+    arguments.touch(mode=0o600)  # what signs in, and everybody can read command lines
+    arguments.write_text("".join(f"--add-scram\n{user}\n" for user in scram_users))
+    named = [f"@{arguments.name}"] if scram_users else []
+    tool = ("-cp", class_path(java.jars), "kafka.tools.StorageTool", "format")
+    try:
+        java.run_tool(*tool, "-t", _kafka_id(), "-c", "format.properties", *named)
+    finally:
+        arguments.unlink()
 
 
 def _copy_format(template: Path, folder: Path) -> None:

@@ -12,6 +12,7 @@ from headrace.runtime.config.spark import SparkSpec
 from headrace.runtime.embedded.java import Java
 from headrace.runtime.embedded.kafka.properties import write_properties
 from headrace.runtime.embedded.ports import HOST
+from headrace.runtime.embedded.spark.jars import stands_for_pyspark
 from headrace.runtime.embedded.spark.sharing import SharedSpark
 from headrace.runtime.environment import for_java
 from headrace.runtime.users import OURS, ProcessUser
@@ -155,9 +156,10 @@ class ServerFiles:
     def _class_path(self) -> str:
         """Executors elsewhere get the jars from spark.jars; here they are simply there."""
         hadoop = (os.environ.get(name, "") for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
-        more = map(str, self.more_jars) if self.spec.is_local else ()
+        first = [str(jar) for jar in self.more_jars if stands_for_pyspark(jar)]
+        more = (str(jar) for jar in self.more_jars if self.spec.is_local)
         extra = self.spec.conf.get("spark.driver.extraClassPath", "")
-        return os.pathsep.join(filter(None, [f"{self.spark_jars}/*", *more, *hadoop, extra]))
+        return os.pathsep.join(filter(None, [*first, f"{self.spark_jars}/*", *more, *hadoop, extra]))
 
     def environment(self, token: str) -> dict[str, str]:
         """The functions' own in it: what Spark runs of Python finds the same modules and credentials."""

@@ -5,13 +5,21 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from headrace.runtime.embedded.ivy import JarSet, fetch
+from headrace.runtime.embedded.jar_lock import JarLock, read_lock
 from headrace.runtime.embedded.java import Java
 
 NEEDS_EXTRA = "needs the extra: pip install 'headrace[spark]'"
 EXTRA = f"spec.spark {NEEDS_EXTRA}"
+LOCK = Path(__file__).with_name("jars.lock")  # `make lock-jars` writes it
+_PATTERN = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"
 
 # Later connectors name artifacts that don't resolve everywhere; this one runs with every Spark 4.0.
 _KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+# Without the known holes of what it names itself (3.9.0: CVE-2025-27817, CVE-2026-35554, CVE-2026-33558).
+_KAFKA_CLIENTS = "org.apache.kafka:kafka-clients:3.9.2"
+# In the place of PySpark's own, which read what brokers send and have known holes (CVE-2025-12183, -66566 and
+# CVE-2026-59949; CVE-2026-87795 and others). org.lz4 lives on under this name.
+_CODECS = ("at.yawk.lz4:lz4-java:1.11.2", "com.github.luben:zstd-jni:1.5.7-17")
 # What PySpark ships itself, in versions of its own: spark-submit leaves out Spark's modules too.
 _EXCLUDED = (
     "org.scala-lang:scala-library",
@@ -45,21 +53,32 @@ _EXCLUDED = (
 
 
 def spark_jars(java: Java, packages: tuple[str, ...]) -> list[Path]:
-    """The jars, fetched where they are missing (10 MB without packages). See `ivy.fetch`."""
+    """The jars, fetched where they are missing (18 MB without packages). See `ivy.fetch`."""
+    return sorted(fetch(spark_jar_set(packages), java).glob("*.jar"))
+
+
+def spark_jar_set(packages: tuple[str, ...] = ()) -> JarSet:
+    """The Kafka source's jars, locked, and those of packages, which nobody but their user can know."""
     named = {package.rpartition(":")[0] for package in packages}
-    wanted = sorted((*packages, *([_KAFKA] if _KAFKA.rpartition(":")[0] not in named else [])))
+    ours = (jar for jar in (_KAFKA, _KAFKA_CLIENTS, *_CODECS) if jar.rpartition(":")[0] not in named)
+    wanted = sorted((*packages, *ours))
     digest = hashlib.sha256(" ".join(wanted).encode()).hexdigest()[:12]
     own = f" and {', '.join(packages)}" if packages else ""
-    jars = JarSet(
+    return JarSet(
         folder=f"spark-{digest}",
         title=f"Spark's Kafka source{own}",
         module=_module(wanted),
         extra=EXTRA,
-        pattern="[organisation]_[artifact]-[revision](-[classifier]).[ext]",
-        count=0 if packages else 5,
-        megabytes=0 if packages else 11,
+        pattern=_PATTERN,
+        lock=JarLock(read_lock(LOCK, _PATTERN), is_open=bool(packages)),
+        count=0 if packages else 7,
+        megabytes=0 if packages else 18,
     )
-    return sorted(fetch(jars, java).glob("*.jar"))
+
+
+def stands_for_pyspark(jar: Path) -> bool:
+    """Whether it must come before PySpark's jars, which have the same classes with known holes."""
+    return jar.name.startswith(("at.yawk.lz4_lz4-java-", "com.github.luben_zstd-jni-"))
 
 
 def _module(packages: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,14 @@ def test_the_functions_settings_win_and_memory_and_java_options_reach_java(tmp_p
     assert f"@{tmp_path / 'java-options'}" in files.command()
     assert not any("b c" in word for word in files.command())
     assert "/pyspark/jars/*:/more.jar" in files.command()
+
+
+def test_codecs_without_known_holes_come_before_those_of_pyspark(tmp_path: Path) -> None:
+    lz4, zstd = Path("/at.yawk.lz4_lz4-java-1.jar"), Path("/com.github.luben_zstd-jni-1.jar")
+    files = replace(server_files(tmp_path), more_jars=[lz4, zstd, Path("/more.jar")])
+    (path,) = (word for word in files.command() if "/pyspark/jars/*" in word)
+    assert path.startswith(f"{lz4}:{zstd}:/pyspark/jars/*:")
+    assert path.endswith(":/more.jar")
 
 
 def test_executors_elsewhere_get_the_jars_and_can_reach_the_driver(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from neighbour import as_neighbour, needs_neighbour
 from headrace.runtime.embedded.ivy import cache_dir
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.guards import Guards
+from headrace.runtime.embedded.kafka.java import BrokerJava
 from headrace.runtime.errors import BrokerError, UsageError
 
 OWNER = """
@@ -86,6 +88,29 @@ def command_of(pid: int | None) -> str:
 
 def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
+
+
+async def test_who_signs_in_stands_in_no_command_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run_tool = BrokerJava.run_tool
+    said: list[str] = []
+
+    def recorded(java: BrokerJava, *arguments: str) -> str:
+        said.extend(arguments)
+        return run_tool(java, *arguments)
+
+    monkeypatch.setattr(BrokerJava, "run_tool", recorded)
+    signing_in = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": "ada"}
+    async with EmbeddedKafka(tmp_path / "data", guards=Guards({"ada": "s3cret"})) as kafka:
+        said.append(command_of(kafka.pid))
+        for password in ("s3cret", "other"):
+            options = {"security_protocol": "SASL_PLAINTEXT", "sasl_plain_password": password, **signing_in}
+            with nullcontext() if password == "s3cret" else pytest.raises(KafkaConnectionError):
+                await partition_counts(kafka.sasl_bootstrap, **options)
+    assert "kafka.tools.StorageTool" in said
+    assert not [word for word in said if "s3cret" in word or "SCRAM" in word or "salt" in word]
+    assert "format.arguments" not in names_in(tmp_path / "data")
 
 
 async def test_a_warm_start_serves_within_seconds_and_uses_the_class_data_archive() -> None:

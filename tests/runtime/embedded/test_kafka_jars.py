@@ -1,14 +1,19 @@
 """Fetching Kafka's jars: once, whole, and with one clear line when it cannot be."""
 
 import asyncio
+import hashlib
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from headrace.runtime.embedded.ivy import cache_dir
+from headrace.runtime.embedded.ivy import JarSet, cache_dir, fetch
+from headrace.runtime.embedded.jar_lock import JarLock
 from headrace.runtime.embedded.java import Java, find_java
-from headrace.runtime.embedded.kafka.jars import class_path, kafka_jars
+from headrace.runtime.embedded.kafka.jars import KAFKA_JARS, KAFKA_VERSION, class_path, kafka_jars
+from headrace.runtime.embedded.spark.jars import spark_jar_set
 from headrace.runtime.errors import UsageError
 
 # Stands for `java -jar ivy.jar ... -retrieve PATTERN`: says what Ivy says, writes what it writes.
@@ -25,10 +30,14 @@ exit {code}
 
 FETCH = """
 from pathlib import Path
+from headrace.runtime.embedded.ivy import JarSet, fetch
+from headrace.runtime.embedded.jar_lock import JarLock
 from headrace.runtime.embedded.java import Java
-from headrace.runtime.embedded.kafka.jars import kafka_jars
-print(kafka_jars(Java(Path({program!r}), 17, "17", "PATH")))
+print(fetch({jars!r}, Java(Path({program!r}), 17, "17", "PATH")))
 """
+_DATA = hashlib.sha256(b"data\n").hexdigest()
+JARS = replace(KAFKA_JARS, lock=JarLock({f"jar{number}.jar": _DATA for number in range(1, 11)}))
+NAME = f"kafka-{KAFKA_VERSION}"
 
 
 @pytest.fixture
@@ -49,19 +58,19 @@ def test_jars_are_fetched_once_and_the_progress_is_visible(
 ) -> None:
     java = fake_java(tmp_path)
 
-    first, second = kafka_jars(java), kafka_jars(java)
+    first, second = fetch(JARS, java), fetch(JARS, java)
 
-    assert first == second == cache / "kafka-4.1.1"
+    assert first == second == cache / NAME
     assert len(class_path(first).split(":")) == 10
     assert (tmp_path / "calls").read_text() == "run\n"
     said = capfd.readouterr().err.splitlines()
-    assert said[0] == "fetching Apache Kafka 4.1.1 (46 jars, 43 MB, once per user)"
+    assert said[0] == f"fetching Apache Kafka {KAFKA_VERSION} (46 jars, 43 MB, once per user)"
     assert said[1:] == ["resolving: 10 of 46 jars", "downloading: 10 of 46 jars"]
-    assert sorted(path.name for path in cache.iterdir()) == ["kafka-4.1.1", "kafka-4.1.1.lock"]
+    assert sorted(path.name for path in cache.iterdir()) == [NAME, f"{NAME}.lock"]
 
 
 async def test_two_processes_at_once_fetch_once_and_both_end_well(tmp_path: Path, cache: Path) -> None:
-    script = FETCH.format(program=str(fake_java(tmp_path).executable))
+    script = FETCH.format(jars=JARS, program=str(fake_java(tmp_path).executable))
     both = [
         await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
         for _ in range(2)
@@ -69,16 +78,68 @@ async def test_two_processes_at_once_fetch_once_and_both_end_well(tmp_path: Path
 
     said = [(await process.communicate())[0].decode().strip() for process in both]
 
-    assert said == [str(cache / "kafka-4.1.1")] * 2
+    assert said == [str(cache / NAME)] * 2
     assert (tmp_path / "calls").read_text() == "run\n"
 
 
 def test_a_fetch_that_fails_half_way_leaves_nothing_that_looks_complete(tmp_path: Path, cache: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot fetch Apache Kafka 4\.1\.1"):
-        kafka_jars(fake_java(tmp_path, code=1))
+    with pytest.raises(UsageError, match=r"cannot fetch Apache Kafka \d"):
+        fetch(JARS, fake_java(tmp_path, code=1))
 
-    assert not (cache / "kafka-4.1.1").exists()
-    assert kafka_jars(fake_java(tmp_path)).is_dir()
+    assert not (cache / NAME).exists()
+    assert fetch(JARS, fake_java(tmp_path)).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("locked", "complaint"),
+    [
+        (
+            {"jar3.jar": "0" * 64},
+            f"jar3.jar is another than the one that Headrace knows: its sha256 is {_DATA}",
+        ),
+        ({"jar11.jar": _DATA}, "jar11.jar is missing"),
+        ({"jar3.jar": None}, "jar3.jar is none of the jars that Headrace knows"),
+    ],
+    ids=["another", "missing", "unknown"],
+)
+def test_what_was_fetched_and_is_not_as_locked_is_not_used(
+    tmp_path: Path, cache: Path, locked: dict[str, str | None], complaint: str
+) -> None:
+    digests = {name: digest for name, digest in {**JARS.lock.digests, **locked}.items() if digest}
+    with pytest.raises(UsageError) as caught:
+        fetch(replace(JARS, lock=JarLock(digests)), fake_java(tmp_path))
+
+    assert f"cannot use what was fetched of Apache Kafka {KAFKA_VERSION}: {complaint}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (cache / NAME).exists()
+    assert fetch(JARS, fake_java(tmp_path)).is_dir()  # as soon as what comes is right
+
+
+def test_what_was_kept_and_is_no_longer_as_locked_is_not_used(tmp_path: Path, cache: Path) -> None:
+    kept = fetch(JARS, fake_java(tmp_path))
+    (kept / "jar7.jar").write_bytes(b"other")
+    with pytest.raises(UsageError, match=rf"{kept}: jar7\.jar is another .*delete that folder") as caught:
+        fetch(JARS, fake_java(tmp_path))
+
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "calls").read_text() == "run\n"
+
+
+def test_jars_that_a_user_named_are_as_they_come_beside_those_that_are_locked(
+    tmp_path: Path, cache: Path
+) -> None:
+    lock = JarLock({"jar1.jar": _DATA, "jar11.jar": _DATA}, is_open=True)
+    assert fetch(replace(JARS, lock=lock), fake_java(tmp_path)).is_dir()
+    with pytest.raises(UsageError, match=r"jar1\.jar is another"):
+        fetch(replace(JARS, lock=JarLock({"jar1.jar": "0" * 64}, is_open=True)), fake_java(tmp_path))
+    assert spark_jar_set(("org.example:more:1",)).lock.is_open
+    assert not spark_jar_set().lock.is_open
+
+
+@pytest.mark.parametrize("jars", [KAFKA_JARS, spark_jar_set()], ids=["kafka", "spark"])
+def test_each_jar_that_is_fetched_has_its_sha256_in_the_package(jars: JarSet) -> None:
+    assert len(jars.lock.digests) == jars.count
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in jars.lock.digests.values())
 
 
 def test_no_way_to_the_repository_is_one_line_with_the_cause(

@@ -16,6 +16,7 @@ from spark import TestSpark
 
 from headrace.functions.events import runs_of, spans_of
 from headrace.functions.spark import events_to_dataframe, parse_json, ranges_to_dataframe
+from headrace.runtime.embedded.spark.jars import spark_jar_set
 from headrace.runtime.spark.sessions import interrupt
 from headrace.runtime.worker.spark import WorkerSpark
 
@@ -82,6 +83,30 @@ def test_a_range_has_the_columns_of_events(context: Context, broker: Broker, top
         "n": 5,
         "bad_record": None,
     }
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_range_is_read_whatever_its_compression(
+    context: Context, broker: Broker, topic: str, codec: str
+) -> None:
+    async def send() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, compression_type=codec) as producer:
+            await producer.send_and_wait(topic, bytes(10_000), partition=1)
+
+    asyncio.run(send())
+    row = ranges_to_dataframe(context, [Range(topic, 1, 0, 0)]).select("value").first()
+    assert row is not None
+    assert row.value == bytes(10_000)
+
+
+@pytest.mark.parametrize(
+    ("jar", "name"),
+    [("at.yawk.lz4_lz4-java", "net/jpountz/lz4/LZ4Factory"), ("zstd-jni", "com/github/luben/zstd/Zstd")],
+)
+def test_spark_decompresses_by_the_jars_that_are_locked(context: Context, jar: str, name: str) -> None:
+    where = f"SELECT java_method('java.lang.ClassLoader', 'getSystemResource', '{name}.class')"
+    (found,) = context.spark.sql(where).first() or ("",)
+    assert any(f"/{locked}!" in found for locked in spark_jar_set().lock.digests if jar in locked)
 
 
 def test_records_that_are_gone_fail_the_read(context: Context, broker: Broker, topic: str) -> None:

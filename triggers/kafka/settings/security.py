@@ -5,10 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
+from headrace.runtime.kafka.addresses import checked_web_address
 from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, TEXT, Flag, Text, Texts
 
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+# Up to the next dashes, and no way back: text that begins many blocks and ends none is read once.
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]++)-----([^-]*+(?:-(?!----)[^-]*+)*+)-----END \1-----")
 
 
 def unflatten_pem(text: str) -> str:
@@ -38,10 +40,7 @@ def _body_lines(body: str) -> str:
 
 
 def _web_address(text: str) -> str:
-    # Whose password would be shown in messages, in an address with one.
-    if text and not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", text):
-        raise ValueError("is no address of a token server; expected https://host/path, without a user")
-    return text
+    return checked_web_address(text) if text else text
 
 
 def _is_sent(handshake: object) -> str:
