@@ -11,9 +11,10 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from headrace.runtime.cli.broker_options import as_json_option, broker_options
+from headrace.runtime.cli.record_formats import cell
+from headrace.runtime.errors import printable
 from headrace.runtime.kafka import groups as consumer_groups
 from headrace.runtime.kafka import seek as group_seek
 from headrace.runtime.kafka.access import BrokerAccess
@@ -75,7 +76,7 @@ def groups(brokers: BrokerAccess, as_json: bool) -> None:
         return
     table = Table("group", "state", "members")
     for group in found:
-        table.add_row(Text(group.name), group.state, str(len(group.members)))
+        table.add_row(cell(group.name), group.state, str(len(group.members)))
     Console().print(table)
 
 
@@ -96,7 +97,7 @@ def lag(group: str, brokers: BrokerAccess, as_json: bool) -> None:
         click.echo(json.dumps({**asdict(found), "lag": total, "partitions": rows}))
         return
     Console().print(_lag_table(partitions))
-    click.echo(f"{_describe(found)}; lag {total} in all")
+    click.echo(printable(f"{_describe(found)}; lag {total} in all"))
 
 
 @click.command()
@@ -136,7 +137,7 @@ def _lag_table(partitions: Sequence[PartitionLag]) -> Table:
     table = Table("topic", "partition", "committed", "end", "lag", "member")
     for row in partitions:
         numbers = [_shown(number) for number in (row.partition, row.committed, row.end, row.lag)]
-        table.add_row(Text(row.topic), *numbers, Text(row.client or "-"))
+        table.add_row(cell(row.topic), *numbers, cell(row.client or "-"))
     return table
 
 
@@ -144,7 +145,7 @@ def _move_table(moves: Sequence[Move]) -> Table:
     table = Table("topic", "partition", "before", "after")
     for move in moves:
         numbers = [_shown(number) for number in (move.partition, move.before, move.after)]
-        table.add_row(Text(move.topic), *numbers)
+        table.add_row(cell(move.topic), *numbers)
     return table
 
 

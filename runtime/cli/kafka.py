@@ -14,7 +14,7 @@ from rich.table import Table
 
 from headrace.runtime.cli.broker_options import as_json_option, broker_options
 from headrace.runtime.cli.groups import groups, lag, seek
-from headrace.runtime.cli.record_formats import json_line, text_line
+from headrace.runtime.cli.record_formats import cell, json_line, text_line
 from headrace.runtime.cli.records import made_up, paced, stdin_batches
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
@@ -82,7 +82,9 @@ def list_topics(
     for topic in listed:
         ends = [str(end) for end in topic["end_offsets"]]
         more = f" and {len(ends) - _MANY_PARTITIONS} more" if len(ends) > _MANY_PARTITIONS else ""
-        table.add_row(topic["topic"], str(topic["partitions"]), " ".join(ends[:_MANY_PARTITIONS]) + more)
+        table.add_row(
+            cell(topic["topic"]), str(topic["partitions"]), " ".join(ends[:_MANY_PARTITIONS]) + more
+        )
     Console().print(table)
 
 

@@ -4,10 +4,21 @@ import base64
 import json
 from typing import Any
 
+from rich.text import Text
+
+from headrace.runtime.errors import printable
+
+
+def cell(text: str) -> Text:
+    """In a table: neither markup nor what moves a terminal."""
+    return Text(printable(text))
+
 
 def text_line(record: Any) -> str:
+    """One line, whatever is in it."""
     key, value = (
-        "-" if data is None else data.decode(errors="backslashreplace") for data in (record.key, record.value)
+        "-" if data is None else printable(data.decode(errors="backslashreplace"))
+        for data in (record.key, record.value)
     )
     return f"{record.partition}/{record.offset}\t{key}\t{value}"
 

@@ -30,6 +30,9 @@ WRITES = """
 """
 
 
+TRICKS = "[red]\x1b]0;you\x07\r\nand\u202e me"
+
+
 def run(broker: Broker, *arguments: str) -> Result:
     environment = {"HEADRACE_BROKERS": broker.bootstrap, "COLUMNS": "120"}
     return CliRunner().invoke(headrace, ["kafka", *arguments], env=environment)
@@ -174,6 +177,31 @@ def test_a_commit_on_a_topic_that_is_gone_has_no_lag(broker: Broker) -> None:
     told = answer(broker, "lag", f"g-{topic}")
     assert {row["topic"]: row["lag"] for row in told["partitions"]}.get(topic) is None
     assert told["lag"] == 0
+
+
+def test_a_record_that_moves_a_terminal_is_spelled_out(broker: Broker, topic: str) -> None:
+    async def send() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+            await producer.send_and_wait(topic, TRICKS.encode(), key=TRICKS.encode())
+
+    asyncio.run(send())
+    spelled_out(run(broker, "consume", "--topic", topic, "--count", "1"))
+
+
+async def test_names_that_move_a_terminal_are_spelled_out(broker: Broker, topic: str) -> None:
+    group = f"group-{topic}\x1b[2J"
+    options: dict[str, Any] = {"bootstrap_servers": broker.bootstrap, "group_id": group, "client_id": TRICKS}
+    async with AIOKafkaConsumer(topic, **options) as consumer:
+        await consumer.seek_to_end()
+        await consumer.commit()
+        for command in (("groups",), ("lag", group)):
+            spelled_out(await asyncio.to_thread(run, broker, *command))
+
+
+def spelled_out(result: Result) -> None:
+    assert result.exit_code == 0, result.exception or result.output
+    assert r"\x1b" in result.output
+    assert all(it.isprintable() or it in "\n\t" for it in result.output)
 
 
 @pytest.mark.parametrize(
