@@ -75,6 +75,7 @@ STORMS = [
     *(Storm("failpoints", name, 5) for name in FAILPOINTS),
     Storm("records", "p2", 5),
     Storm("records", "p3", 2),
+    Storm("bombs", "p2-bombs", 3),
     Storm("logs", "p4", 5, 10),
     Storm("logs", "p5", 5),
     Storm("logs", "r3", 5),
