@@ -27,10 +27,10 @@ class AssignedPartition:
     """
 
     __slots__ = (
-        "_fetched_before",
         "_room",
         "_window",
         "failed",
+        "fetched_before",
         "is_paused",
         "key",
         "lane",
@@ -52,7 +52,7 @@ class AssignedPartition:
         self.why_cut_off = ""  # why the record at ledger.position can't be read: nothing more is fetched
         self.lane = PartitionLane(self, buffer)
         self.unacked = Unacked()
-        self._fetched_before = 0  # what comes again ends here; workers have handled some of it
+        self.fetched_before = 0  # what comes again ends here; workers have handled some of it
         self._room = room
         self._window = AckWindow(ack_window_size)
 
@@ -128,10 +128,10 @@ class AssignedPartition:
         is_acked_ahead = ledger.has_ahead
         for first, end in self.lane.spans(records):
             ledger.add(first, end)
-        if self._fetched_before:
+        if self.fetched_before:
             self.lane.buffer.append_open(records, self.unacked.settled_in(ledger))
-            if ledger.position >= self._fetched_before:
-                self._fetched_before = 0
+            if ledger.position >= self.fetched_before:
+                self.fetched_before = 0
         elif is_acked_ahead:
             self.lane.buffer.append_open(records, ledger)
         else:
@@ -167,7 +167,7 @@ class AssignedPartition:
         """
         end = self.ledger.position
         self.unacked.drop_orphans()
-        self._fetched_before = max(end, self._fetched_before)
+        self.fetched_before = max(end, self.fetched_before)
         self.why_cut_off = ""  # what can't be read is found again
         self.lane.buffer.clear()
         self.ledger = Ledger(self.ledger.committable, self.ledger.settled_spans())

@@ -158,13 +158,15 @@ class Member:
 
     async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
         generation = self.generation
-        self.lost_writes += 1
-        await self._wait(0.02)
-        self._may_fail(CommitRefusedError)
-        self.group.commit(generation, offsets)
-        await self._wait(0.02)
-        self._may_fail(CommitRefusedError)
-        self.lost_writes -= 1
+        try:
+            await self._wait(0.02)
+            self._may_fail(CommitRefusedError)
+            self.group.commit(generation, offsets)
+            await self._wait(0.02)
+            self._may_fail(CommitRefusedError)
+        except BaseException:  # cancelled, too
+            self.lost_writes += 1
+            raise
         return {}
 
     def _may_fail(self, kind: Callable[[str], Exception]) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import random
 import sys
 import uuid
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +64,7 @@ def bombs(broker: Broker, folder: Path, number: int, report: Report) -> None:
         set_trigger(function, **fields)
         with replica(function, program=limited()) as running:
             running.logged("assigned: ")  # then there is such a group
-            group, end = f"group-{topic}", {(topic, 0): 2 * len(codecs) + 1}
-            wait_until(lambda group=group, end=end: group_offsets(broker, group) == end, about=running)
+            wait_until(partial(is_committed, broker, topic, 2 * len(codecs) + 1), about=running)
             report.add(f"most memory, {mode}, MiB", most_mib(running), 0, DATA_MIB / 2, number)
             restarts = sum(worker["restarts"] for worker in running.trigger()["workers"])
             report.add("workers that died", restarts, 0, 0, number)
@@ -76,6 +75,10 @@ def bombs(broker: Broker, folder: Path, number: int, report: Report) -> None:
         handled = [int(line) for line in lines(function)]
         report.add("good records not in order, once", handled != wanted, 0, 0, number)
         report.add_faults("bombs", len(bad), number)
+
+
+def is_committed(broker: Broker, topic: str, end: int) -> bool:
+    return group_offsets(broker, f"group-{topic}") == {(topic, 0): end}
 
 
 def limited() -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class Acks:
         if partition is None:
             self._early.append(ack)
             return None
-        end = partition.ledger.position
+        end = max(partition.ledger.position, partition.fetched_before)
         if ack.offset >= end:
             end = max(end, self._end_of(partition))
         if not 0 <= ack.first <= ack.offset < end:

@@ -7,9 +7,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from worker_bench import records
 
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.dispatch.acks.owned import Acks
+from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.wire.frames import Ack
 
 END = 12
 
@@ -108,3 +112,18 @@ def test_what_comes_again_is_what_nobody_who_lives_has_handled_and_nobody_has_ac
         model.ack(offset)
     assert model.partition.checkpoint == Checkpoint(END)
     assert not model.partition.unacked
+
+
+def test_what_was_fetched_before_may_be_acked_while_it_comes_again() -> None:
+    """By then the source may not have said where the partition ends."""
+    p = partition()
+    p.on_fetched(records(0, 10))
+    p.lane.on_sent(0)
+    p.lane.on_unacked(p.lane.take(4, 1 << 20))
+    acks = Acks(DeliveryPolicy(), TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t"), lambda _: 0)
+    acks.begin([p])
+    p.redeliver()
+    assert acks.take(Ack("t", 0, 9, is_through=False)) is p
+    assert acks.take(Ack("t", 0, 10, is_through=False)) is None
+    p.on_fetched(records(0, 10))
+    assert p.lane.buffer.offsets(20) == [4, 5, 6, 7, 8]

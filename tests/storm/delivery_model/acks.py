@@ -22,8 +22,9 @@ class AcksAndCommits(Batches):
                 continue
             is_early = number not in replica.partitions
             if replica.acks.take(ack) is not None:
-                self._acked(ack)
-                self.after_ack(replica, number)
+                if not is_early:  # else it is of the log that was there before this one
+                    self._acked(ack)
+                    self.after_ack(replica, number)
             elif is_early:
                 replica.early.append(ack)
 

@@ -52,7 +52,9 @@ class Batches(Records):
             if partition.lane.state is PartitionState.PLANNING:
                 partition.lane.become(PartitionState.ACTIVE)
                 records = partition.lane.take_below(end)
-                self._check_part(replica, partition.key.partition, [record.offset for record in records])
+                offsets = [record.offset for record in records]
+                if offsets and partition.plan.of(offsets[0]) is not None:  # else one further on is kept
+                    self._check_part(replica, partition.key.partition, offsets)
                 self.deliver(replica, partition.key.partition, records)
 
     def _check_part(self, replica: Replica, number: int, sent: list[int]) -> None:
