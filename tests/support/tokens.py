@@ -9,29 +9,39 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote_plus
+
+SECRET = "s3cret word+"
 
 
 @dataclass
 class TokenServer:
-    """Gives unsigned tokens to whoever knows the secret; `asked` holds each request's header and fields."""
+    """Gives unsigned tokens to whoever knows the secret; `asked` holds each request's header and fields.
+
+    Its tokens hold `token_id`. It knows another secret where `secret` is changed.
+    """
 
     url: str = ""
-    secret: str = "s3cret word+"
+    secret: str = SECRET
+    token_id: str = ""
     takes_header: bool = True
     lifetime_seconds: float = 3600
     asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._known = self.secret
+
     def answer(self, authorization: str, fields: dict[str, list[str]]) -> dict[str, Any] | None:
         self.asked.append((authorization, fields))
         if self.takes_header and authorization:
-            known = base64.b64decode(authorization.removeprefix("Basic ")) == b"ada:s3cret+word%2B"
+            pair = base64.b64decode(authorization.removeprefix("Basic ")).decode()
+            known = pair == f"ada:{quote_plus(self._known)}"
         else:
             known = fields.get("client_secret") == [self.secret]
-        if not known or self.secret != "s3cret word+":
+        if not known or self.secret != self._known:
             return None
         now = time.time()
-        claims = {"sub": "ada", "iat": now, "exp": now + 3600}
+        claims = {"sub": "ada", "iat": now, "exp": now + 3600, "jti": self.token_id}
         token = ".".join((_coded({"alg": "none"}), _coded(claims), ""))
         return {"access_token": token, "token_type": "bearer", "expires_in": self.lifetime_seconds}
 
@@ -41,9 +51,9 @@ def _coded(claims: dict[str, Any]) -> str:
 
 
 @contextmanager
-def token_server() -> Iterator[TokenServer]:
+def token_server(secret: str = SECRET, token_id: str = "") -> Iterator[TokenServer]:
     """One that listens on loopback."""
-    server = TokenServer()
+    server = TokenServer(secret=secret, token_id=token_id)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
