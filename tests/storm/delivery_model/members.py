@@ -51,8 +51,10 @@ class Members(AcksAndCommits):
                 self.finish_in(replica, number, 1, no_ack=False)
             self._take_away(replica, partition)
         replica.acks.on_revoked(None)
+        # A dead letter that nobody waits for may be written once the next owner has begun.
+        late = {number for number, it in replica.partitions.items() if it.lane.id in replica.writes}
         is_safe = self.commit_now(replica, fate)
-        self.is_clean |= dict.fromkeys(replica.partitions, is_safe)
+        self.is_clean |= {number: is_safe and number not in late for number in replica.partitions}
         replica.committer.close()
         replica.forget()
 

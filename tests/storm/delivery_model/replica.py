@@ -35,7 +35,14 @@ class Replica(NoFeed):
         self.offsets.topics = GroupTopics(first_partition_counts={"t": PARTITIONS})
         self.committer = Committer(self.offsets, metrics)
         self.acks = Acks(policy, metrics, lambda p: group.ends[p.key.partition])
-        parts = {"policy": policy, "metrics": metrics, "feed": self, "writes": {}, "news": asyncio.Event()}
+        self.writes: dict[int, object] = {}  # dead letters that are under way, by lane
+        parts = {
+            "policy": policy,
+            "metrics": metrics,
+            "feed": self,
+            "writes": self.writes,
+            "news": asyncio.Event(),
+        }
         shared: Any = SimpleNamespace(**parts)
         self.failed = Failures(shared, lambda _: None)
         self.tasks: set[asyncio.Task[Any]] = set()
