@@ -255,7 +255,7 @@ class History:
         self._tell("is acked: first, last, through", key, (first, offset, is_through))
         from_offset = 0 if is_through or self.policy.is_cumulative else first
         offsets = self.offsets(key, from_offset, offset + 1)
-        self.acked[key].update(offsets)
+        self.acked[key].update(offsets, [offset])  # it may be produced while its ack is on the way
         if (
             owner is not None
             and owner.revoked_at > self._now()
