@@ -47,7 +47,7 @@ class AssignedPartition:
         self.key = key
         self.ledger = Ledger(start.offset, start.acked)
         self.plan = KeptPlan(start.plan)
-        self.failed = FailedRecords(start.attempts, are_ranges=buffer.holds_ranges)
+        self.failed = FailedRecords.from_attempts(start.attempts, are_ranges=buffer.holds_ranges)
         self.is_paused = False  # the record in flight takes so long that fetching more is of no use
         self.why_cut_off = ""  # why the record at ledger.position can't be read: nothing more is fetched
         self.lane = PartitionLane(self, buffer)

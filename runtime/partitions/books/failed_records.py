@@ -37,45 +37,34 @@ class FailedRecord:
 
 Judge = Callable[[int, FailedRecord], None]
 """Sees a record or a range, by its first offset, as it comes from a commit."""
+Attempts = Sequence[tuple[int, int, int]]
+"""First, end and failures, as a Checkpoint has them."""
 
 
 class FailedRecords(dict[int, FailedRecord]):
-    """By offset. Empty nearly always, and then it costs one test.
+    """By offset. Empty nearly always, and then it costs one test."""
 
-    What a commit says of records stays spans until one of them is asked for: a few characters may stand for
-    millions, and whoever wrote them needn't have been one of ours.
-    """
+    __slots__ = ("are_ranges",)
 
-    __slots__ = ("_are_ranges", "_judge", "_said")
-
-    def __init__(self, said: Sequence[tuple[int, int, int]] = (), *, are_ranges: bool = False) -> None:
-        """`said`: as a checkpoint's attempts. Of ranges each is one."""
+    def __init__(self, *, are_ranges: bool = False) -> None:
         super().__init__()
-        self._judge: Judge = _accept
-        self._are_ranges = are_ranges
-        self._said = [] if are_ranges else list(said)
-        if are_ranges:
-            self.update((first, FailedRecord(failures, end=end)) for first, end, failures in said)
+        self.are_ranges = are_ranges
 
-    def __bool__(self) -> bool:
-        return len(self) > 0 or bool(self._said)
-
-    def __contains__(self, offset: object) -> bool:
-        return isinstance(offset, int) and self.of(offset) is not None
+    @classmethod
+    def from_attempts(cls, attempts: Attempts, *, are_ranges: bool) -> "FailedRecords":
+        """As a commit says it. Of ranges each is one."""
+        if attempts and not are_ranges:
+            return ToldRecords(attempts)
+        failed = cls(are_ranges=are_ranges)
+        failed.update((first, FailedRecord(failures, end=end)) for first, end, failures in attempts)
+        return failed
 
     def of(self, offset: int) -> FailedRecord | None:
         """What is known of it."""
-        at = bisect_right(self._said, offset, key=itemgetter(0)) - 1 if self._said else -1
-        if at >= 0 and offset < self._said[at][1]:
-            failures = self._said[at][2]
-            self._said[at : at + 1] = _without(self._said[at], offset, offset + 1)
-            self[offset] = FailedRecord(failures)
-            self._judge(offset, self[offset])
         return self.get(offset)
 
     def judge_all(self, judge: Judge) -> None:
-        """Have each judged, those that are still to be asked for too."""
-        self._judge = judge
+        """Have each judged that comes from a commit."""
         for offset, failed in self.items():
             judge(offset, failed)
 
@@ -96,9 +85,7 @@ class FailedRecords(dict[int, FailedRecord]):
 
     def nearest_above(self, offset: int) -> int | None:
         """The lowest one above `offset`."""
-        said = next((max(first, offset + 1) for first, end, _ in self._said if end > offset + 1), None)
-        nearest = min(filter(offset.__lt__, self), default=said)
-        return nearest if said is None or nearest is None else min(nearest, said)
+        return min(filter(offset.__lt__, self), default=None)
 
     def limit_run(self, first: int, limit: int, count_below: Callable[[int], int]) -> tuple[int, bool]:
         """How many records from `first` on may go one by one, and whether nothing may go behind them.
@@ -138,12 +125,10 @@ class FailedRecords(dict[int, FailedRecord]):
     def forget(self, offsets: Iterable[int]) -> None:
         """They are settled, or went well."""
         for offset in offsets:
-            if self.of(offset) is not None:
-                del self[offset]
+            self.pop(offset, None)
 
     def forget_within(self, first: int, end: int) -> None:
         """`[first, end)` is settled, fetched or not."""
-        self._said = [part for span in self._said for part in _without(span, first, end)]
         for offset in [failed for failed in self if first <= failed < end]:
             del self[offset]
 
@@ -154,18 +139,69 @@ class FailedRecords(dict[int, FailedRecord]):
 
     def attempts(self, offset: int) -> tuple[tuple[int, int, int], ...]:
         """What a commit of `offset` carries."""
-        known = [(at, at + failed.span_from(at), failed.failures) for at, failed in self.items()]
         spans: list[tuple[int, int, int]] = []
-        for first, end, failures in sorted(known + self._said):
+        for first, end, failures in sorted(self._spans()):
             if first < offset or not failures:
                 continue
-            is_next = bool(spans) and spans[-1][1:] == (first, failures) and not self._are_ranges
+            is_next = bool(spans) and spans[-1][1:] == (first, failures) and not self.are_ranges
             spans.append((spans.pop()[0] if is_next else first, end, failures))
         return tuple(spans)
 
+    def _spans(self) -> list[tuple[int, int, int]]:
+        return [(at, at + failed.span_from(at), failed.failures) for at, failed in self.items()]
 
-def _accept(offset: int, failed: FailedRecord) -> None:
-    """Nothing to judge by."""
+
+class ToldRecords(FailedRecords):
+    """Those of which a commit has told: spans until one of their records is asked for.
+
+    A few characters may stand for millions, and whoever wrote them needn't have been one of ours.
+    """
+
+    __slots__ = ("_judge", "_told")
+
+    def __init__(self, told: Attempts) -> None:
+        super().__init__()
+        self._told = list(told)
+        self._judge: Judge | None = None
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 or bool(self._told)
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.of(offset) is not None
+
+    def of(self, offset: int) -> FailedRecord | None:
+        """As above; from now on it is known by itself."""
+        at = bisect_right(self._told, offset, key=itemgetter(0)) - 1
+        if at >= 0 and offset < self._told[at][1]:
+            failed = self[offset] = FailedRecord(self._told[at][2])
+            self._told[at : at + 1] = _without(self._told[at], offset, offset + 1)
+            if self._judge is not None:
+                self._judge(offset, failed)
+        return self.get(offset)
+
+    def judge_all(self, judge: Judge) -> None:
+        """As above; those that are still to be asked for then."""
+        self._judge = judge
+        super().judge_all(judge)
+
+    def nearest_above(self, offset: int) -> int | None:
+        """As above."""
+        known = super().nearest_above(offset)
+        told = next((max(first, offset + 1) for first, end, _ in self._told if end > offset + 1), None)
+        return min((it for it in (known, told) if it is not None), default=None)
+
+    def forget(self, offsets: Iterable[int]) -> None:
+        """As above."""
+        super().forget(offset for offset in offsets if self.of(offset) is not None)
+
+    def forget_within(self, first: int, end: int) -> None:
+        """As above."""
+        self._told = [part for span in self._told for part in _without(span, first, end)]
+        super().forget_within(first, end)
+
+    def _spans(self) -> list[tuple[int, int, int]]:
+        return super()._spans() + self._told
 
 
 def _without(span: tuple[int, int, int], first: int, end: int) -> list[tuple[int, int, int]]:

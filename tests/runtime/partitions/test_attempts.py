@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_ranges, of_records
-from headrace.runtime.partitions.books.failed_records import FailedRecord, FailedRecords
+from headrace.runtime.partitions.books.failed_records import FailedRecord, FailedRecords, ToldRecords
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
 
@@ -39,7 +39,7 @@ def test_what_a_commit_said_is_known_of_each_record_as_if_it_had_been_said_one_b
     for gap, length, failures in gaps:
         said.append((at + gap, at + gap + length, failures))
         at += gap + length
-    failed = FailedRecords(said)
+    failed: FailedRecords = ToldRecords(said)
     failed.judge_all(spent_at_3)
     each = {offset: failures for first, end, failures in said for offset in range(first, end)}
     refused = {offset for offset, failures in each.items() if failures >= 3}

@@ -66,6 +66,7 @@ class Cluster:
     st.lists(st.tuples(st.integers(0, 59), st.booleans()), min_size=1, max_size=120),
 )
 @example(60, 1, 40_000, [(number, False) for number in range(60)])
+@example(47, 2, 21_878, [(number, False) for number in (1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0)])
 def test_what_is_held_stays_below_the_bound_but_for_a_batch_of_each_broker(
     partitions: int, nodes: int, batch_bytes: int, steps: list[tuple[int, bool]]
 ) -> None:

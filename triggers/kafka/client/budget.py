@@ -79,8 +79,7 @@ class Budget:
     def used_bytes(self) -> int:
         """What is held, and what may come."""
         self._count_off()
-        # Brokers that are gone may be among those; open requests never bring more than that together.
-        answered_bytes = min(sum(self._answered.values()), self.max_bytes // _ANSWERS_PART)
+        answered_bytes = self._most_answered(sum(self._answered.values()))
         return self._held_bytes + _COPIES * sum(self._open.values()) + answered_bytes
 
     def held_of(self, key: Hashable) -> int:
@@ -106,8 +105,9 @@ class Budget:
     def terms(self, node: Hashable, nodes_left: int) -> Terms | None:
         """What a request to this one of `nodes_left` brokers may say now; None where it has to wait."""
         most_bytes = self.max_bytes // (_ANSWERS_PART * (len(self._open) + nodes_left))
-        answered_bytes = min(self._answered.get(node, 0), most_bytes)  # let go as the next one comes
-        free_bytes = self.max_bytes - self.used_bytes + answered_bytes
+        all_bytes, own_bytes = sum(self._answered.values()), self._answered.get(node, 0)
+        own_part = self._most_answered(all_bytes) - self._most_answered(all_bytes - own_bytes)
+        free_bytes = self.max_bytes - self.used_bytes + min(own_part, most_bytes)  # let go as the next comes
         floor_bytes = self.floor_bytes
         least_bytes = floor_bytes // 2
         spare_bytes = free_bytes - self._left_of_floors(floor_bytes)
@@ -132,6 +132,10 @@ class Budget:
         return self._open[node]
 
     # ---- inside
+
+    def _most_answered(self, size_bytes: int) -> int:
+        """Brokers that are gone may be among those; open requests never bring more than this together."""
+        return min(size_bytes, self.max_bytes // _ANSWERS_PART)
 
     def _limit(self, size_bytes: int) -> int:
         return min(self._partition_max_bytes, max(1, size_bytes, self._batch_bytes))
