@@ -240,6 +240,8 @@ def test_a_python_that_the_user_cannot_run_is_one_line(place: Path) -> None:
     closed.mkdir(mode=0o700)
     python = closed / "python"
     python.symlink_to(NEIGHBOURS_PROGRAM[2])
+    if subprocess.run([python, "-P", "-c", "import headrace"], check=False, cwd="/").returncode:
+        pytest.skip("this Python doesn't find its environment by a link from elsewhere")
     program = (*NEIGHBOURS_PROGRAM[:2], str(python), *NEIGHBOURS_PROGRAM[3:])
     assert "Python and Headrace have to be where that user" in one_line(
         run("run", str(function), *USER, program=program), 2

@@ -10,7 +10,8 @@ from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, TEXT, Flag, Text, Texts
 
 # Up to the next dashes, and no way back: text that begins many blocks and ends none is read once.
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]++)-----([^-]*+(?:-(?!----)[^-]*+)*+)-----END \1-----")
+# Linear as it stands; possessive quantifiers are wrong before Python 3.11.5.
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([^-]*(?:-(?!----)[^-]*)*)-----END \1-----")
 
 
 def unflatten_pem(text: str) -> str:
