@@ -150,7 +150,10 @@ async def heard_of(
     code = await asyncio.shield(process.exited)
     progress, acked = process.slot.read(), process.slot.acks.read()
     process.slot.close()
-    return said, (code, progress.seq, progress.is_running, acked)
+    # one frame or two tell of what wasn't started, by how the orders reach the worker
+    returned = [span for kind, spans in said if kind is Kind.RETURNED for span in spans]
+    others: Said = [(kind, body) for kind, body in said if kind is not Kind.RETURNED]
+    return others, (returned, code, progress.seq, progress.is_running, acked)
 
 
 def plain(kind: Kind, body: bytes) -> Any:
@@ -161,6 +164,8 @@ def plain(kind: Kind, body: bytes) -> Any:
     if kind is Kind.FAILED:
         first, end, is_named, reason = wire.decode_failed(body)
         return first, end, is_named, reason.splitlines()[0], reason.splitlines()[-1]
+    if kind is Kind.RETURNED:
+        return wire.decode_returned(body)
     return body
 
 

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from command import one_line, run
 from kafka_records import produce
 from neighbour import NEIGHBOUR, NEIGHBOURS_PROGRAM, needs_worker_user
 from processes import is_running, java_children
-from replica import PROGRAM, frozen, lines, replica, set_spec, wait_until, write_function
+from replica import PROGRAM, Replica, frozen, lines, replica, set_spec, wait_until, write_function
 from spark import QUICK, use_spark
 
 USER = ("--worker-user", NEIGHBOUR)
@@ -134,18 +135,28 @@ def test_a_handler_is_the_user_and_gets_at_nothing_of_its_processor(
         assert running.stop() == 0
 
 
-@needs_worker_user
-@pytest.mark.parametrize("bounds", [(), BOUNDED], ids=["root", "root in a container"])
-def test_a_killed_worker_is_replaced_and_what_handlers_leave_behind_ends(
-    broker: Broker, topic: str, place: Path, bounds: tuple[str, ...]
-) -> None:
-    function = write_function(place / "f", LEAVES, broker.bootstrap, [topic], workers=1)
+@contextmanager
+def staying(
+    broker: Broker, topic: str, folder: Path, bounds: tuple[str, ...]
+) -> Iterator[tuple[Replica, int, int]]:
+    """A run whose worker stays in a record; the worker's process, and one that its handler leaves behind."""
+    function = write_function(folder, LEAVES, broker.bootstrap, [topic], workers=1)
     (function / "stay").touch()
     with replica(function, *USER, program=(*bounds, *NEIGHBOURS_PROGRAM)) as running:
         running.wait_ready()
         produce(broker, topic, 1)
         wait_until(lambda: lines(function), about=running)
-        _, first, left = map(int, lines(function)[0].split())
+        _, worker, left = map(int, lines(function)[0].split())
+        yield running, worker, left
+
+
+@needs_worker_user
+@pytest.mark.parametrize("bounds", [(), BOUNDED], ids=["root", "root in a container"])
+def test_a_killed_worker_is_replaced_and_what_handlers_leave_behind_ends(
+    broker: Broker, topic: str, place: Path, bounds: tuple[str, ...]
+) -> None:
+    with staying(broker, topic, place / "f", bounds) as (running, first, left):
+        function = place / "f"
         (function / "stay").unlink()
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: len(lines(function)) == 2, about=running)
@@ -164,13 +175,7 @@ def test_a_killed_worker_is_replaced_and_what_handlers_leave_behind_ends(
 def test_a_killed_processor_leaves_nothing(
     broker: Broker, topic: str, place: Path, bounds: tuple[str, ...]
 ) -> None:
-    function = write_function(place / "f", LEAVES, broker.bootstrap, [topic], workers=1)
-    (function / "stay").touch()
-    with replica(function, *USER, program=(*bounds, *NEIGHBOURS_PROGRAM)) as running:
-        running.wait_ready()
-        produce(broker, topic, 1)
-        wait_until(lambda: lines(function), about=running)
-        _, worker, left = map(int, lines(function)[0].split())
+    with staying(broker, topic, place / "f", bounds) as (running, worker, left):
         running.kill()
         wait_until(lambda: not is_running(worker) and not is_running(left))
 
