@@ -1,13 +1,12 @@
 """Undecoded chunks in a worker process, read from their beginning to their end, some records at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
-Decode: TypeAlias = Callable[[bytes, int], Iterator[Any]]
+from headrace.runtime.wire.decoder import Decode, Records
+from headrace.runtime.wire.frames import Buffer, WireRecord
 
 
-def no_decoder(_: bytes, __: int) -> Iterator[Any]:
+def no_decoder(_: Buffer, __: int = 0) -> Records:
     """Where all records come decoded."""
     raise AssertionError("the trigger has named no decoder")
 
@@ -18,13 +17,14 @@ class ReceivedChunk:
     def __init__(self, data: bytes, decode: Decode) -> None:
         self._data = data
         self._decode = decode
-        self._records: Iterator[Any] = iter(())
+        self._records: Records
         self._at: int | None = None  # how many were read; None where it has to begin anew
 
-    def read(self, skip: int, count: int) -> Sequence[Any]:
+    def read(self, skip: int, count: int) -> Sequence[WireRecord]:
         """`count` records without the first `skip`."""
         if self._at is None or skip < self._at:
             self._records, self._at = self._decode(self._data, skip), skip
-        found = list(islice(self._records, skip - self._at, skip - self._at + count))
+        if skip > self._at:
+            self._records.read(skip - self._at)
         self._at = skip + count
-        return found
+        return self._records.read(count)

@@ -14,13 +14,14 @@ from typing import Any
 from headrace.runtime.spark.token import SharedToken
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.chunk_cache import ChunkCache
+from headrace.runtime.wire.decoder import Decode
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker import results as handler_results
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.callbacks import Callbacks
-from headrace.runtime.worker.chunks import Decode, ReceivedChunk, no_decoder
+from headrace.runtime.worker.chunks import ReceivedChunk, no_decoder
 from headrace.runtime.worker.context import create_context
 from headrace.runtime.worker.given.event import Event, PartitionView
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop

@@ -1,22 +1,12 @@
 """Records that a processor has and doesn't decode: bytes of which only offsets are known."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Protocol, overload
+from typing import overload
 
+from headrace.runtime.wire.decoder import Decode
 from headrace.runtime.wire.frames import Buffer, Headers, WireRecord
-
-
-class Decode(Protocol):
-    """A trigger's decoder."""
-
-    def __call__(self, data: Buffer, skip: int = 0, /) -> Iterator[WireRecord]:
-        """A chunk's records, in order, without the first `skip`: UndecodableRecords where its bytes are none.
-
-        As many as the chunk counts. Raises nothing.
-        """
-
 
 _ids = count()
 
@@ -51,7 +41,8 @@ class ChunkRecord:
     offset: int
 
     def _decoded(self) -> WireRecord:
-        return next(self.chunk.decode(self.chunk.data, self.offset - self.chunk.first))
+        (record,) = self.chunk.decode(self.chunk.data, self.offset - self.chunk.first).read(1)
+        return record
 
     @property
     def timestamp(self) -> int:

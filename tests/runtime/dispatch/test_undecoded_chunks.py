@@ -303,11 +303,14 @@ async def test_a_batch_that_kills_its_worker_as_it_is_decoded_counts_as_an_attem
     (tmp_path / "deadly.py").write_text(
         "import os, signal\n"
         "from headrace.triggers.kafka.format import decoder as kafka_decoder\n"
-        "def decode(data, skip):\n"
-        "    for record in kafka_decoder.decode(data, skip):\n"
-        "        if record.value == b'0':\n"
+        "class Deadly(kafka_decoder.ChunkReader):\n"
+        "    def read(self, count):\n"
+        "        records = super().read(count)\n"
+        "        if any(record.value == b'0' for record in records):\n"
         "            os.kill(os.getpid(), signal.SIGKILL)\n"
-        "        yield record\n"
+        "        return records\n"
+        "def decode(data, skip):\n"
+        "    return Deadly(memoryview(data), skip, 1 << 20, must_live=False)\n"
     )
     policy = DeliveryPolicy(failure=FailurePolicy(2, 0.01, 0.01))
     async with bench(tmp_path, WRITES, policy=policy, decoder="deadly:decode") as b:
@@ -322,7 +325,7 @@ async def test_a_batch_that_kills_its_worker_as_it_is_decoded_counts_as_an_attem
 async def test_event_timeout_covers_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "endless.py").write_text(
-        "import time\n\ndef decode(data, skip):\n    while True:\n        time.sleep(0.01)\n    yield\n"
+        "import time\n\ndef decode(data, skip):\n    while True:\n        time.sleep(0.01)\n"
     )
     policy = DeliveryPolicy(failure=FailurePolicy(1), event_timeout_seconds=0.1)
     async with bench(tmp_path, WRITES, policy=policy, decoder="endless:decode") as b:

@@ -25,29 +25,86 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 _BEFORE_LENGTH = 12
 _ATTRIBUTES_AT = 21
 _LARGE_BYTES = 4 * 1024 * 1024
+_AT_ONCE = 100
 _HEADER_BYTES = 128  # what a header takes once it is read, about
 
 
 def decode(
     data: Buffer, skip: int = 0, *, max_batch_bytes: int = MAX_BATCH_BYTES, must_live: bool = False
-) -> Iterator[WireRecord]:
+) -> "ChunkReader":
     """Of the batches in `data`, which are complete, checked, and no control batches: all but `skip` records.
 
     Batches that are skipped are not looked into. What can't be decoded comes as UndecodableRecords, and so
     does a batch that opens to more than `max_batch_bytes`. Ends where there is no batch. `must_live`: this
     process may not die of what is in there, which has to be looked at first.
     """
-    view = memoryview(data)
-    at = 0
-    while len(view) - at >= HEADER.size:
-        _, length, *_, count = HEADER.unpack_from(view, at)
-        end = at + _BEFORE_LENGTH + length
-        if not at + HEADER.size <= end <= len(view):
-            return
-        if skip < count:
-            yield from islice(_records(view[at:end], count, max_batch_bytes, must_live), skip, None)
-        skip = max(0, skip - max(0, count))
-        at = end
+    return ChunkReader(memoryview(data), skip, max_batch_bytes, must_live)
+
+
+class ChunkReader:
+    """From its beginning to its end, and no further than it is read."""
+
+    def __init__(self, view: memoryview, skip: int, max_batch_bytes: int, must_live: bool) -> None:
+        self._max_batch_bytes = max_batch_bytes
+        self._must_live = must_live
+        self._found: list[WireRecord] = []
+        self._wanted = 0
+        self._done = 0  # records of the batch that is read
+        self._steps = self._read_batches(view, skip)
+
+    def __iter__(self) -> Iterator[WireRecord]:
+        """All that is left."""
+        while records := self.read(_AT_ONCE):
+            yield from records
+
+    def read(self, count: int) -> list[WireRecord]:
+        """The next ones: fewer than `count` where that is the end."""
+        self._found, self._wanted = [], count
+        next(self._steps, None)
+        return self._found
+
+    # ---- generators that pause where as many are found as are wanted
+
+    def _read_batches(self, view: memoryview, skip: int) -> Iterator[None]:
+        at = 0
+        while len(view) - at >= HEADER.size:
+            _, length, *_, count = HEADER.unpack_from(view, at)
+            end = at + _BEFORE_LENGTH + length
+            if not at + HEADER.size <= end <= len(view):
+                return
+            if skip < count:
+                self._done = skip
+                yield from self._read_batch(view[at:end], count)
+            skip = max(0, skip - max(0, count))
+            at = end
+
+    def _read_batch(self, batch: memoryview, count: int) -> Iterator[None]:
+        """Up to `count` in all, whatever it holds."""
+        first = HEADER.unpack_from(batch)[0]
+        why: Exception = ValueError("its batch has fewer records than it says")
+        try:
+            data = opened(batch, self._max_batch_bytes)
+            if self._must_live:
+                check_headers(data, self._max_batch_bytes)
+            try:
+                yield from self._take(islice(DefaultRecordBatch(data), self._done, None))
+            except UnicodeDecodeError:  # the name of a header
+                yield from self._take(islice(_decode_any_names(data), self._done, None))
+        except Exception as error:  # codecs raise what they like
+            why = error
+        yield from self._take(UndecodableRecord(first + at, why) for at in range(self._done, count))
+
+    def _take(self, records: Iterator[WireRecord]) -> Iterator[None]:
+        """To its end, by code in C: of each record nothing is done here."""
+        while True:
+            before = len(self._found)
+            try:
+                self._found.extend(islice(records, self._wanted - before))
+            finally:  # those before an error are there
+                self._done += len(self._found) - before
+            if len(self._found) < self._wanted:
+                return
+            yield
 
 
 def opened(batch: memoryview, max_batch_bytes: int) -> memoryview:
@@ -75,26 +132,6 @@ def check_headers(data: memoryview, max_batch_bytes: int) -> None:
     for _ in range(HEADER.unpack_from(data)[-1]):
         if reader.skip_record() * _HEADER_BYTES > max_batch_bytes:
             raise BatchTooLargeError(max_batch_bytes)
-
-
-def _records(batch: memoryview, count: int, max_batch_bytes: int, must_live: bool) -> Iterator[WireRecord]:
-    """One batch: `count` of them, whatever it holds."""
-    (first, *_), done = HEADER.unpack_from(batch), 0
-    why: Exception = ValueError("its batch has fewer records than it says")
-    try:
-        data = opened(batch, max_batch_bytes)
-        if must_live:
-            check_headers(data, max_batch_bytes)
-        try:
-            for done, record in enumerate(DefaultRecordBatch(data), 1):  # noqa: B007  # `done` is needed below
-                yield record
-        except UnicodeDecodeError:  # the name of a header
-            for done, record in enumerate(islice(_decode_any_names(data), done, None), done + 1):  # noqa: B007, B020
-                yield record
-    except Exception as error:  # codecs raise what they like
-        why = error
-    for offset in range(first + done, first + count):
-        yield UndecodableRecord(offset, why)
 
 
 def _decode_any_names(data: memoryview) -> Iterator[WireRecord]:

@@ -1,0 +1,20 @@
+"""What a trigger's decoder is: it opens chunks, in workers and where a processor has to look into one."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.runtime.wire.frames import Buffer, WireRecord
+
+
+class Records(Protocol):
+    """Of one chunk, in order. Reading raises nothing: UndecodableRecords come where its bytes are none."""
+
+    def read(self, count: int) -> Sequence[WireRecord]:
+        """The next ones: fewer than `count` where that is the end."""
+
+
+class Decode(Protocol):
+    """A trigger names it by `module:function`."""
+
+    def __call__(self, data: Buffer, skip: int = 0, /) -> Records:
+        """All that are in a chunk, without the first `skip`."""
