@@ -19,11 +19,18 @@ class Run:
     lane: Lane
     first_seq: int
     records: Sequence[WireRecord]
+    epoch: int = 0
+    """Of the lane, when they were sent."""
 
     @property
     def end_seq(self) -> int:
         """The seq after its last record."""
         return self.first_seq + len(self.records)
+
+    @property
+    def may_come_back(self) -> bool:
+        """It was asked for, or a record before it has failed."""
+        return self.lane.is_recalled or self.epoch < self.lane.epoch
 
 
 @dataclass(slots=True)
@@ -82,7 +89,7 @@ class InFlight:
         given.first = min(given.first, records[0].offset)
         given.end = max(given.end, records[-1].offset + 1)
         given.count += len(records)
-        self.runs.append(Run(lane, first_seq, records))
+        self.runs.append(Run(lane, first_seq, records, lane.epoch))
         return RunHeader(lane.id, lane.epoch, first_seq, lane.attempt(records[0]), len(records), has_more)
 
     def forget(self, lane: Lane) -> None:
@@ -121,9 +128,13 @@ class InFlight:
         return [Run(taken[0], seq, taken[1])] if taken else []
 
     def take_back(self, first: int, end: int) -> tuple[Lane, Sequence[WireRecord]]:
-        """Take out the records of `[first, end)`. Raises NonsenseError for others than the tail of a run."""
+        """Take out the records of `[first, end)`.
+
+        Raises NonsenseError for others than the tail of a run, and for what it has no reason to give back:
+        who could do that without one would be given its records for ever.
+        """
         run = next((run for run in self.runs if run.first_seq <= first < run.end_seq == end), None)
-        if run is None:
+        if run is None or not run.may_come_back:
             raise NonsenseError(f"it gives back records {first} to {end}")
         keep = first - run.first_seq
         returned = run.records[keep : end - run.first_seq]

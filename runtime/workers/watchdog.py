@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ _MEMORY_INTERVAL_SECONDS = 0.1
 # How long a cancelled handler may take to end, before its worker is killed.
 _CANCEL_SECONDS = 1.0
 _LATE = "it ran past eventTimeout"
+# To begin with what it was given. More than any machine has a process wait for its turn.
+BEGIN_SECONDS = 10.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -26,6 +29,8 @@ class Watchdog:
         self._workers = workers
         self._policy = policy
         self._tasks: list[asyncio.Task[None]] = []
+        # By worker: what it was to begin with, and since when.
+        self._waits: dict[int, tuple[tuple[int, int] | None, float]] = {}
 
     def start(self) -> None:
         """Nothing is watched that has no limit."""
@@ -51,7 +56,7 @@ class Watchdog:
         """Until this worker has to be looked at again, seconds. Acts where its time is up."""
         running = worker.look()
         if running is None:
-            return limit_seconds
+            return min(limit_seconds, self._time_left_to_begin(worker, limit_seconds))
         # No more than the limit, whatever the process says since when it runs.
         left = min(limit_seconds, limit_seconds - running.seconds)
         if left > 0:
@@ -59,6 +64,19 @@ class Watchdog:
         if worker.can_cancel and (waited := worker.outbox.cancel(running.seq, _LATE)) < _CANCEL_SECONDS:
             return min(_CANCEL_SECONDS - waited, limit_seconds)
         worker.kill(Verdict(running.seq, reason, is_certain=True))
+        return limit_seconds
+
+    def _time_left_to_begin(self, worker: WorkerHandle, limit_seconds: float) -> float:
+        """As above, where it runs nothing: what doesn't hear of its records never runs past the limit."""
+        limit_seconds = max(limit_seconds, BEGIN_SECONDS)
+        waits_for, now = worker.next_to_begin, time.monotonic()
+        before, since = self._waits.get(worker.index, (None, now))
+        if waits_for is None or waits_for != before:
+            self._waits[worker.index] = waits_for, now
+        elif now - since >= limit_seconds:
+            worker.kill(why=f"it was given records, and has begun none within {limit_seconds:g} s")
+        else:
+            return limit_seconds - (now - since)
         return limit_seconds
 
     async def _watch_memory(self) -> None:

@@ -10,11 +10,15 @@ PRELUDE = """
     def say(*frames):
         os.write(SOCKET, b"".join(frames))
 
-    def its_seq():
+    def its_names():
         frame = sys._getframe()
         while frame.f_code.co_name != "_handle_run":
             frame = frame.f_back
-        return frame.f_locals["seq"]
+        return frame.f_locals
+
+    def its_end():
+        header = its_names()["run"].header
+        return header.first_seq + header.count
 
     def begun(kind, size):
         return struct.pack("<I", size) + wire.frame(kind)[4:]
@@ -38,7 +42,7 @@ PRELUDE = """
     def handler(context, event):
         write(event.offset)
         if event.offset == 2:
-            act(its_seq())
+            act(its_names()["seq"])
             {then}
 """
 STAYS = "time.sleep(60)"
@@ -58,6 +62,7 @@ LIES = {
     "the failure of another's": "say(wire.encode_failed(2**63, 2**63 + 1, 'no'))",
     "it gives back what it never had": "say(wire.encode_returned([(0, 2**40)]))",
     "it gives back what is past": "say(wire.encode_returned([(max(seq, 1) - 1, seq + 2)]))",
+    "it gives back what it is in": "say(wire.encode_returned([(seq, its_end())]))",
     "no ack of a record that has not begun": "say(wire.encode_seq(Kind.UNACKED, seq + 1))",
     "no ack of another's": "say(wire.encode_seq(Kind.UNACKED, 2**63))",
     "an answer to a record that has not begun": "say(encode_reply(seq + 1, Reply(200, '', (), b'')))",

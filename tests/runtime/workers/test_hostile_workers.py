@@ -15,6 +15,7 @@ from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
+from headrace.runtime.workers import watchdog
 
 # Says once, for each record, what that has for a body.
 SAYS = """
@@ -176,3 +177,46 @@ async def test_a_worker_without_its_descriptors_is_replaced(tmp_path: Path) -> N
     handled, restarts = await attacked(tmp_path, "on_each(os.close)", RETURNS)
     assert set(handled) == set(range(5))
     assert restarts == 1
+
+
+async def test_a_worker_that_does_not_hear_of_its_records_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "BEGIN_SECONDS", 0.5)
+    handler = """
+        import socket
+        ends = socket.socketpair()
+
+        def handler(context, event):
+            write(event.offset)
+            if event.offset == 2:
+                os.dup(int(sys.argv[1]))
+                os.dup2(ends[0].fileno(), int(sys.argv[1]))
+    """
+    policy = DeliveryPolicy(failure=FailurePolicy(1), event_timeout_seconds=0.1)
+    async with bench(tmp_path, handler, policy=policy) as b:
+        (p,) = b.assign(("t", 0))
+        for first in (0, 3, 6):  # the second three have been read for already
+            b.feed(p, records(first, 3))
+            async with asyncio.timeout(60):
+                while p.ledger.committable < first + 3:
+                    b.dispatcher.sync_progress()
+                    await asyncio.sleep(0.01)
+        assert b.lines() == [str(offset) for offset in range(9)]
+        assert b.dispatcher.workers[0].restarts == 1
+
+
+async def test_what_a_worker_says_once_it_was_told_to_stop_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lies = "say(wire.encode_progress(2**40, 0, 1), wire.frame(Kind.READY, b'1'), b'abc')"
+    act = f"its_names()['self'].inbox.stop = lambda: (write('lied'), {lies}, os._exit(0))"
+    handler = PRELUDE.replace("{act}", act).replace("{then}", RETURNS)
+    async with bench(tmp_path, handler) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 3))
+        await b.settled(p, 3)
+        await b.dispatcher.workers[0].stop(60)
+        assert b.lines() == ["0", "1", "2", "lied"]
+    assert p.ledger.committable == 3
+    assert "Traceback" not in caplog.text

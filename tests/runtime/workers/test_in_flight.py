@@ -1,5 +1,6 @@
 """The processor's book of what a worker holds, against a plain list."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from worker_bench import records
@@ -7,6 +8,7 @@ from worker_bench import records
 from headrace.runtime.partitions.assigned import of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.wire.frames import NonsenseError
 from headrace.runtime.wire.progress_slot import Progress
 from headrace.runtime.workers.in_flight import InFlight
 
@@ -43,6 +45,9 @@ def test_tails_come_back_and_the_rest_stays(lengths: list[int], data: st.DataObj
     number = data.draw(st.integers(0, len(lengths) - 1))
     end = sum(lengths[: number + 1])
     first = data.draw(st.integers(end - lengths[number], end - 1))
+    with pytest.raises(NonsenseError, match="gives back"):  # nobody has asked
+        in_flight.take_back(first, end)
+    in_flight.runs[number].lane.on_recalled()
     lane, returned = in_flight.take_back(first, end)
     assert [(lane.key.partition, record.offset) for record in returned] == book[first:end]
     rest = [(lane.key.partition, r.offset) for lane, done in in_flight.settle_before(len(book)) for r in done]

@@ -79,6 +79,7 @@ def test_what_comes_back_has_no_other_outcome(lengths: list[int], data: st.DataO
     number = data.draw(st.integers(0, len(lengths) - 1))
     end = sum(lengths[: number + 1])
     first = data.draw(st.integers(end - lengths[number], end - 1))
+    talk.lanes[number].on_recalled()
     talk.hear(wire.encode_returned([(first, end)]), wire.encode_progress(sum(lengths), 0, 0))
     kept = lengths[number] - (end - first)
     back = [("returned", number, offset) for offset in range(kept, lengths[number])]
