@@ -280,12 +280,6 @@ class WorkerHandle:
             return None
         return self.in_flight.running(self._process.slot.read())
 
-    @property
-    def next_to_begin(self) -> tuple[int, int] | None:
-        """Its process, and the seq of the first record that it holds; None where it holds none."""
-        runs = self.in_flight.runs
-        return None if self._process is None or not runs else (self._process.pid, runs[0].first_seq)
-
     def has_waiting(self, lane: Lane, first: int, end: int) -> bool:
         """Whether a record of offsets `[first, end)` is there and has not started, as far as is known."""
         in_flight = self.in_flight

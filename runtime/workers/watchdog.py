@@ -29,8 +29,8 @@ class Watchdog:
         self._workers = workers
         self._policy = policy
         self._tasks: list[asyncio.Task[None]] = []
-        # By worker: what it was to begin with, and since when.
-        self._waits: dict[int, tuple[tuple[int, int] | None, float]] = {}
+        # By worker: its process and the seq that it was to begin with, and since when.
+        self._waits: dict[int, tuple[tuple[int | None, int] | None, float]] = {}
 
     def start(self) -> None:
         """Nothing is watched that has no limit."""
@@ -69,7 +69,8 @@ class Watchdog:
     def _time_left_to_begin(self, worker: WorkerHandle, limit_seconds: float) -> float:
         """As above, where it runs nothing: what doesn't hear of its records never runs past the limit."""
         limit_seconds = max(limit_seconds, BEGIN_SECONDS)
-        waits_for, now = worker.next_to_begin, time.monotonic()
+        runs, now = worker.in_flight.runs, time.monotonic()
+        waits_for = (worker.pid, runs[0].first_seq) if runs else None
         before, since = self._waits.get(worker.index, (None, now))
         if waits_for is None or waits_for != before:
             self._waits[worker.index] = waits_for, now
