@@ -12,7 +12,6 @@ import signal
 import struct
 import subprocess
 import sys
-import threading
 from functools import partial
 from typing import IO
 
@@ -38,7 +37,8 @@ class Opener:
     def __init__(self, policy: DeliveryPolicy) -> None:
         self._arguments = (policy.decoder, json.dumps(dict(policy.decoder_options)), str(SECONDS))
         self._process: subprocess.Popen[bytes] | None = None
-        self._turn = threading.Lock()
+        self._turn = asyncio.Lock()
+        self._closed_count = 0
 
     @property
     def pid(self) -> int | None:
@@ -48,35 +48,37 @@ class Opener:
     async def open(self, record: WireRecord) -> WireRecord:
         """The same, decoded; an UndecodableRecord where that can't be, or takes that process's life.
 
-        Raises OSError where the machine has no room for a process.
+        Raises OSError where the machine has no room for a process, or it is closed meanwhile.
         """
-        return await asyncio.to_thread(self._open, record) if isinstance(record, ChunkRecord) else record
+        if not isinstance(record, ChunkRecord):
+            return record
+        closed_count = self._closed_count
+        async with self._turn:
+            try:
+                return await asyncio.to_thread(self._open, record, closed_count)
+            except asyncio.CancelledError:
+                self.close()  # its thread goes on until then
+                raise
 
     def close(self) -> None:
-        """End the process, whatever it is doing. Idempotent; the next record starts another one."""
-        if (process := self._process) is not None:
-            self._process = None
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
-                with contextlib.suppress(OSError):  # what was to be written is lost
-                    pipe.close()
+        """End the process, whatever it is doing. Idempotent; a later record starts another one."""
+        self._closed_count += 1
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process)
 
-    def _open(self, record: ChunkRecord) -> WireRecord:
-        with self._turn:
-            for _ in range(_TRIES):
-                process = self._process = self._process or self._start()
-                try:
-                    kind, body = _ask(process, record)
-                except (OSError, EOFError, ValueError):  # the last: its pipes are closed
-                    if self._process is not process:
-                        raise OSError("the function stops") from None
-                    self.close()
-                    continue
-                if kind is Kind.RUN:
-                    return wire.decode_records(body)[0]._replace(offset=record.offset)
-                return UndecodableRecord(record.offset, ValueError(wire.decode_init_failed(body)))
+    def _open(self, record: ChunkRecord, closed_count: int) -> WireRecord:
+        """In a thread: one at a time, but for those that were closed and are about to notice it."""
+        for _ in range(_TRIES):
+            process = self._process = self._process or self._start()
+            if closed_count == self._closed_count:
+                with contextlib.suppress(Exception):  # it is gone, or says what can't be understood
+                    return _ask(process, record)
+            _end(process)
+            if self._process is process:
+                self._process = None
+            if closed_count != self._closed_count:
+                raise OSError("the function stops")
         return UndecodableRecord(record.offset, RuntimeError("it ends the process that looks into it"))
 
     def _start(self) -> "subprocess.Popen[bytes]":
@@ -89,7 +91,16 @@ class Opener:
         )
 
 
-def _ask(process: "subprocess.Popen[bytes]", record: ChunkRecord) -> tuple[Kind, bytes]:
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with contextlib.suppress(OSError):  # what was to be written is lost
+            pipe.close()
+
+
+def _ask(process: "subprocess.Popen[bytes]", record: ChunkRecord) -> WireRecord:
     assert process.stdin is not None
     assert process.stdout is not None
     chunk = record.chunk
@@ -99,7 +110,9 @@ def _ask(process: "subprocess.Popen[bytes]", record: ChunkRecord) -> tuple[Kind,
     length = _exactly(process.stdout, _LENGTH.size)
     answer = bytearray(length + _exactly(process.stdout, _LENGTH.unpack(length)[0]))
     ((kind, body),) = wire.split_frames(answer)
-    return kind, body
+    if kind is Kind.RUN:
+        return wire.decode_records(body)[0]._replace(offset=record.offset)
+    return UndecodableRecord(record.offset, ValueError(wire.decode_init_failed(body)))
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes:
@@ -115,14 +128,15 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
 def main(decoder: str, options: str, seconds: str) -> None:
     """Answer until nobody asks any more."""
     module, _, name = decoder.partition(":")
+    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints
     decode: Decode = partial(getattr(importlib.import_module(module), name), **json.loads(options))
-    asked, answers = sys.stdin.buffer, sys.stdout.buffer
     while head := asked.read(_ASKED.size):
         size, skip = _ASKED.unpack(head)
         data = _exactly(asked, size)
         signal.alarm(int(seconds))
         try:
-            answer = wire.encode_run(_ALONE, decode(data, skip).read(1))
+            answer = wire.encode_run(_ALONE, decode(data, skip, must_live=True).read(1))
         except UndecodableError as error:
             answer = wire.encode_init_failed(str(error))
         signal.alarm(0)
@@ -131,4 +145,6 @@ def main(decoder: str, options: str, seconds: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    with contextlib.suppress(EOFError, BrokenPipeError):  # who has asked is gone
+        main(*sys.argv[1:])
+    os._exit(0)

@@ -16,5 +16,8 @@ class Records(Protocol):
 class Decode(Protocol):
     """A trigger names it by `module:function`."""
 
-    def __call__(self, data: Buffer, skip: int = 0, /) -> Records:
-        """All that are in a chunk, without the first `skip`."""
+    def __call__(self, data: Buffer, skip: int = 0, /, *, must_live: bool = False) -> Records:
+        """All that are in a chunk, without the first `skip`.
+
+        `must_live`: what comes is read by a process that may not die of it, so it is looked at first.
+        """

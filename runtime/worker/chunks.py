@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from headrace.runtime.wire.decoder import Decode, Records
 from headrace.runtime.wire.frames import Buffer, WireRecord
 
+_AT_ONCE = 500
 
-def no_decoder(_: Buffer, __: int = 0) -> Records:
+
+def no_decoder(_: Buffer, __: int = 0, **___: bool) -> Records:
     """Where all records come decoded."""
     raise AssertionError("the trigger has named no decoder")
 
@@ -24,7 +26,7 @@ class ReceivedChunk:
         """`count` records without the first `skip`."""
         if self._at is None or skip < self._at:
             self._records, self._at = self._decode(self._data, skip), skip
-        if skip > self._at:
-            self._records.read(skip - self._at)
+        while self._at < skip:  # another worker has had those
+            self._at += len(self._records.read(min(skip - self._at, _AT_ONCE)))
         self._at = skip + count
         return self._records.read(count)

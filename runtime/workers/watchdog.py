@@ -57,6 +57,7 @@ class Watchdog:
         running = worker.look()
         if running is None:
             return min(limit_seconds, self._time_left_to_begin(worker, limit_seconds))
+        self._waits.pop(worker.index, None)
         # No more than the limit, whatever the process says since when it runs.
         left = min(limit_seconds, limit_seconds - running.seconds)
         if left > 0:
@@ -75,7 +76,7 @@ class Watchdog:
         if waits_for is None or waits_for != before:
             self._waits[worker.index] = waits_for, now
         elif now - since >= limit_seconds:
-            worker.kill(why=f"it was given records, and has begun none within {limit_seconds:g} s")
+            worker.replace(f"it was given records, and has begun none within {limit_seconds:g} s")
         else:
             return limit_seconds - (now - since)
         return limit_seconds

@@ -41,7 +41,8 @@ class ChunkRecord:
     offset: int
 
     def _decoded(self) -> WireRecord:
-        (record,) = self.chunk.decode(self.chunk.data, self.offset - self.chunk.first).read(1)
+        chunk = self.chunk
+        (record,) = chunk.decode(chunk.data, self.offset - chunk.first, must_live=True).read(1)
         return record
 
     @property

@@ -22,7 +22,7 @@ DEADLY = """
 import os, signal, time
 from headrace.triggers.kafka.format import decoder as kafkas
 
-def decode(data, skip, max_batch_bytes):
+def decode(data, skip, max_batch_bytes, must_live):
     records = kafkas.decode(data, skip)
     found = records.read(1)
     if found[0].value == b"0":
@@ -89,14 +89,38 @@ async def test_what_takes_for_ever_is_undecodable(deadly: str, monkeypatch: pyte
         assert (await it.open(fine)).value == b"2"
 
 
-async def test_a_stop_ends_it_amid_a_record(deadly: str) -> None:
-    _, stays, _ = undecoded(0, 3)
+async def test_a_stop_ends_it_amid_a_record_and_those_that_wait(deadly: str) -> None:
+    _, stays, fine = undecoded(0, 3)
+    async with an_opener(deadly) as it:
+        opening = [asyncio.create_task(it.open(record)) for record in (stays, stays, fine)]
+        await until(lambda: it.pid is not None)
+        pid = it.pid
+        it.close()
+        for each in opening:
+            with pytest.raises(OSError, match="the function stops"):
+                await each
+        assert pid is not None
+        assert not is_running(pid)
+        assert it.pid is None
+        assert (await it.open(fine)).value == b"2"
+
+
+async def test_who_waits_no_more_leaves_nothing_running(deadly: str) -> None:
+    _, stays, fine = undecoded(0, 3)
     async with an_opener(deadly) as it:
         opening = asyncio.create_task(it.open(stays))
         await until(lambda: it.pid is not None)
         pid = it.pid
-        it.close()
-        with pytest.raises(OSError, match="the function stops"):
-            await opening
+        opening.cancel()
+        await asyncio.wait([opening])
         assert pid is not None
         assert not is_running(pid)
+        assert (await it.open(fine)).value == b"2"
+
+
+async def test_what_is_too_large_to_be_read_here_is_not_said() -> None:
+    headers = [("", b"")] * 4_000_000
+    (record,) = undecoded(0, 1, headers)
+    async with an_opener() as it:
+        with pytest.raises(UndecodableError, match="maxBatchBytes"):
+            _ = (await it.open(record)).value

@@ -182,7 +182,7 @@ class _PartitionBatches(_CountedRecords):
     ) -> None:
         super().__init__(*arguments, hold=hold)
         self._max_batch_bytes = max_batch_bytes
-        self._decode = partial(decode, max_batch_bytes=max_batch_bytes, must_live=True)
+        self._decode = partial(decode, max_batch_bytes=max_batch_bytes)
 
     def _unpack_records(self) -> Iterator[ConsumerRecord | ChunkSlice]:
         data = self._records.data
