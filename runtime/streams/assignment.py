@@ -14,7 +14,6 @@ from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.opener import Opener
 from headrace.runtime.wire.frames import WireRecord
 
 logger = logging.getLogger(__name__)
@@ -109,7 +108,6 @@ class Assignment:
         """Its owner sets it once it is connected."""
         self._dispatch = dispatch
         self._stream = stream
-        self._opener = Opener(dispatch.policy)
         batch = dispatch.policy.batch
         # Enough for a batch to fill while another one is handled.
         self.capacity = max(limits.unsettled, 2 * batch.size if batch else 0)
@@ -222,7 +220,6 @@ class Assignment:
             finally:
                 if keys is None:
                     self.committer.close()
-                    self._opener.close()
 
     async def _end_starts(self, keys: Collection[PartitionKey] | None) -> None:
         """Where something of a start leaves, what of the rest hasn't begun starts anew."""
@@ -309,8 +306,7 @@ class Assignment:
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
         """Where the kind has dead letters."""
-        opened = await self._opener.open(record)
-        return await self._stream.write_dead_letter(partition, opened, reason, attempts)
+        return await self._stream.write_dead_letter(partition, record, reason, attempts)
 
     def refetch(self, partition: AssignedPartition, offset: int) -> bool:
         """The client drops what it has fetched ahead."""

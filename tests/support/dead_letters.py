@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.streams.opener import Opener
 from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -28,7 +30,7 @@ async def dead_letters(bootstrap: str, topic: str, **settings: object) -> AsyncI
     found = KafkaSettings.model_validate(
         {"topics": ("orders",), "brokers": (bootstrap,), "consumerGroup": "g", **settings}
     )
-    letters = DeadLetters(found, topic, "shop", "headrace-shop-0")
+    letters = DeadLetters(found, topic, "shop", "headrace-shop-0", Opener(DeliveryPolicy()))
     try:
         yield letters
     finally:

@@ -26,6 +26,7 @@ from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.dead_letter_headers import Provenance, with_writable_names
 from headrace.runtime.kafka.dead_letter_producer import Copy, discard, start_producer, write_copy
 from headrace.runtime.kafka.refusals import no_answer
+from headrace.runtime.streams.opener import Opener
 from headrace.triggers.kafka.client.errors import explain
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -57,11 +58,15 @@ class DeadLetters:
     A write that fails leaves nothing behind: its producer takes no more writes, and the next one starts anew.
     """
 
-    def __init__(self, settings: KafkaSettings, topic: str, function: str, client_id: str) -> None:
+    def __init__(
+        self, settings: KafkaSettings, topic: str, function: str, client_id: str, opener: Opener
+    ) -> None:
+        """`opener` ends with it."""
         self._settings = settings
         self._topic = topic
         self._function = function
         self._client_id = f"{client_id}-dead-letters"
+        self._opener = opener
         self._starting: asyncio.Task[_Shared] | None = None
         self._current: _Shared | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -75,8 +80,10 @@ class DeadLetters:
         """Return once the broker has confirmed the record, byte for byte, with its provenance appended.
 
         `record` has aiokafka's offset, timestamp, timestamp_type, key, value and headers. Raises BrokerError
-        within half a minute; the record may have been written then all the same.
+        within half a minute; the record may have been written then all the same. Raises UndecodableError
+        where it can't be decoded.
         """
+        record = await self._opener.open(record)
         timestamp = None if record.timestamp is None or record.timestamp < 0 else record.timestamp
         provenance = Provenance(
             source_topic, source_partition, record.offset, timestamp, reason, attempts, self._function
@@ -99,6 +106,7 @@ class DeadLetters:
     async def close(self) -> None:
         """Idempotent, done within seconds. A write that is under way fails."""
         self._is_closed = True
+        self._opener.close()
         for deadline in (it for it in self._deadlines if not it.expired()):
             deadline.reschedule(asyncio.get_running_loop().time())
         if self._deadlines:

@@ -19,6 +19,7 @@ from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment, Limits
 from headrace.runtime.streams.committer import Committer
+from headrace.runtime.streams.opener import Opener
 from headrace.runtime.tasks import task_group
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
@@ -92,7 +93,8 @@ class KafkaTrigger(Trigger):
             metrics.failed_joins.inc,
         )
         dead_letter_topic = settings.on_failure.dead_letter_topic
-        self._dead_letters = DeadLetters(settings, dead_letter_topic, metrics.function, client_id)
+        opener = Opener(dispatch.policy)
+        self._dead_letters = DeadLetters(settings, dead_letter_topic, metrics.function, client_id, opener)
         self._stream = KafkaStream(
             settings,
             self._dead_letters,

@@ -29,7 +29,9 @@ def forge(broker: Broker, group: str, topic: str, forged: Checkpoint) -> None:
     text = CheckpointText(8, forged).encode(4096).text
 
     async def commit() -> None:
-        consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group)
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False
+        )
         await consumer.start()
         try:
             partition = TopicPartition(topic, 0)
