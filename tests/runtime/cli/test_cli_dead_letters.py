@@ -39,6 +39,7 @@ def fail(broker: Broker, topic: str, source: str, records: Sequence[tuple[int, R
         async with dead_letters(broker.bootstrap, topic) as letters:
             for partition, record in records:
                 await letters.write(record, source, partition, TRACEBACK, 4)
+                await asyncio.sleep(0.002)  # lists are in order of their times, which are in ms
 
     asyncio.run(write())
 
