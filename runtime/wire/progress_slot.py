@@ -78,9 +78,10 @@ class ProgressSlot:
         now = time.monotonic_ns()
         if now > self._lease_words[0]:
             self._end(seq)
+        words = self._words
         # The time first: a reader may see a new time with an old record, never an old time with a new one.
-        self._words[1] = now
-        self._words[0] = 2 * seq + 1
+        words[1] = now
+        words[0] = 2 * seq + 1
 
     def _end(self, seq: int) -> None:
         self.leave(seq)  # the record before this one is done: it must not be blamed for this end

@@ -288,23 +288,20 @@ class WorkerLoop:
     async def _handle_batch(self, batch: Sequence[PendingRun]) -> None:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""
         started_ns = time.perf_counter_ns()
-        events = [
-            (run.header.first_seq + i, self._new_event(record, view, run.header.attempt))
-            for run in batch
-            if (view := self._views.get(run.header.lane_id)) is not None
-            for i, record in enumerate(run.records)
-            if not (view.has_acked_ahead and view.is_acked(record.offset))
-        ]
+        viewed = [(run, view) for run in batch if (view := self._views.get(run.header.lane_id)) is not None]
+        of_runs = [_events_of(run, view, self._new_event) for run, view in viewed]
+        events = [event for of_run in of_runs for event in of_run]
         end = batch[-1].header.first_seq + batch[-1].header.count
         frames: list[bytes] = []
         if events:
             self._slot.enter_run(events[0][0])
+            for of_run in filter(None, of_runs):
+                of_run[-1][1].enter()  # and with it those before it
             outcomes = await self._call_batch([event for _, event in events], events[0][0])
             if self._wants_replies:
                 frames, outcomes = answers([seq for seq, _ in events], outcomes)
-            for (_, event), outcome in zip(events, outcomes, strict=True):
-                if outcome.failure is not None or not (self._must_ack or outcome.asks_no_ack):
-                    event.leave()
+            if any(view.open_range for _, view in viewed):
+                _leave_ranges(events, outcomes, must_ack=self._must_ack)
             for first, last, outcome in _spans([seq for seq, _ in events], outcomes):
                 if outcome.failure is not None:
                     is_named = outcome.is_named
@@ -319,8 +316,6 @@ class WorkerLoop:
         is_async = self._handler.is_async
         if is_async:
             self._task = asyncio.current_task()
-        for event in events:
-            event.enter()
         try:
             # A copy: whatever the handler does with its list, outcomes are told of what was handed over.
             result = self._handler.call(self._context, events.copy())
@@ -365,9 +360,32 @@ def _spans(seqs: Sequence[int], outcomes: Sequence[Outcome]) -> Iterator[tuple[i
     """Neighbours that went the same way, as (first, last, outcome)."""
     begin = 0
     for at in range(1, len(seqs) + 1):
-        if at == len(seqs) or seqs[at] != seqs[at - 1] + 1 or outcomes[at] != outcomes[begin]:
+        if at == len(seqs) or seqs[at] != seqs[at - 1] + 1 or not _is_same(outcomes[at], outcomes[begin]):
             yield seqs[begin], seqs[at - 1], outcomes[begin]
             begin = at
+
+
+def _events_of(
+    run: PendingRun, view: PartitionView, new_event: Callable[[Any, PartitionView, int], Event]
+) -> list[tuple[int, Event]]:
+    """Each with its seq, without those that were acked before their turn."""
+    return [
+        (run.header.first_seq + i, new_event(record, view, run.header.attempt))
+        for i, record in enumerate(run.records)
+        if not (view.has_acked_ahead and view.is_acked(record.offset))
+    ]
+
+
+def _leave_ranges(
+    events: Sequence[tuple[int, Event]], outcomes: Sequence[Outcome], *, must_ack: bool
+) -> None:
+    for (_, event), outcome in zip(events, outcomes, strict=True):
+        if outcome.failure is not None or not (must_ack or outcome.asks_no_ack):
+            event.leave()
+
+
+def _is_same(one: Outcome, other: Outcome) -> bool:
+    return one is other or one == other  # nearly always one for all of them
 
 
 async def _awaited(awaitable: Any) -> Any:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 import nuclio_sdk
@@ -148,15 +149,15 @@ class StreamEvent(sdk.Event):
     num_shards = 0
     last_in_batch = False
 
-    # The lambdas are methods of this class in all but form.
+    # In C where that can be: handlers read some of each record. The lambdas are methods in all but form.
     # ruff: disable[SLF001]
-    topic: Lazy[str] = Lazy(lambda event: event._partition.topic)
-    path: Lazy[str] = Lazy(lambda event: event._partition.topic)
-    shard_id: Lazy[int] = Lazy(lambda event: event._partition.partition)
-    trigger: Lazy[sdk.TriggerInfo] = Lazy(lambda event: event._partition.trigger)
-    first_offset: Lazy[int] = Lazy(lambda event: event.offset)
-    record_key: Lazy[bytes | None] = Lazy(lambda event: event._record.key)
-    key: Lazy[bytes | None] = Lazy(lambda event: event._record.key)
+    topic: Lazy[str] = Lazy(attrgetter("_partition.topic"))
+    path: Lazy[str] = Lazy(attrgetter("_partition.topic"))
+    shard_id: Lazy[int] = Lazy(attrgetter("_partition.partition"))
+    trigger: Lazy[sdk.TriggerInfo] = Lazy(attrgetter("_partition.trigger"))
+    first_offset: Lazy[int] = Lazy(attrgetter("offset"))
+    record_key: Lazy[bytes | None] = Lazy(attrgetter("_record.key"))
+    key: Lazy[bytes | None] = Lazy(attrgetter("_record.key"))
     size: Lazy[int] = Lazy(lambda event: len(event._record.value or b""))
     fields: Lazy[dict[str, Any]] = Lazy(lambda _: {})
     header_list: Lazy[list[tuple[str, bytes | None]]] = Lazy(lambda event: list(event._record.headers))
