@@ -2,7 +2,7 @@
 
 # Enough that one hop per run costs nothing beside the handlers, little enough that a worker's queue is short.
 BUDGET_NS = 4_000_000
-MAX_RUN_RECORDS = 512
+MAX_RUN_RECORDS = 1024
 MAX_RUN_BYTES = 1 << 20
 _FIRST_GUESS_NS = 1_000_000
 _WEIGHT = 0.3

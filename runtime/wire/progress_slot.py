@@ -7,8 +7,7 @@ import mmap
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from headrace.runtime.processes import die
 from headrace.runtime.wire import memory
@@ -19,8 +18,7 @@ from headrace.runtime.wire.lease import Lease
 _WORDS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """A reading. `seq` is the record that runs, or when idle the next; `since_ns` is by time.monotonic_ns."""
 
     seq: int

@@ -89,7 +89,7 @@ class WorkerLoop:
             self._decode = partial(load_named("decoder", start.decoder), **start.decoder_options)
         self._handler: Handler
         self._task: asyncio.Task[Any] | None = None
-        self._cancelled_seq: int | None = None  # the last that was to be cancelled
+        self._cancelled_seq = -1  # the last that was to be cancelled
         self._why_cancelled = ""
         self._is_cancelled = False
 

@@ -85,12 +85,13 @@ class InFlight:
         first_seq = self.next_seq
         self.next_seq += len(records)
         self._count += len(records)
-        given = self._given.get(lane.id) or self._given.setdefault(lane.id, _Given(records[0].offset))
-        given.first = min(given.first, records[0].offset)
+        first = records[0]
+        given = self._given.get(lane.id) or self._given.setdefault(lane.id, _Given(first.offset))
+        given.first = min(given.first, first.offset)
         given.end = max(given.end, records[-1].offset + 1)
         given.count += len(records)
         self.runs.append(Run(lane, first_seq, records, lane.epoch))
-        return RunHeader(lane.id, lane.epoch, first_seq, lane.attempt(records[0]), len(records), has_more)
+        return RunHeader(lane.id, lane.epoch, first_seq, lane.attempt(first), len(records), has_more)
 
     def forget(self, lane: Lane) -> None:
         """It is over, and nothing of it is there."""

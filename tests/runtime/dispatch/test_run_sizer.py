@@ -27,7 +27,7 @@ def test_a_run_takes_half_a_budget_as_far_as_records_allow(ns_per_record: float)
 
 @pytest.mark.parametrize(
     ("ns_per_record", "length"),
-    [(0, 512), (1_000, 512), (4_000, 500), (1_000_000, 2), (2_000_000, 1), (20_000_000, 1)],
+    [(0, 1024), (1_000, 1024), (4_000, 500), (1_000_000, 2), (2_000_000, 1), (20_000_000, 1)],
 )
 def test_quick_handlers_get_long_runs_and_slow_ones_a_record(ns_per_record: float, length: int) -> None:
     assert measured(ns_per_record).run_length == length
