@@ -1,6 +1,8 @@
 """Undecoded chunks give the events that decoded records give, in the same order."""
 
+import gc
 import struct
+import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -72,6 +74,19 @@ def in_worker(run: Sequence[WireRecord]) -> list[StreamEvent]:
         header = wire.RunHeader(1, 0, 0, 1, len(run))
         found = wire.decode_records(wire.encode_run(header, run)[8:])
     return [StreamEvent(record, SOURCE, 1) for record in found]
+
+
+def test_a_chunk_that_was_read_in_part_is_let_go_at_once() -> None:
+    """Not when cycles are found: by then a busy worker holds many, and its memory is never warm."""
+    reader = decode(batch(0, [Written()] * 10))
+    assert len(reader.read(5)) == 5
+    is_there = weakref.ref(reader)
+    gc.disable()
+    try:
+        del reader
+        assert is_there() is None
+    finally:
+        gc.enable()
 
 
 @given(logs(), st.integers(1, 7), st.integers(0, 3000))

@@ -45,12 +45,9 @@ class ChunkReader:
     """From its beginning to its end, and no further than it is read."""
 
     def __init__(self, view: memoryview, skip: int, max_batch_bytes: int, must_live: bool) -> None:
-        self._max_batch_bytes = max_batch_bytes
-        self._must_live = must_live
-        self._found: list[WireRecord] = []
-        self._wanted = 0
-        self._done = 0  # records of the batch that is read
-        self._steps = self._read_batches(view, skip)
+        self._take = _Take()
+        # It does not know this object: a cycle would keep a chunk until cycles are looked for.
+        self._steps = _read_batches(view, skip, self._take, max_batch_bytes, must_live)
 
     def __iter__(self) -> Iterator[WireRecord]:
         """All that is left."""
@@ -59,52 +56,66 @@ class ChunkReader:
 
     def read(self, count: int) -> list[WireRecord]:
         """The next ones: fewer than `count` where that is the end."""
-        self._found, self._wanted = [], count
+        self._take.wanted = count
         next(self._steps, None)
-        return self._found
+        found, self._take.found = self._take.found, []
+        return found
 
-    # ---- generators that pause where as many are found as are wanted
 
-    def _read_batches(self, view: memoryview, skip: int) -> Iterator[None]:
-        at = 0
-        while len(view) - at >= HEADER.size:
-            _, length, *_, count = HEADER.unpack_from(view, at)
-            end = at + _BEFORE_LENGTH + length
-            if not at + HEADER.size <= end <= len(view):
-                return
-            if skip < count:
-                self._done = skip
-                yield from self._read_batch(view[at:end], count)
-            skip = max(0, skip - max(0, count))
-            at = end
+class _Take:
+    """What one read has found, of how many that it wants."""
 
-    def _read_batch(self, batch: memoryview, count: int) -> Iterator[None]:
-        """Up to `count` in all, whatever it holds."""
-        first = HEADER.unpack_from(batch)[0]
-        why: Exception = ValueError("its batch has fewer records than it says")
-        try:
-            data = opened(batch, self._max_batch_bytes)
-            if self._must_live:
-                check_headers(data, self._max_batch_bytes)
-            try:
-                yield from self._take(islice(DefaultRecordBatch(data), self._done, None))
-            except UnicodeDecodeError:  # the name of a header
-                yield from self._take(islice(_decode_any_names(data), self._done, None))
-        except Exception as error:  # codecs raise what they like
-            why = error
-        yield from self._take(UndecodableRecord(first + at, why) for at in range(self._done, count))
+    def __init__(self) -> None:
+        self.found: list[WireRecord] = []
+        self.wanted = 0
+        self.done = 0  # records of the batch that is read
 
-    def _take(self, records: Iterator[WireRecord]) -> Iterator[None]:
-        """To its end, by code in C: of each record nothing is done here."""
+    def all_of(self, records: Iterator[WireRecord]) -> Iterator[None]:
+        """To its end, by code in C: of each record nothing is done here. Pauses where enough are found."""
         while True:
-            before = len(self._found)
+            before = len(self.found)
             try:
-                self._found.extend(islice(records, self._wanted - before))
+                self.found.extend(islice(records, self.wanted - before))
             finally:  # those before an error are there
-                self._done += len(self._found) - before
-            if len(self._found) < self._wanted:
+                self.done += len(self.found) - before
+            if len(self.found) < self.wanted:
                 return
             yield
+
+
+def _read_batches(
+    view: memoryview, skip: int, take: _Take, max_batch_bytes: int, must_live: bool
+) -> Iterator[None]:
+    at = 0
+    while len(view) - at >= HEADER.size:
+        _, length, *_, count = HEADER.unpack_from(view, at)
+        end = at + _BEFORE_LENGTH + length
+        if not at + HEADER.size <= end <= len(view):
+            return
+        if skip < count:
+            take.done = skip
+            yield from _read_batch(view[at:end], count, take, max_batch_bytes, must_live)
+        skip = max(0, skip - max(0, count))
+        at = end
+
+
+def _read_batch(
+    batch: memoryview, count: int, take: _Take, max_batch_bytes: int, must_live: bool
+) -> Iterator[None]:
+    """Up to `count` in all, whatever it holds."""
+    first = HEADER.unpack_from(batch)[0]
+    why: Exception = ValueError("its batch has fewer records than it says")
+    try:
+        data = opened(batch, max_batch_bytes)
+        if must_live:
+            check_headers(data, max_batch_bytes)
+        try:
+            yield from take.all_of(islice(DefaultRecordBatch(data), take.done, None))
+        except UnicodeDecodeError:  # the name of a header
+            yield from take.all_of(islice(_decode_any_names(data), take.done, None))
+    except Exception as error:  # codecs raise what they like
+        why = error
+    yield from take.all_of(UndecodableRecord(first + at, why) for at in range(take.done, count))
 
 
 def opened(batch: memoryview, max_batch_bytes: int) -> memoryview:
