@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import overload
+from typing import NamedTuple, overload
 
 from headrace.runtime.wire.decoder import Decode
 from headrace.runtime.wire.frames import Buffer, Headers, WireRecord
@@ -33,8 +33,7 @@ class Chunk:
         return len(self.data) // self.count + 1
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkRecord:
+class ChunkRecord(NamedTuple):
     """One of them, decoded when somebody asks for more than its offset."""
 
     chunk: Chunk
