@@ -5,7 +5,7 @@ import os
 import struct
 from pathlib import Path
 
-_word = struct.Struct("<Q")
+_word = struct.Struct("Q")  # native: written at once, so that nobody reads half of it
 
 
 class Counter:

@@ -65,6 +65,7 @@ class Link:
         self._sock = sock
         self._slot = slot
         self._write = InTurn(self._write_frames)
+        self._room = memoryview(bytearray(_RECEIVE_BYTES))  # kept: to have so much mapped anew costs more
         self._received = bytearray()
         self._is_abandoned = False
 
@@ -105,10 +106,10 @@ class Link:
         """The next frames, at least one. The processor's death is ours."""
         while not (frames := list(wire.split_frames(self._received))):
             try:
-                data = self._sock.recv(_RECEIVE_BYTES)
+                count = self._sock.recv_into(self._room)
             except OSError:
                 die()
-            if not data:
+            if not count:
                 die()  # with what the handler has started, which the kernel's signal leaves alone
-            self._received += data
+            self._received += self._room[:count]
         return frames

@@ -47,6 +47,7 @@ class Channel:
         self._received = bytearray()
         self._unsent: deque[memoryview] = deque()
         self._is_open = True
+        self._is_blocked = False  # it is written when there is room
         self.is_broken = False
         """Something that the worker said could not be taken in: what it said after that isn't known."""
         self._loop = asyncio.get_running_loop()
@@ -129,10 +130,12 @@ class Channel:
             pass
         except OSError:  # closed, or its other end is
             self._unsent.clear()
-        if self._unsent:
-            self._loop.add_writer(self._sock, self._write_some)
-        elif self._is_open:
-            self._loop.remove_writer(self._sock)
+        if self._is_open and self._is_blocked != bool(self._unsent):
+            self._is_blocked = not self._is_blocked
+            if self._is_blocked:
+                self._loop.add_writer(self._sock, self._write_some)
+            else:
+                self._loop.remove_writer(self._sock)
 
     def _drop(self, sent: int) -> None:
         while self._unsent and sent >= len(self._unsent[0]):

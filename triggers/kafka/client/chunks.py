@@ -127,9 +127,6 @@ class _Batch(NamedTuple):
 class _FetchedBytes:
     """Stands for MemoryRecords: keeps the bytes."""
 
-    position = 0
-    on_undecodable: Callable[[], object]
-
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._size = len(data)
@@ -171,16 +168,22 @@ class _CountedRecords(_SafeRecords):
         self._held = hold(tp, records.size_in_bytes())
 
 
-class _PartitionBatches(_CountedRecords):
-    """The same, undecoded."""
+class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
+    """The same, counted and undecoded."""
 
     _records: _FetchedBytes
     next_fetch_offset: int
 
     def __init__(
-        self, *arguments: Any, hold: Hold = _uncounted, max_batch_bytes: int = MAX_BATCH_BYTES
+        self,
+        tp: TopicPartition,
+        records: _FetchedBytes,
+        *others: Any,
+        hold: Hold = _uncounted,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
-        super().__init__(*arguments, hold=hold)
+        super().__init__(tp, records, *others)
+        self._held = hold(tp, len(records.data))
         self._max_batch_bytes = max_batch_bytes
         self._decode = partial(decode, max_batch_bytes=max_batch_bytes)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from aiokafka.protocol.fetch import FetchRequest
 
 from headrace.triggers.kafka.client.budget import Budget, Terms
@@ -63,7 +63,7 @@ def _granted(requests: Sequence[tuple[int, Any]], budget: Budget) -> Iterator[tu
 
 
 def _with_room(topic: str, rows: Sequence[_Row], budget: Budget, terms: Terms) -> list[_Row]:
-    held = [(budget.held_of(TopicPartition(topic, number)), number, at) for number, at, _ in rows]
+    held = [(budget.held_of((topic, number)), number, at) for number, at, _ in rows]
     fit = [row for row in held if terms.has_room(row[0])]
     fit.sort(key=itemgetter(0))  # the client has shuffled them
     return [(number, at, terms.limit_bytes) for _, number, at in fit]

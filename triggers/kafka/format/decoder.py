@@ -88,22 +88,22 @@ def _read_batches(
 ) -> Iterator[None]:
     at = 0
     while len(view) - at >= HEADER.size:
-        _, length, *_, count = HEADER.unpack_from(view, at)
+        first, length, *_, count = HEADER.unpack_from(view, at)
         end = at + _BEFORE_LENGTH + length
         if not at + HEADER.size <= end <= len(view):
             return
         if skip < count:
             take.done = skip
-            yield from _read_batch(view[at:end], count, take, max_batch_bytes, must_live)
+            offsets = range(first, first + count)
+            yield from _read_batch(view[at:end], offsets, take, max_batch_bytes, must_live)
         skip = max(0, skip - max(0, count))
         at = end
 
 
 def _read_batch(
-    batch: memoryview, count: int, take: _Take, max_batch_bytes: int, must_live: bool
+    batch: memoryview, offsets: range, take: _Take, max_batch_bytes: int, must_live: bool
 ) -> Iterator[None]:
-    """Up to `count` in all, whatever it holds."""
-    first = HEADER.unpack_from(batch)[0]
+    """As many as there are `offsets`, whatever it holds."""
     why: Exception = ValueError("its batch has fewer records than it says")
     try:
         data = opened(batch, max_batch_bytes)
@@ -115,7 +115,7 @@ def _read_batch(
             yield from take.all_of(islice(_decode_any_names(data), take.done, None))
     except Exception as error:  # codecs raise what they like
         why = error
-    yield from take.all_of(UndecodableRecord(first + at, why) for at in range(take.done, count))
+    yield from take.all_of(UndecodableRecord(offset, why) for offset in offsets[take.done :])
 
 
 def opened(batch: memoryview, max_batch_bytes: int) -> memoryview:
