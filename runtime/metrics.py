@@ -118,6 +118,11 @@ class TriggerMetrics:
     rebalances: Counter = _counter(
         "headrace_rebalances", "Assignments that this replica was given", "assignments"
     )
+    refused: Counter = _counter(
+        "headrace_requests_refused",
+        "Requests that no worker was free for, or that came amid a stop",
+        "requests",
+    )
     moved: Counter = _bound(_GIVEN_UP, "moved")
     skipped: Counter = _bound(_GIVEN_UP, "skipped")
     acks: Counter = _counter("headrace_explicit_acks", "Explicit acks that were accepted", "acks")
@@ -146,6 +151,11 @@ class TriggerMetrics:
         for name, metric, values in declared_in(TriggerMetrics):
             family = metrics.family(metric)
             setattr(self, name, family if values is None else family.labels(*self.labels, *values))
+
+    @property
+    def named(self) -> tuple[str, str]:
+        """The function's name and its namespace."""
+        return self.function, self.labels[TRIGGER_LABELS.index("namespace")]
 
     def on_handled(self, worker_index: int, count: int, handler_ns: int) -> None:
         """So many records of a worker took so long. A Summary counts one by one, this is for a whole run."""

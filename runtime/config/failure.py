@@ -17,7 +17,8 @@ class FailurePolicy:
     max_attempts: int = 4
     backoff_seconds: float = 1.0
     max_backoff_seconds: float = 30.0
-    then: Then = "halt"
+    then: Then | Literal["report"] = "halt"
+    """report: its lane is told, which is all; for lanes that no partition has."""
     dead_letter_topic: str = ""
 
     def is_spent(self, attempts: int) -> bool:

@@ -225,7 +225,7 @@ class _Load:
         if "spark" in spec.model_fields_set:
             spark = read_spark(spec.spark, {**os.environ, **env}, self.findings)
         reader = TriggerReader(self.findings, self.folder, annotations, self.kinds, beside)
-        triggers = reader.read_all(spec.triggers)
+        triggers = reader.read_all(spec.triggers, has_default=not spec.disable_default_http_trigger)
         if self.findings.problems:
             return None
         written = self.findings.source.data

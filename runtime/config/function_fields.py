@@ -204,6 +204,12 @@ class SpecFields(Settings):
         " that takes longer has failed.",
     )
     spark: Anything = setting("spark", {}, refuses_nothing=True, effect="Gives the handler context.spark.")
+    disable_default_http_trigger: Flag = setting(
+        "disableDefaultHTTPTrigger",
+        False,
+        in_examples=False,
+        effect="A function without triggers gets one of kind http, on port 8080, unless this is true.",
+    )
     build: Anything = setting("build", {}, in_examples=False, effect="How Nuclio builds an image.")
 
     ignored: ClassVar[Mapping[str, str]] = {
@@ -222,7 +228,6 @@ class SpecFields(Settings):
             "publish alias dataBindings platform runtimeAttributes disableSensitiveFieldsMasking dealerURI"
             " avatar",
         ),
-        "disableDefaultHTTPTrigger": "there is no http trigger unless one is declared",
     }
 
 

@@ -20,6 +20,7 @@ from headrace.runtime.settings.reader import Instead, Origin, Reading, Surroundi
 from headrace.runtime.settings.yaml_source import Path
 
 TRIGGERS: Path = ("spec", "triggers")
+DEFAULT = {"default-http": {"kind": "http"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class TriggerSpec:
     fields: TriggerFields = field(repr=False)  # attributes are as written and may hold secrets
     settings: Any  # the kind's own model, which only its trigger and the kind's users know
     origins: Mapping[str, Origin] = field(default_factory=dict)
+    replica_index: int | None = None
+    """Which of the replicas on this machine runs it, from 0; None where there is only one."""
 
     @property
     def num_workers(self) -> int:
@@ -78,8 +81,14 @@ class TriggerReader:
     kinds: Mapping[str, TriggerKind]
     beside: BesideFile
 
-    def read_all(self, written: object) -> tuple[TriggerSpec, ...]:
-        """Every enabled trigger without a problem. A file without an enabled one is a problem."""
+    def read_all(self, written: object, *, has_default: bool) -> tuple[TriggerSpec, ...]:
+        """Every enabled trigger without a problem. A file without an enabled one is a problem.
+
+        With `has_default`, one that has none at all gets an http trigger, as in Nuclio.
+        """
+        if written == {} and has_default and "http" in self.kinds and not self.beside.only_kind:
+            self.findings.notice(TRIGGERS, "there are none, so the function gets one of kind http")
+            written = DEFAULT
         if not isinstance(written, dict):
             self.findings.problem(TRIGGERS, "expected a mapping from each trigger's name to its fields")
             return ()

@@ -62,6 +62,13 @@ def _batch_is_off(fields: "TriggerFields", _trigger: object) -> str:
     return f"is disable, so {' and '.join(unused)} {have} no effect; write mode: enable for batches"
 
 
+def _only_requests_give_up(fields: "TriggerFields", _trigger: object) -> str:
+    """is noticed in a trigger of another kind than http."""
+    is_given = "worker_availability_timeout_milliseconds" in fields.model_fields_set
+    return "has no effect here: only requests give up waiting" if is_given and fields.kind != "http" else ""
+
+
+_WAIT = "worker_availability_timeout_milliseconds"
 _BATCH_KEYS = {"batch_size": "batchSize", "timeout_seconds": "timeout"}
 _BATCH_READS = ("batch.mode", "batch.batch_size", "batch.timeout_seconds")
 
@@ -117,8 +124,9 @@ class TriggerFields(Settings):
         "workerAvailabilityTimeoutMilliseconds",
         10_000,
         unit="milliseconds",
-        no_effect="only http triggers give up waiting for a worker",
-        effect="Too low refuses requests that a worker was about to take.",
+        in_examples=False,
+        effect="Too low refuses requests that a worker was about to take, too high has clients wait in vain"
+        " (http only). 0: a request is refused unless a worker is free.",
     )
     batch: BatchFields = section("batch", BatchFields, effect="Several events in one call.")
     url: Text = setting(
@@ -134,7 +142,10 @@ class TriggerFields(Settings):
         "secret", "", secret=True, in_examples=False, effect="A token, for kinds that take one."
     )
 
-    rules: ClassVar[tuple[Rule, ...]] = (Rule("batch.mode", _BATCH_READS, _batch_is_off, is_error=False),)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("batch.mode", _BATCH_READS, _batch_is_off, is_error=False),
+        Rule(_WAIT, (_WAIT, "kind"), _only_requests_give_up, is_error=False),
+    )
     ignored: ClassVar[Mapping[str, str]] = dict.fromkeys(
         (
             *("class", "paths", "annotations", "partitions", "numPartitions", "user"),

@@ -174,6 +174,11 @@ class Dispatcher:
         for worker in self.workers:
             worker.forget(lane)
 
+    def recall(self, lane: Lane) -> None:
+        """What hasn't started of it comes back."""
+        if lane.in_flight_count and lane.worker_index is not None:
+            self.workers[lane.worker_index].recall(lane)
+
     def withdraw(self, lane: Lane) -> None:
         """Nobody waits for its records any more."""
         if lane.in_flight_count and lane.worker_index is not None:

@@ -129,6 +129,9 @@ class Dispatch(Protocol):
     def forget(self, lane: Lane) -> None:
         """Nothing of it is in flight, and nothing of it comes again: workers needn't know it any more."""
 
+    def recall(self, lane: Lane) -> None:
+        """What hasn't started of it comes back; what runs goes on."""
+
     def withdraw(self, lane: Lane) -> None:
         """Nobody waits for them any more: what hasn't started comes back, what runs may be cancelled."""
 

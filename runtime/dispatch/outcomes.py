@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.config.failure import Then
@@ -17,7 +18,7 @@ from headrace.runtime.workers.handle import WorkerHandle
 
 logger = logging.getLogger(__name__)
 
-_AT_LAST: Mapping[Then, str] = {
+_AT_LAST: Mapping[Then | Literal["report"], str] = {
     "halt": "and halts its partition",
     "deadLetter": "to become a dead letter",
     "skip": "and is skipped",
@@ -109,7 +110,9 @@ class Outcomes:
         self._dispatch()
 
     def _log_failure(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """All of the reason once; while it stays the same, its line."""
+        """All of the reason once; while it stays the same, its line. Not where the lane reports itself."""
+        if self._shared.policy.failure.then == "report":
+            return
         first, last = _first_and_last(lane, records)
         where = f"offset {first}" if first == last else f"offsets {first} to {last}, in one batch,"
         stays = "it stays uncommitted" if first == last else "they stay uncommitted"

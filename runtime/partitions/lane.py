@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from itertools import count
-from typing import Protocol
+from typing import Literal, Protocol
 
 from headrace.runtime.partitions.buffers.chunk import Chunk
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.reply import Reply
+
+CutShort = Literal["late", "died"]
+"""Why a handler doesn't end by itself: it runs past eventTimeout, or its worker has died."""
 
 _ids = count()
 
@@ -81,6 +84,9 @@ class Lane(Protocol):
     def on_replied(self, record: WireRecord, reply: Reply) -> None:
         """The handler has answered to this one, where the policy wants that; its outcome follows."""
 
+    def on_cut_short(self, why: CutShort) -> None:
+        """The handler of what runs of it won't end by itself. That has failed, which follows."""
+
     def on_settled(self, records: Sequence[WireRecord]) -> None:
         """These were in flight, follow each other, and succeeded."""
 
@@ -98,3 +104,13 @@ class Lane(Protocol):
 
     def on_returned(self, records: Sequence[WireRecord]) -> None:
         """These were in flight, and have no outcome: they are to be handed out again."""
+
+
+class Unanswered:
+    """The part of a Lane that is of no interest where nobody waits for an answer."""
+
+    def on_replied(self, record: WireRecord, reply: Reply) -> None:
+        """As Lane says."""
+
+    def on_cut_short(self, why: CutShort) -> None:
+        """As Lane says."""

@@ -8,11 +8,10 @@ from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkRecord
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.lane import next_lane_id
+from headrace.runtime.partitions.lane import Unanswered, next_lane_id
 from headrace.runtime.partitions.plan import KeptPlan
 from headrace.runtime.partitions.state import TRANSITIONS, PartitionState
 from headrace.runtime.wire.frames import WireRecord
-from headrace.runtime.wire.reply import Reply
 
 
 class Books(Protocol):
@@ -39,7 +38,7 @@ class Books(Protocol):
     def note_suspected(self, units: Sequence[Span]) -> None: ...
 
 
-class PartitionLane:
+class PartitionLane(Unanswered):
     """Keeps Lane. What waits in its buffer is open in the ledger.
 
     From the moment that some records are asked to come back, or one has failed, nothing is handed out until
@@ -168,9 +167,6 @@ class PartitionLane:
     def on_recalled(self) -> None:
         """What hasn't started was asked to come back."""
         self.is_recalled = True
-
-    def on_replied(self, record: WireRecord, reply: Reply) -> None:
-        """Nobody waits for an answer to a record of a stream."""
 
     def on_settled(self, records: Records) -> None:
         """These were in flight, follow each other, and succeeded."""

@@ -152,6 +152,11 @@ class RunOptions:
         return replace(self, set_texts=tuple(json.loads(given))) if self.replica_name else self
 
     @property
+    def replica_index(self) -> int | None:
+        """Which of several it is, from 0; None where there is one only."""
+        return int(self.replica_name.rpartition("-")[2]) if self.replica_name else None
+
+    @property
     def admin(self) -> TcpAddress | Path:
         """Where the admin server listens."""
         return self.admin_socket or TcpAddress(self.admin_host, self.admin_port)

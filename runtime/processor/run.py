@@ -89,7 +89,7 @@ async def _start(
         stack.enter_context(stopping.killing(supervisor.kill))
         return supervisor
     runnable = await stack.enter_async_context(written_out(functions, user))
-    placed = [with_brokers(function, brokers) for function in runnable]
+    placed = [with_replica(with_brokers(function, brokers), options.replica_index) for function in runnable]
     return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up, user)
 
 
@@ -190,6 +190,11 @@ def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSp
         for spec in function.triggers
     )
     return replace(function, triggers=triggers)
+
+
+def with_replica(function: FunctionSpec, index: int | None) -> FunctionSpec:
+    """The function with triggers that know which replica they are of, where there are several."""
+    return replace(function, triggers=tuple(replace(spec, replica_index=index) for spec in function.triggers))
 
 
 def with_environment(function: FunctionSpec, passed: Mapping[str, str]) -> FunctionSpec:

@@ -6,9 +6,8 @@ from typing import Any, cast
 
 from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.lane import next_lane_id
+from headrace.runtime.partitions.lane import Unanswered, next_lane_id
 from headrace.runtime.wire.frames import Headers, WireRecord
-from headrace.runtime.wire.reply import Reply
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +25,7 @@ class TrialRecord:
     failure: str | None = None
 
 
-class TrialLane:
+class TrialLane(Unanswered):
     """A Lane over a ledger. What comes back is handed out again; what has failed stays open, and isn't."""
 
     def __init__(self, key: PartitionKey, records: Sequence[TrialRecord]) -> None:
@@ -52,9 +51,6 @@ class TrialLane:
     def is_head_refused(self) -> bool:
         """Nothing is."""
         return False
-
-    def on_replied(self, record: WireRecord, reply: Reply) -> None:
-        """Nobody waits for it."""
 
     def attempt(self, record: WireRecord) -> int:
         """What its test says that it is."""

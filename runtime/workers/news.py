@@ -145,6 +145,7 @@ class News:
             logger.warning(message, self._worker_index, _described(started), reason)
         among = sum(len(run.records) for run in started)
         for lane, records in ((run.lane, run.records) for run in started):
+            lane.on_cut_short("died")
             if fate is Fate.FAILED:
                 self._listener.on_failed(lane, records, reason, among)
             elif fate is Fate.SUSPECTED:

@@ -62,6 +62,7 @@ class Watchdog:
         left = min(limit_seconds, limit_seconds - running.seconds)
         if left > 0:
             return left
+        running.lane.on_cut_short("late")
         if worker.can_cancel and (waited := worker.outbox.cancel(running.seq, _LATE)) < _CANCEL_SECONDS:
             return min(_CANCEL_SECONDS - waited, limit_seconds)
         worker.kill(Verdict(running.seq, reason, is_certain=True))

@@ -13,13 +13,15 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from headrace.runtime.connections import Connections
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin.connections import Connections
 from headrace.runtime.processor.admin.token import NO_TOKEN, AdminToken
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 BACKLOG = 64
+MOST_CONNECTIONS = 64
+IDLE_SECONDS = 10.0
 
 Action = Literal["retry", "skip"]
 
@@ -72,7 +74,7 @@ async def admin_server(
 ) -> AsyncIterator[str]:
     """Serve while the context lasts; yields the URL, or a Unix socket's path. Raises UsageError."""
     names = [_refuse_foreign_names] if isinstance(address, TcpAddress) and address.is_local else []
-    connections = Connections()
+    connections = Connections(MOST_CONNECTIONS, IDLE_SECONDS, evicts_asking=True)
     application = _application(reported, token, [connections.middleware, *names])
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()

@@ -99,23 +99,16 @@ class Event(Protocol):
         """It was in that batch, and needs no ack: it has had one, or comes again."""
 
 
-class StreamEvent(sdk.Event):
-    """One record. Bodies and keys are bytes; `None` body is a tombstone. Fields may be set, as in Nuclio.
-
-    Beyond Nuclio: `key`, and `record_key`, which is the same whatever code sets as a key; `header_list`
-    (every pair, in order), `attempt` (1 on first delivery), `timestamp_type` (0 created, 1 appended, None
-    unknown), `first_offset` (of a range; else the offset). `vars(event)` has what Nuclio's has.
-    """
+class LazyEvent(sdk.Event):
+    """What is read of an event is computed then, and `vars` and copies have all that the SDK's event has."""
 
     __slots__ = ("_partition", "_record", "attempt")
+    _record: WireRecord
+    _partition: PartitionView
+    attempt: int
+    body: Any
 
-    # Not the SDK's __init__: it costs six times as much per record, for fields that streams leave empty.
-    def __init__(self, record: WireRecord, partition: PartitionView, attempt: int) -> None:
-        self._record = record
-        self._partition = partition
-        self.offset = record.offset
-        self.body = record.value
-        self.attempt = attempt
+    trigger: Lazy[sdk.TriggerInfo] = Lazy(attrgetter("_partition.trigger"))
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # what vars() asks for
@@ -140,10 +133,46 @@ class StreamEvent(sdk.Event):
 
     def enter(self) -> None:
         """As Event."""
-        self._partition.entered = self.offset
 
     def leave(self) -> None:
         """As Event."""
+
+    @Lazy
+    def timestamp(self) -> datetime | None:
+        """Naive UTC, to the millisecond; None where there is none."""
+        ms = self._record.timestamp
+        return None if ms is None or ms < 0 else datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)
+
+    def to_json(self) -> str:
+        """As the SDK writes it: bodies in base64, bytes elsewhere by `str`."""
+        public = {name: getattr(self, name) for name in (*_SDKS, "key", "attempt") if hasattr(self, name)}
+        public["trigger"] = {"kind": self.trigger.kind, "name": self.trigger.name}
+        if isinstance(self.body, bytes):
+            public["body"] = base64.b64encode(self.body).decode("ascii")
+        return json.dumps(public, default=str)
+
+
+class StreamEvent(LazyEvent):
+    """One record. Bodies and keys are bytes; `None` body is a tombstone. Fields may be set, as in Nuclio.
+
+    Beyond Nuclio: `key`, and `record_key`, which is the same whatever code sets as a key; `header_list`
+    (every pair, in order), `attempt` (1 on first delivery), `timestamp_type` (0 created, 1 appended, None
+    unknown), `first_offset` (of a range; else the offset). `vars(event)` has what Nuclio's has.
+    """
+
+    __slots__ = ()
+
+    # Not the SDK's __init__: it costs six times as much per record, for fields that streams leave empty.
+    def __init__(self, record: WireRecord, partition: PartitionView, attempt: int) -> None:
+        self._record = record
+        self._partition = partition
+        self.offset = record.offset
+        self.body = record.value
+        self.attempt = attempt
+
+    def enter(self) -> None:
+        """As Event."""
+        self._partition.entered = self.offset
 
     content_type = method = url = type = type_version = version = ""
     num_shards = 0
@@ -154,7 +183,6 @@ class StreamEvent(sdk.Event):
     topic: Lazy[str] = Lazy(attrgetter("_partition.topic"))
     path: Lazy[str] = Lazy(attrgetter("_partition.topic"))
     shard_id: Lazy[int] = Lazy(attrgetter("_partition.partition"))
-    trigger: Lazy[sdk.TriggerInfo] = Lazy(attrgetter("_partition.trigger"))
     first_offset: Lazy[int] = Lazy(attrgetter("offset"))
     record_key: Lazy[bytes | None] = Lazy(attrgetter("_record.key"))
     key: Lazy[bytes | None] = Lazy(attrgetter("_record.key"))
@@ -170,24 +198,10 @@ class StreamEvent(sdk.Event):
         return f"{self._partition.topic}/{self._partition.partition}/{self._record.offset}"
 
     @Lazy
-    def timestamp(self) -> datetime | None:
-        """Naive UTC, to the millisecond; None where Kafka has none."""
-        ms = self._record.timestamp
-        return None if ms is None or ms < 0 else datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)
-
-    @Lazy
     def timestamp_type(self) -> int | None:
         """0: by the producer, 1: by the broker."""
         kind = self._record.timestamp_type
         return None if kind is None or kind < 0 else kind
-
-    def to_json(self) -> str:
-        """As the SDK writes it: bodies in base64, bytes elsewhere by `str`."""
-        public = {name: getattr(self, name) for name in (*_SDKS, "key", "attempt") if hasattr(self, name)}
-        public["trigger"] = {"kind": self.trigger.kind, "name": self.trigger.name}
-        if isinstance(self.body, bytes):
-            public["body"] = base64.b64encode(self.body).decode("ascii")
-        return json.dumps(public, default=str)
 
 
 class RangeEvent(StreamEvent):
@@ -233,4 +247,4 @@ _SDKS = (
     "offset",
     "topic",
 )
-_read_so_far: Callable[[StreamEvent], dict[str, Any]] = vars(nuclio_sdk.Event)["__dict__"].__get__
+_read_so_far: Callable[[LazyEvent], dict[str, Any]] = vars(nuclio_sdk.Event)["__dict__"].__get__

@@ -25,15 +25,21 @@ class _WithoutKey:
     key = _Unset()
 
 
-class _InBytes:
+class InBytes:
     """With NUCLIO_PYTHON_DECODE_EVENT_STRINGS off: what is text elsewhere is bytes."""
 
     __slots__ = ()
     content_type = method = url = type = type_version = version = b""
     topic: Lazy[bytes] = Lazy(lambda event: event._partition.topic.encode())  # noqa: SLF001  # a method in all but form
+    trigger: Lazy[sdk.TriggerInfo] = Lazy(lambda event: _in_bytes(event._partition.trigger))  # noqa: SLF001  # as above
+
+
+class _StreamInBytes(InBytes):
+    """Of a stream's events."""
+
+    __slots__ = ()
     path: Lazy[bytes] = Lazy(lambda event: event.topic)
     id: Lazy[bytes] = Lazy(lambda event: b"%b/%d/%d" % (event.topic, event.shard_id, event.offset))
-    trigger: Lazy[sdk.TriggerInfo] = Lazy(lambda event: _in_bytes(event._partition.trigger))  # noqa: SLF001  # as above
     headers: Lazy[dict[bytes, bytes | None]] = Lazy(
         lambda event: {name.encode(errors="surrogateescape"): value for name, value in event.header_list}
     )
@@ -45,9 +51,13 @@ def _in_bytes(trigger: sdk.TriggerInfo) -> Any:
 
 
 def as_nuclios(event: Any, *, has_key: bool) -> Any:
-    """An event class, as this worker's environment and its function want it."""
+    """An event class, as this worker's environment and its function want it.
+
+    A class that isn't a stream's names, as `in_bytes`, the class that goes before it where all text is bytes.
+    """
     is_off = os.environ.get("NUCLIO_PYTHON_DECODE_EVENT_STRINGS", "").lower() in _OFF
-    parts = (*([] if has_key else [_WithoutKey]), *([_InBytes] if is_off else []))
+    in_bytes = getattr(event, "in_bytes", _StreamInBytes)
+    parts = (*([] if has_key else [_WithoutKey]), *([in_bytes] if is_off else []))
     if not parts:
         return event
     name = "".join(part.__name__ for part in (event, *parts))

@@ -15,8 +15,13 @@ from yarl import URL
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.connections import MOST
-from headrace.runtime.processor.admin.server import Action, NotHaltedError, TcpAddress, admin_server
+from headrace.runtime.processor.admin.server import (
+    MOST_CONNECTIONS,
+    Action,
+    NotHaltedError,
+    TcpAddress,
+    admin_server,
+)
 from headrace.runtime.processor.admin.token import AdminToken
 from headrace.runtime.processor.supervisor import Replica, Supervisor
 
@@ -141,17 +146,21 @@ async def test_a_topic_cannot_say_what_a_replica_does(tmp_path: Path, topic: str
 async def test_idle_connections_shut_nobody_out() -> None:
     async with served(FakeProcessor({3}, {3})) as url:
         where = urlsplit(url)
-        idle = [await asyncio.open_connection(where.hostname, where.port) for _ in range(3 * MOST)]
+        idle = [
+            await asyncio.open_connection(where.hostname, where.port) for _ in range(3 * MOST_CONNECTIONS)
+        ]
         assert (await ask(url, "/live", "GET"))[0] == 200
-        ended = [await reader.read() for reader, _ in idle[: 2 * MOST + 1]]  # the oldest had to go
+        ended = [
+            await reader.read() for reader, _ in idle[: 2 * MOST_CONNECTIONS + 1]
+        ]  # the oldest had to go
         for _, writer in idle:
             writer.close()
-    assert ended == [b""] * (2 * MOST + 1)
+    assert ended == [b""] * (2 * MOST_CONNECTIONS + 1)
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /live HT", b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 async def test_a_connection_that_falls_silent_is_ended(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.processor.admin.connections.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("headrace.runtime.processor.admin.server.IDLE_SECONDS", 0.3)
     async with served(FakeProcessor({3}, {3})) as url:
         where = urlsplit(url)
         reader, writer = await asyncio.open_connection(where.hostname, where.port)

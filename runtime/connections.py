@@ -1,23 +1,26 @@
-"""How many connections the admin server keeps, and how long one may be silent: they cost descriptors."""
+"""How many connections an aiohttp server keeps, and how long one may be silent: they cost descriptors."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-MOST = 64
-IDLE_SECONDS = 10.0
-
 
 class Connections:
-    """At most MOST. One that asks nothing for IDLE_SECONDS is ended, a head that comes slowly too.
+    """At most `most`. One that asks nothing for `idle_seconds` is ended, a head that comes slowly too.
 
     Where a new one finds no room, the one that has been silent longest makes it: whoever holds many
-    connections open shuts out no probe.
+    connections open shuts out nobody. Where none is silent, one that is being answered does with
+    `evicts_asking`; else the new one is ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int, idle_seconds: float, *, evicts_asking: bool) -> None:
+        self._most = most
+        self._idle_seconds = idle_seconds
+        self._evicts_asking = evicts_asking
         self._idle: dict[asyncio.BaseTransport, asyncio.TimerHandle] = {}  # in the order of their last word
         self._asking: dict[asyncio.BaseTransport | None, None] = {}
 
@@ -25,25 +28,33 @@ class Connections:
         """For one connection that `server` answers."""
         return _Connection(self, server())
 
-    @web.middleware
-    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Tells when a connection has asked, and when it was answered."""
-        transport = request.transport
+    @contextmanager
+    def answering(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
+        """Its connection has asked, and is answered when the context ends."""
         if transport in self._idle:
             self._idle.pop(transport).cancel()
             self._asking[transport] = None
         try:
-            return await handler(request)
+            yield
         finally:
             if transport in self._asking:
                 del self._asking[transport]
                 self._wait(cast("asyncio.Transport", transport))
 
-    def on_made(self, transport: asyncio.Transport) -> None:
-        """Make room for it."""
-        if len(self._idle) + len(self._asking) >= MOST:
-            _abort(next(iter(self._idle or self._asking)), self)
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """For applications."""
+        with self.answering(request.transport):
+            return await handler(request)
+
+    def on_made(self, transport: asyncio.Transport) -> bool:
+        """Make room for it; whether there is some."""
+        if len(self._idle) + len(self._asking) >= self._most:
+            if not self._idle and not self._evicts_asking:
+                return False
+            self._abort(next(iter(self._idle or self._asking)))
         self._wait(transport)
+        return True
 
     def on_lost(self, transport: asyncio.BaseTransport | None) -> None:
         """Forget it. Idempotent."""
@@ -53,12 +64,11 @@ class Connections:
 
     def _wait(self, transport: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()
-        self._idle[transport] = loop.call_later(IDLE_SECONDS, _abort, transport, self)
+        self._idle[transport] = loop.call_later(self._idle_seconds, self._abort, transport)
 
-
-def _abort(transport: asyncio.BaseTransport | None, connections: Connections) -> None:
-    connections.on_lost(transport)
-    cast("asyncio.Transport", transport).abort()
+    def _abort(self, transport: asyncio.BaseTransport | None) -> None:
+        self.on_lost(transport)
+        cast("asyncio.Transport", transport).abort()
 
 
 class _Connection(asyncio.Protocol):
@@ -75,8 +85,10 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._connections.on_made(cast("asyncio.Transport", transport))
+        has_room = self._connections.on_made(cast("asyncio.Transport", transport))
         self._inner.connection_made(transport)
+        if not has_room:
+            cast("asyncio.Transport", transport).abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._connections.on_lost(self._transport)

@@ -1,0 +1,122 @@
+"""The http trigger: what comes over the server becomes events, what handlers return becomes answers."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from aiohttp import web
+
+from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.trigger import TriggerSpec
+from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.metrics import TriggerMetrics
+from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
+from headrace.triggers.http.answers import CLOSE, response_of, text
+from headrace.triggers.http.cors import Cors
+from headrace.triggers.http.event import head_of, path_of
+from headrace.triggers.http.ingresses import Ingresses
+from headrace.triggers.http.requests import STOPPING, Requests
+from headrace.triggers.http.server import BODY_SECONDS, Server
+from headrace.triggers.http.settings import HttpSettings
+
+logger = logging.getLogger(__name__)
+
+HEALTH_PATH = "/__internal/health"
+_EVENT = "headrace.triggers.http.event:HttpEvent"
+_ONCE = FailurePolicy(max_attempts=1, then="report")  # whoever asked decides whether to ask again
+
+
+class HttpTrigger(Trigger):
+    """One port. Workers are taken by whoever comes first; each answers one request at a time."""
+
+    kind, aliases, Settings = "http", (), HttpSettings
+    annotations: ClassVar[Mapping[str, str]] = {}
+
+    @staticmethod
+    def delivery(settings: HttpSettings, fields: TriggerFields) -> DeliveryPolicy:  # noqa: ARG004  # as all kinds'
+        """Answers are wanted, and nothing is tried again."""
+        return replace(
+            fields.delivery, ack_mode=AckMode.DISABLE, failure=_ONCE, event=_EVENT, wants_replies=True
+        )
+
+    @staticmethod
+    def embedded(settings: HttpSettings) -> EmbeddedNeeds:  # noqa: ARG004  # as all kinds'
+        """Nothing."""
+        return EmbeddedNeeds()
+
+    def __init__(
+        self, spec: TriggerSpec, dispatch: Dispatch, metrics: TriggerMetrics, client_id: str
+    ) -> None:
+        self._spec = spec
+        settings: HttpSettings = spec.settings
+        wait_seconds = spec.fields.worker_availability_timeout_milliseconds / 1000
+        self._requests = Requests(spec.name, dispatch, metrics, wait_seconds)
+        self._ingresses = Ingresses(settings.paths, *metrics.named)
+        self._cors = Cors(settings.cors)
+        self._server = Server(settings, self._answer)
+        self._is_stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Listen until `stop`. Raises UsageError where it can't."""
+        if not self._is_stopping.is_set():
+            await self._server.start(self._spec.name, is_shared=self._spec.replica_index is not None)
+            logger.info("%s: listens at %s", self._spec.name, self._server.url)
+        await self._is_stopping.wait()
+
+    async def stop(self, wait_seconds: float) -> None:
+        """Finish what runs, refuse the rest."""
+        self._is_stopping.set()
+        self._server.refuse_connections()
+        await self._requests.stop(wait_seconds)
+        await self._server.stop(1.0)
+
+    def problems(self) -> list[str]:
+        """It listens, or does not yet."""
+        return [] if self._server.url else ["not listening yet"]
+
+    def status(self) -> TriggerStatus:
+        """Where it is reached."""
+        return TriggerStatus({"url": self._server.url or None, "openRequests": self._requests.open_count})
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Everything that may be wrong with a request, then what the handler says."""
+        if (answer := self._own_answer(request)) is not None:
+            return answer
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await request.read() if request.can_read_body else b""
+        except web.HTTPRequestEntityTooLarge:
+            return text(413, "the body is longer than maxRequestBodySize", CLOSE)
+        except TimeoutError:
+            return text(408, "the body took too long", CLOSE)
+        return await self._asked(request, body)
+
+    def _own_answer(self, request: web.BaseRequest) -> web.Response | None:
+        """To what no handler sees."""
+        headers, path = request.headers, path_of(request.raw_path)
+        if path == HEALTH_PATH:
+            return text(200, "ok")
+        if self._cors.is_preflight(request.method, headers):
+            told = self._cors.preflight(headers)
+            return text(400, "not allowed") if told is None else text(200, "", told)
+        if self._cors.is_refused(headers):
+            return text(403, "not allowed from that origin", {"Vary": "Origin"})
+        if not self._ingresses.cover(path):
+            return text(404, f"no ingress of this function covers {path}")
+        return None
+
+    async def _asked(self, request: web.BaseRequest, body: bytes) -> web.Response:
+        head = head_of(request.method, request.raw_path, request.raw_headers)
+        reply = await self._requests.ask(head, body)
+        try:
+            response = response_of(reply, self._cors.told(request.headers))
+        except ValueError as error:
+            message = "%s %s: the handler's answer can't be sent: %s"
+            logger.error(message, request.method, request.raw_path, error)  # noqa: TRY400  # not a fault here
+            return text(500, "the handler's answer can't be sent")
+        if reply is STOPPING:
+            response.force_close()
+        return response
