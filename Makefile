@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-memory bench-ranges bench-reliability bench-spark wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-http bench-memory bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -108,6 +108,9 @@ bench-memory: $(READY) ## what a processor holds of a backlog beside maxBuffered
 
 bench-reliability: $(READY) ## the same kills and rebalances for Headrace and its peers, and what they lose
 	@$(BIN)/python benchmarks/reliability.py
+
+bench-http: $(READY) ## an http trigger beside a bare aiohttp server, by wrk (apt-get install wrk)
+	@$(BIN)/python benchmarks/http_load.py
 
 bench-ranges: $(READY) ## delivery: ranges beside plain Spark jobs over the same ranges, in one run
 	@$(BIN)/python benchmarks/spark_ranges.py

@@ -1,5 +1,6 @@
 """One entry of `spec.triggers`: its common fields, its kind's settings, and the rules between."""
 
+import os
 import pathlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,16 @@ class TriggerSpec:
 
 def _belong_to(model: type[Settings], where: str) -> dict[str, str]:
     return {declared.setting.key: where for declared in fields_of(model)}
+
+
+def _variables_of(model: type[Settings]) -> dict[str, str]:
+    """Those that stand in for its settings; what an option may say too is among what a command says."""
+    named = [declared.setting for declared in fields_of(model)]
+    return {
+        it.environment: os.environ[it.environment]
+        for it in named
+        if not it.option and it.environment in os.environ
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +201,7 @@ class TriggerReader:
         return Surroundings(
             self.findings.source,
             self.annotations,
+            environment=_variables_of(kind.Settings),
             instead=self.beside.instead,
             elsewhere=_belong_to(TriggerFields, "it is a field of the trigger, beside attributes"),
             fallbacks=kind.Settings.fallbacks(common.values),

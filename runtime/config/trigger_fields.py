@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Gt, Le
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
+from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule, Settings, section, setting
 from headrace.runtime.settings.types import (
     CHOICE,
@@ -19,6 +20,7 @@ from headrace.runtime.settings.types import (
 
 MAX_WORKERS = 100_000
 MAX_BATCH_SIZE = 100_000_000  # offsets; of events the kind allows fewer
+_NO_STREAMS = ("http", "cron")
 _LEGACY = "a field of other trigger kinds or of older Nuclio versions"
 
 ExplicitAckMode = Annotated[
@@ -60,6 +62,12 @@ def _batch_is_off(fields: "TriggerFields", _trigger: object) -> str:
         return ""
     have = "has" if len(unused) == 1 else "have"
     return f"is disable, so {' and '.join(unused)} {have} no effect; write mode: enable for batches"
+
+
+def _batches_are_of_streams(fields: "TriggerFields", _trigger: object) -> str:
+    """must not be enable in an http or cron trigger."""
+    is_meant = fields.batch.mode == "enable" and fields.kind in _NO_STREAMS
+    return f"enable {NOT_BUILT} for {fields.kind}; remove it" if is_meant else ""
 
 
 def _only_requests_give_up(fields: "TriggerFields", _trigger: object) -> str:
@@ -144,6 +152,7 @@ class TriggerFields(Settings):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("batch.mode", _BATCH_READS, _batch_is_off, is_error=False),
+        Rule("batch.mode", ("batch.mode", "kind"), _batches_are_of_streams),
         Rule(_WAIT, (_WAIT, "kind"), _only_requests_give_up, is_error=False),
     )
     ignored: ClassVar[Mapping[str, str]] = dict.fromkeys(

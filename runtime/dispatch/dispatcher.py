@@ -174,6 +174,11 @@ class Dispatcher:
         for worker in self.workers:
             worker.forget(lane)
 
+    def take_reply(self, lane: Lane, byte_count: int) -> None:
+        """So many bytes of its answer's parts were taken."""
+        if lane.in_flight_count and lane.worker_index is not None:
+            self.workers[lane.worker_index].outbox.take_reply(lane, byte_count)
+
     def recall(self, lane: Lane) -> None:
         """What hasn't started of it comes back."""
         if lane.in_flight_count and lane.worker_index is not None:

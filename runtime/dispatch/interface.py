@@ -129,6 +129,9 @@ class Dispatch(Protocol):
     def forget(self, lane: Lane) -> None:
         """Nothing of it is in flight, and nothing of it comes again: workers needn't know it any more."""
 
+    def take_reply(self, lane: Lane, byte_count: int) -> None:
+        """So many bytes of its answer's parts were taken in all, or wire.reply.NOBODY takes more."""
+
     def recall(self, lane: Lane) -> None:
         """What hasn't started of it comes back; what runs goes on."""
 

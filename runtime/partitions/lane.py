@@ -84,6 +84,9 @@ class Lane(Protocol):
     def on_replied(self, record: WireRecord, reply: Reply) -> None:
         """The handler has answered to this one, where the policy wants that; its outcome follows."""
 
+    def on_reply_part(self, data: bytes, *, is_last: bool) -> None:
+        """More of that answer, which said that there is."""
+
     def on_cut_short(self, why: CutShort) -> None:
         """The handler of what runs of it won't end by itself. That has failed, which follows."""
 
@@ -110,6 +113,9 @@ class Unanswered:
     """The part of a Lane that is of no interest where nobody waits for an answer."""
 
     def on_replied(self, record: WireRecord, reply: Reply) -> None:
+        """As Lane says."""
+
+    def on_reply_part(self, data: bytes, *, is_last: bool) -> None:
         """As Lane says."""
 
     def on_cut_short(self, why: CutShort) -> None:

@@ -35,6 +35,7 @@ class Kind(IntEnum):
     TERMINATE = 8  # the replica stops: call the termination callback
     OWNED = 9  # JSON: the partitions of all triggers that may be acked here; replaces what was said before
     CANCEL = 10  # seq, then UTF-8: why that record is to be cancelled, if it still runs
+    TAKEN = 11  # seq, and how many bytes of its answer's parts were taken; all ones: nobody takes any more
     CHUNK = 12  # undecoded records, which the SLICE behind it names, and others may
     SLICE = 13  # records of a CHUNK to handle, in order
     READY = 16  # the handler is loaded; one byte: 1 if it is async
@@ -48,6 +49,7 @@ class Kind(IntEnum):
     SPARK_SESSION = 24  # the id of the Spark session that it uses from now on
     ACKED = 25  # explicit acks of one lane's offsets, [first, end)
     REPLY = 26  # the response to one record, before its outcome: see wire/reply.py
+    REPLY_PART = 27  # more of its body: seq, whether it is the last, the bytes
 
 
 class WireRecord(Protocol):

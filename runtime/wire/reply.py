@@ -5,32 +5,61 @@ from dataclasses import dataclass
 
 from headrace.runtime.wire.frames import Headers, Kind, decode_headers, encode_headers, frame
 
-_REPLY = struct.Struct("<QIII")  # seq, status, and the bytes of content type and headers
+_REPLY = struct.Struct("<QI?II")  # seq, status, has_more, and the bytes of content type and headers
+_PART = struct.Struct("<Q?")
+_TAKEN = struct.Struct("<QQ")
+NOBODY = 2**64 - 1
+"""In place of how many bytes were taken."""
+WINDOW_BYTES = 1 << 20
+"""How far the parts of an answer may be ahead of who takes them."""
+MOST_PART_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response. Headers as pairs, in order; a name may come twice."""
+    """A response. Headers as pairs, in order; a name may come twice. `has_more`: parts of the body follow."""
 
     status: int
     content_type: str
     headers: Headers
     body: bytes
+    has_more: bool = False
 
 
 def encode_reply(seq: int, reply: Reply) -> bytes:
     """REPLY to record `seq`."""
     content_type = reply.content_type.encode(errors="surrogateescape")
     headers = encode_headers(reply.headers)
-    head = _REPLY.pack(seq, reply.status, len(content_type), len(headers))
+    head = _REPLY.pack(seq, reply.status, reply.has_more, len(content_type), len(headers))
     return frame(Kind.REPLY, head, content_type, headers, reply.body)
 
 
 def decode_reply(body: bytes) -> tuple[int, Reply]:
     """`seq, reply`."""
-    seq, status, content_type_bytes, header_bytes = _REPLY.unpack_from(body)
+    seq, status, has_more, content_type_bytes, header_bytes = _REPLY.unpack_from(body)
     headers_at = _REPLY.size + content_type_bytes
     body_at = headers_at + header_bytes
     content_type = body[_REPLY.size : headers_at].decode(errors="surrogateescape")
     headers = tuple(decode_headers(body[headers_at:body_at]))
-    return seq, Reply(status, content_type, headers, body[body_at:])
+    return seq, Reply(status, content_type, headers, body[body_at:], has_more)
+
+
+def encode_part(seq: int, data: bytes, *, is_last: bool) -> bytes:
+    """REPLY_PART: at most MOST_PART_BYTES."""
+    return frame(Kind.REPLY_PART, _PART.pack(seq, is_last), data)
+
+
+def decode_part(body: bytes) -> tuple[int, bool, bytes]:
+    """`seq, is_last, data`."""
+    return *_PART.unpack_from(body), body[_PART.size :]
+
+
+def encode_taken(seq: int, byte_count: int) -> bytes:
+    """TAKEN: so many of the bytes in parts, since the answer began; or NOBODY."""
+    return frame(Kind.TAKEN, _TAKEN.pack(seq, byte_count))
+
+
+def decode_taken(body: bytes) -> tuple[int, int]:
+    """`seq, byte_count`."""
+    seq, byte_count = _TAKEN.unpack(body)
+    return seq, byte_count

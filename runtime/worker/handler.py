@@ -14,6 +14,7 @@ from typing import Any
 import nuclio_sdk
 
 _RUNTIME_FOLDER = str(Path(__file__).parent.parent)
+_ASYNCIO_FOLDER = str(Path(asyncio.__file__).parent)
 
 
 class HandlerNotLoadedError(Exception):
@@ -105,8 +106,8 @@ def _users_traceback(module_name: str, error: BaseException) -> str:
 
 
 def describe_failure(error: BaseException) -> str:
-    """The user's part of a traceback: without the frames of this runtime."""
+    """The user's part of a traceback: without the frames of this runtime, and of the event loop under it."""
     tb = error.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_RUNTIME_FOLDER):
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith((_RUNTIME_FOLDER, _ASYNCIO_FOLDER)):
         tb = tb.tb_next
     return "".join(traceback.format_exception(type(error), error, tb)).rstrip()

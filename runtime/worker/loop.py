@@ -18,7 +18,6 @@ from headrace.runtime.wire.decoder import Decode
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
-from headrace.runtime.worker import results as handler_results
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.callbacks import Callbacks
 from headrace.runtime.worker.chunks import ReceivedChunk, no_decoder
@@ -36,8 +35,10 @@ from headrace.runtime.worker.handler import (
 )
 from headrace.runtime.worker.inbox import Inbox, PendingRun
 from headrace.runtime.worker.link import Sender
-from headrace.runtime.worker.replies import answer, answers
-from headrace.runtime.worker.results import HandlerReturnedError, Outcome
+from headrace.runtime.worker.returned import results as handler_results
+from headrace.runtime.worker.returned.replies import answer, answers
+from headrace.runtime.worker.returned.results import HandlerReturnedError, Outcome
+from headrace.runtime.worker.returned.stream import ReplyStream
 from headrace.runtime.worker.spark import WorkerSpark
 
 _LATE = "the handler returned after that"
@@ -63,6 +64,7 @@ class WorkerLoop:
             takes_acks=start.takes_acks,
             is_cumulative=start.is_cumulative,
         )
+        self.stream = ReplyStream(self.acks.flush, loop)
         self._may_ask_no_ack = start.ack_mode == "enable"
         self._must_ack = start.ack_mode == "explicitOnly"
         self._wants_replies = start.wants_replies
@@ -231,7 +233,7 @@ class WorkerLoop:
         now = self._slot.read()
         return now.is_running and now.seq == seq
 
-    async def _handle_run(self, run: PendingRun) -> None:  # noqa: C901, PLR0915  # a call per record costs too much
+    async def _handle_run(self, run: PendingRun) -> None:  # noqa: C901  # a call per record costs too much
         """All records of a run. Awaits nothing for a sync handler: its calls hold the loop."""
         call, is_async = self._handler.call, self._handler.is_async
         context, records = self._context, run.records
@@ -263,13 +265,12 @@ class WorkerLoop:
                 if type(result) is CoroutineType:  # what nearly all async handlers give
                     result = await result if is_async else self._loop.run_until_complete(result)
                 if result is not None and handler_results.is_pending(result):
-                    rest = handler_results.finish(result, keeps_items=wants_replies)
+                    rest = self._finish(seq, result)
                     result = await rest if is_async else self._loop.run_until_complete(rest)
                 if self._cancelled_seq == seq:
                     raise HandlerReturnedError(_LATE)  # noqa: TRY301  # one way out
                 if wants_replies:
-                    result = handler_results.joined(result)
-                    self.acks.flush(answer(seq, result))
+                    result = self._answer(seq, result)
                 if result is not None:
                     handler_results.check(result)
                     if self._may_ask_no_ack and handler_results.asks_no_ack(result):
@@ -284,6 +285,22 @@ class WorkerLoop:
         elapsed_ns = time.perf_counter_ns() - started_ns
         self.acks.running = None
         self.acks.flush(wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq))
+
+    async def _finish(self, seq: int, result: Any) -> Any:
+        """Do the rest of the handler's work; an answer that comes in parts is sent as it comes."""
+        if inspect.isawaitable(result):
+            result = await result
+        if self._wants_replies and handler_results.is_async_stream(result):
+            return await self.stream.send_all_async(seq, result)
+        return await handler_results.finish(result)
+
+    def _answer(self, seq: int, result: Any) -> Any:
+        """Send it, but for what has been sent in parts; the result that is left to be looked at."""
+        if handler_results.is_stream(result):
+            return self.stream.send_all(seq, result)
+        if result is not self.stream.sent:
+            self.acks.flush(answer(seq, result))
+        return result
 
     async def _handle_batch(self, batch: Sequence[PendingRun]) -> None:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""

@@ -2,10 +2,11 @@
 
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
+from headrace.runtime.wire.reply import decode_taken
 from headrace.runtime.worker.loop import WorkerLoop
 
 
-def obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:
+def obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:  # noqa: C901  # a line for each kind
     """One frame, other than START (link thread)."""
     match kind:
         case Kind.RUN | Kind.CHUNK | Kind.SLICE:
@@ -20,6 +21,8 @@ def obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:
             worker.acks.own(wire.decode_json(body))
         case Kind.CANCEL:
             worker.cancel(*wire.decode_about(body))
+        case Kind.TAKEN:
+            worker.stream.on_taken(*decode_taken(body))
         case Kind.DRAIN:
             worker.drain()
         case Kind.TERMINATE:

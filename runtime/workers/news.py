@@ -14,7 +14,7 @@ from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.ack_slot import AckedSpan
 from headrace.runtime.wire.frames import Ack, Kind, NonsenseError, WireRecord
 from headrace.runtime.wire.progress_slot import Progress
-from headrace.runtime.wire.reply import Reply, decode_reply
+from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, decode_part, decode_reply
 from headrace.runtime.wire.text import MAX_LINE, bounded
 from headrace.runtime.workers.in_flight import InFlight, Run
 from headrace.runtime.workers.joined_acks import JoinedAcks
@@ -159,7 +159,7 @@ class News:
             self.has_handled = True
             self._listener.on_handled(lane, records)
 
-    def _on_news(self, kind: Kind, said: Any) -> None:
+    def _on_news(self, kind: Kind, said: Any) -> None:  # noqa: C901  # a line for each kind
         match kind:
             case Kind.PROGRESS:
                 self._on_progress(*said)
@@ -169,6 +169,8 @@ class News:
                 self._on_acked(AckedSpan(*said))
             case Kind.REPLY:
                 self._on_reply(*said)
+            case Kind.REPLY_PART:
+                self._on_reply_part(*said)
             case Kind.UNACKED:
                 self._listener.on_unacked(*self._take(said))
             case Kind.RETURNED:
@@ -215,6 +217,13 @@ class News:
         if found is None or reply.status not in _STATUSES:
             raise NonsenseError(f"it answers record {seq} with status {reply.status}")
         self._listener.on_replied(*found, reply)
+
+    def _on_reply_part(self, seq: int, is_last: bool, data: bytes) -> None:
+        self._check_reached(seq)
+        found = self._in_flight.find(seq)
+        if found is None or len(data) > MOST_PART_BYTES:
+            raise NonsenseError(f"it answers record {seq} in a part of {len(data)} bytes")
+        found[0].on_reply_part(data, is_last=is_last)
 
     def _on_failed(self, first: int, end: int, is_named: bool, reason: str) -> None:
         in_flight = self._in_flight
@@ -281,6 +290,7 @@ _READERS: Mapping[Kind, Callable[[bytes], Any]] = {
     Kind.UNACKED: wire.decode_seq,
     Kind.ACKED: wire.decode_acked,
     Kind.REPLY: decode_reply,
+    Kind.REPLY_PART: decode_part,
 }
 
 

@@ -10,6 +10,7 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.frames import Buffer, Kind, RunHeader, WireRecord
+from headrace.runtime.wire.reply import encode_taken
 from headrace.runtime.workers.in_flight import InFlight
 
 # Some times what a chunk of 1 MB takes to be decoded; a lane may wait so long for its turn.
@@ -81,6 +82,13 @@ class Outbox:
         """Ask for what hasn't started of it."""
         lane.on_recalled()
         self.send_frame(wire.encode_recall(lane.id))
+
+    def take_reply(self, lane: Lane, byte_count: int) -> None:
+        """So many bytes of the answer to its first record here were taken."""
+        for run in self._in_flight.runs:
+            if run.lane is lane:
+                self.send_frame(encode_taken(run.first_seq, byte_count))
+                break
 
     def forget(self, lane: Lane) -> None:
         """It is over, and nothing of it is there."""

@@ -1,11 +1,14 @@
 """The kinds that the contract suite runs on: how each is written, fed, and asked what it has committed."""
 
+import asyncio
+import contextlib
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import aiohttp
 import pytest
 import yaml
 from broker import Broker
@@ -16,23 +19,35 @@ from root import ROOT
 from worker_bench import PRELUDE
 
 from headrace.runtime.streams.committer import Committer
+from headrace.triggers.base import Trigger
 
 ENTRY_POINT = "[headrace.triggers]\nlines = lines_trigger:LinesTrigger\n"
 
 
-class Kind(Protocol):
-    """One source with one partition."""
+class Source(Protocol):
+    """Where events come from, whatever the kind."""
+
+    @property
+    def name(self) -> str:
+        """Of the kind."""
+
+    def attributes(self) -> dict[str, Any]: ...
+    def appear(self) -> None:
+        """The source comes to be. Not in an event loop, as it may ask a broker."""
+
+    async def have_events(self, trigger: Trigger, count: int) -> None:
+        """At least so many more come, one after another."""
+
+
+class Kind(Source, Protocol):
+    """A stream with one partition."""
 
     @property
     def commit_method(self) -> tuple[type, str]:
         """What every commit goes through."""
 
-    def attributes(self) -> dict[str, Any]: ...
-    def appear(self) -> None:
-        """The source comes to be. As what follows, it may ask a broker: not in an event loop."""
-
     def send(self, count: int) -> None:
-        """So many records more."""
+        """So many records more. As what follows, not in an event loop."""
 
     def committed(self) -> int: ...
 
@@ -59,6 +74,9 @@ class Lines:
         with (self._folder / "t.txt").open("a") as file:
             file.writelines(f"line {number}\n" for number in range(count))
 
+    async def have_events(self, trigger: Trigger, count: int) -> None:
+        await asyncio.to_thread(self.send, count)
+
     def committed(self) -> int:
         path = self._folder / "t.offset"
         return int(path.read_text().split(" ")[0]) if path.exists() else 0
@@ -84,8 +102,45 @@ class Kafka:
     def send(self, count: int) -> None:
         produce(self._broker, self._topic, count, partitions=1)
 
+    async def have_events(self, trigger: Trigger, count: int) -> None:
+        await asyncio.to_thread(self.send, count)
+
     def committed(self) -> int:
         return group_offsets(self._broker, self._topic).get((self._topic, 0), 0)
+
+
+class Http:
+    """A port."""
+
+    name = "http"
+
+    def attributes(self) -> dict[str, Any]:
+        return {"port": 0}
+
+    def appear(self) -> None:
+        """It is the trigger's own."""
+
+    async def have_events(self, trigger: Trigger, count: int) -> None:
+        """Whatever becomes of them."""
+        async with aiohttp.ClientSession() as session:
+            for _ in range(count):
+                with contextlib.suppress(aiohttp.ClientError):
+                    await (await session.get(trigger.status().about["url"])).read()
+
+
+class Cron:
+    """Time."""
+
+    name = "cron"
+
+    def attributes(self) -> dict[str, Any]:
+        return {"interval": "50ms"}
+
+    def appear(self) -> None:
+        """It is there."""
+
+    async def have_events(self, trigger: Trigger, count: int) -> None:
+        """They come."""
 
 
 def write_function(folder: Path, kind: Any, handler: str, **fields: object) -> Path:

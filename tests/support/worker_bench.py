@@ -23,6 +23,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire.frames import Headers, WireRecord
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
+from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.process import WorkerProcess
 
 QUICK_RETRIES = FailurePolicy(max_attempts=3, backoff_seconds=0.01, max_backoff_seconds=0.02)
@@ -81,9 +82,13 @@ class Bench:
 
 def kill_worker(b: Bench, index: int = 0) -> None:
     """As the kernel or a person does."""
-    pid = b.dispatcher.workers[index].pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    kill_worker_process(b.dispatcher.workers[index])
+
+
+def kill_worker_process(worker: WorkerHandle) -> None:
+    """As `kill_worker`."""
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
 
 
 async def until(condition: object, seconds: float = 120) -> None:

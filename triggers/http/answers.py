@@ -1,13 +1,17 @@
 """What goes back to a client."""
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import aclosing
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from headrace.runtime.wire.reply import Reply
+from headrace.triggers.http.stream import AnswerStream, CutOffError
 
 _SERVER = {"Server": "headrace"}  # not which version of what
+WRITE_SECONDS = 60.0
 CLOSE = {"Connection": "close"}
 # Between two neighbours on the wire, which here is us and the client: not a handler's to say.
 _OURS = frozenset(
@@ -23,8 +27,8 @@ def text(status: int, said: str, headers: Mapping[str, str] | None = None) -> we
     return web.Response(status=status, text=f"{said}\n", headers={**_SERVER, **(headers or {})})
 
 
-def response_of(reply: Reply, told: Mapping[str, str]) -> web.Response:
-    """What the handler, or who speaks for it, has answered, and what a browser is told beside that.
+def headers_of(reply: Reply, told: Mapping[str, str]) -> CIMultiDict[str]:
+    """Of what the handler, or who speaks for it, has answered, and what a browser is told beside that.
 
     Raises ValueError for a header that HTTP can't say.
     """
@@ -37,4 +41,21 @@ def response_of(reply: Reply, told: Mapping[str, str]) -> web.Response:
     for name, said in headers.items():
         if not name.isascii() or set("\r\n\0") & {*name, *said}:
             raise ValueError(f"header {name!r} has {said!r:.100}, which HTTP can't say")
-    return web.Response(status=reply.status, body=reply.body, headers=headers)
+    return headers
+
+
+async def send_parts(
+    request: web.BaseRequest, response: web.StreamResponse, rest: AnswerStream
+) -> web.StreamResponse:
+    """As they come. A client that takes nothing for WRITE_SECONDS, or whose answer has no end, is cut off."""
+    try:
+        async with aclosing(rest.parts()) as parts:
+            await response.prepare(request)
+            async for part in parts:
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await response.write(part)
+        await response.write_eof()
+    except (CutOffError, TimeoutError, ConnectionError):
+        if request.transport is not None:
+            request.transport.abort()  # else a client would take it for whole
+    return response

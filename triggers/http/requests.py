@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import logging
 import time
+from functools import partial
+from typing import NamedTuple
 
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.metrics import TriggerMetrics
@@ -11,7 +13,8 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import CutShort
 from headrace.runtime.partitions.single_lane import SingleLane
 from headrace.runtime.wire.frames import SentRecord, WireRecord
-from headrace.runtime.wire.reply import Reply
+from headrace.runtime.wire.reply import NOBODY, Reply
+from headrace.triggers.http.stream import AnswerStream
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +38,19 @@ DIED = refusal(502, "the handler's process died\n")
 _CUT_SHORT = {"late": LATE, "died": DIED}
 
 
+class Answer(NamedTuple):
+    """With the rest of the body, where that comes in parts."""
+
+    reply: Reply
+    rest: AnswerStream | None = None
+
+
 class RequestLane(SingleLane):
     """One request after another, each with a future of its answer."""
 
     record: SentRecord
-    answer: asyncio.Future[Reply]
+    answer: asyncio.Future[Answer]
+    rest: AnswerStream | None
     has_given_up: bool
     """No worker shall begin with it any more."""
 
@@ -47,9 +58,9 @@ class RequestLane(SingleLane):
         super().__init__(key)
         self._requests = requests
 
-    def ask(self, record: SentRecord) -> asyncio.Future[Reply]:
+    def ask(self, record: SentRecord) -> asyncio.Future[Answer]:
         """It is idle."""
-        self.record, self.has_given_up = record, False
+        self.record, self.has_given_up, self.rest = record, False, None
         self.answer = asyncio.get_running_loop().create_future()
         self.put(record)
         return self.answer
@@ -57,11 +68,19 @@ class RequestLane(SingleLane):
     def reply(self, reply: Reply) -> None:
         """The first one counts."""
         if not self.answer.done():
-            self.answer.set_result(reply)
+            self.rest = AnswerStream(partial(self._requests.on_taken, self)) if reply.has_more else None
+            self.answer.set_result(Answer(reply, self.rest))
 
     def on_replied(self, record: WireRecord, reply: Reply) -> None:
         """As Lane says."""
+        if reply.has_more and self.answer.cancelled():
+            self._requests.on_taken(self, None, NOBODY)
         self.reply(reply)
+
+    def on_reply_part(self, data: bytes, *, is_last: bool) -> None:
+        """As Lane says."""
+        if self.rest is not None:
+            self.rest.put(data, is_last=is_last)
 
     def on_cut_short(self, why: CutShort) -> None:
         """As Lane says. Whoever asked need not wait until the worker is gone."""
@@ -69,9 +88,12 @@ class RequestLane(SingleLane):
 
     def on_ended(self, failure: str | None) -> None:
         """As SingleLane says."""
-        if failure is not None:
+        if failure is not None and not (self.rest and self.rest.has_left):
             self._requests.on_failed(self.record, failure)
             self.reply(RAISED)
+        if self.rest is not None:
+            self.rest.end()
+            self.rest = None
         self._requests.on_idle(self)
 
     def on_came_back(self, record: WireRecord) -> None:
@@ -91,7 +113,7 @@ class Requests:
         self._idle: list[RequestLane] = []
         self._open: set[RequestLane] = set()
         self._number = 0
-        self._bytes = 0
+        self._unanswered = self._bytes = 0
         self._is_dispatch_due = False
         self._is_stopping = False
         self._all_ended = asyncio.Event()
@@ -101,19 +123,20 @@ class Requests:
         """Requests that a worker has or is to have."""
         return len(self._open)
 
-    async def ask(self, head: bytes, body: bytes) -> Reply:
+    async def ask(self, head: bytes, body: bytes) -> Answer:
         """The answer to a request that has come now.
 
         Cancelled where nobody waits for it any more: then it isn't begun with, if that hasn't happened yet.
         """
         if self._is_stopping:
-            return self._refused(STOPPING)
-        if len(self._open) - self._dispatch.worker_count >= MOST_WAITING or self._bytes > MOST_WAITING_BYTES:
-            return self._refused(BUSY)
+            return Answer(self._refused(STOPPING))
+        if self._is_full():
+            return Answer(self._refused(BUSY))
         self._number += 1
         lane = self._idle.pop() if self._idle else RequestLane(self._key, self)
         self._open.add(lane)
         record = SentRecord(self._number, time.time_ns() // 1_000_000, -1, head, body, b"")
+        self._unanswered += 1
         self._bytes += len(body)
         answer = lane.ask(record)
         self._submit(lane)
@@ -122,6 +145,7 @@ class Requests:
             return await answer
         finally:
             timer.cancel()
+            self._unanswered -= 1
             self._bytes -= len(body)
             if answer.cancelled():
                 self._give_up(lane, record)
@@ -145,6 +169,11 @@ class Requests:
         """For the log; who asked learns nothing of it."""
         method, target = (record.key or b"").split(b"\n", 2)[:2]
         logger.error("%s %s failed: %s", method.decode(), target.decode(errors="backslashreplace"), failure)
+
+    def on_taken(self, lane: RequestLane, stream: AnswerStream | None, byte_count: int) -> None:
+        """So much of what the lane's handler sends has gone to the client."""
+        if lane.rest is stream:
+            self._dispatch.take_reply(lane, byte_count)
 
     def on_idle(self, lane: RequestLane) -> None:
         """Nothing of it is at a worker."""
@@ -185,6 +214,11 @@ class Requests:
             self._refuse(lane)
         elif self._wait_seconds:  # 0: a worker was free, and has hardly heard of it
             self._dispatch.recall(lane)
+
+    def _is_full(self) -> bool:
+        waiting = self._unanswered - self._dispatch.worker_count
+        most = MOST_WAITING if self._wait_seconds else 0
+        return waiting >= most or self._bytes > MOST_WAITING_BYTES
 
     def _refuse(self, lane: RequestLane) -> None:
         if not lane.answer.done():

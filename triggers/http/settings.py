@@ -7,7 +7,6 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator
 
 from headrace.runtime.config.trigger_fields import TriggerFields
-from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule, Settings, section, setting
 from headrace.runtime.settings.types import Anything, Count, Flag, Text, Texts
 
@@ -26,7 +25,7 @@ def _ingresses(written: object) -> object:
     for ingress in written.values() if isinstance(written, dict) else [None]:
         paths = ingress.get("paths", []) if isinstance(ingress, dict) else None
         if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-            raise ValueError("expected a mapping from names to mappings with paths, a list of strings")
+            raise ValueError("is no mapping from names to mappings with paths, a list of strings")
     return written
 
 
@@ -69,11 +68,6 @@ class CorsSettings(Settings):
         unit="seconds",
         effect="How long browsers keep what they were told; -1: not at all.",
     )
-
-
-def _no_batches(_: "HttpSettings", trigger: TriggerFields) -> str:
-    """must not stand in a trigger with batch.mode enable."""
-    return f"batch.mode: enable {NOT_BUILT} for http; remove it" if trigger.batch.mode == "enable" else ""
 
 
 def _no_credentials_for_all(settings: "HttpSettings", _: TriggerFields) -> str:
@@ -121,7 +115,6 @@ class HttpSettings(Settings):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("port", ("trigger.batch.mode",), _no_batches),
         Rule(
             "cors.allow_credentials",
             ("cors.enabled", "cors.allow_credentials", "cors.allow_origins"),

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from aiohttp import web
+from aiohttp import HttpVersion10, web
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
@@ -14,7 +15,7 @@ from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.http.answers import CLOSE, response_of, text
+from headrace.triggers.http.answers import CLOSE, headers_of, send_parts, text
 from headrace.triggers.http.cors import Cors
 from headrace.triggers.http.event import head_of, path_of
 from headrace.triggers.http.ingresses import Ingresses
@@ -39,7 +40,12 @@ class HttpTrigger(Trigger):
     def delivery(settings: HttpSettings, fields: TriggerFields) -> DeliveryPolicy:  # noqa: ARG004  # as all kinds'
         """Answers are wanted, and nothing is tried again."""
         return replace(
-            fields.delivery, ack_mode=AckMode.DISABLE, failure=_ONCE, event=_EVENT, wants_replies=True
+            fields.delivery,
+            ack_mode=AckMode.DISABLE,
+            failure=_ONCE,
+            event=_EVENT,
+            wants_replies=True,
+            max_processing_time_seconds=math.inf,  # of streams, which stop being fetched
         )
 
     @staticmethod
@@ -97,6 +103,8 @@ class HttpTrigger(Trigger):
     def _own_answer(self, request: web.BaseRequest) -> web.Response | None:
         """To what no handler sees."""
         headers, path = request.headers, path_of(request.raw_path)
+        if request.version < HttpVersion10:
+            return text(400, "no version of HTTP")
         if path == HEALTH_PATH:
             return text(200, "ok")
         if self._cors.is_preflight(request.method, headers):
@@ -108,15 +116,18 @@ class HttpTrigger(Trigger):
             return text(404, f"no ingress of this function covers {path}")
         return None
 
-    async def _asked(self, request: web.BaseRequest, body: bytes) -> web.Response:
+    async def _asked(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
         head = head_of(request.method, request.raw_path, request.raw_headers)
-        reply = await self._requests.ask(head, body)
+        reply, rest = await self._requests.ask(head, body)
         try:
-            response = response_of(reply, self._cors.told(request.headers))
+            headers = headers_of(reply, self._cors.told(request.headers))
         except ValueError as error:
             message = "%s %s: the handler's answer can't be sent: %s"
             logger.error(message, request.method, request.raw_path, error)  # noqa: TRY400  # not a fault here
             return text(500, "the handler's answer can't be sent")
+        if rest is not None:
+            return await send_parts(request, web.StreamResponse(status=reply.status, headers=headers), rest)
+        response = web.Response(status=reply.status, body=reply.body, headers=headers)
         if reply is STOPPING:
             response.force_close()
         return response

@@ -16,7 +16,7 @@ from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.books.failed_records import FailedRecord
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.worker.results import HandlerReturnedError, Outcome, outcomes
+from headrace.runtime.worker.returned.results import HandlerReturnedError, Outcome, outcomes
 from headrace.runtime.workers.in_flight import InFlight
 
 NOW = 1000.0

@@ -8,7 +8,9 @@ import pytest
 from lone_worker import a_lane, lines, lone_worker
 from worker_bench import until
 
-from headrace.runtime.wire.reply import Reply
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.testing.lane import TrialLane, TrialRecord
+from headrace.runtime.wire.reply import MOST_PART_BYTES, NOBODY, WINDOW_BYTES, Reply
 
 TEXT = "text/plain"
 
@@ -83,18 +85,73 @@ async def test_a_reply_of_many_megabytes_arrives_whole(tmp_path: Path) -> None:
         assert bodies == [bytes(range(256)) * (mebibytes << 12) for mebibytes in (30, 0, 5)]
 
 
+class Listens(TrialLane):
+    """Keeps what comes in parts, and takes it when it is told to."""
+
+    parts = b""
+    is_whole = False
+
+    def on_reply_part(self, data: bytes, *, is_last: bool) -> None:
+        self.parts += data
+        self.is_whole = is_last
+
+
+def listens() -> Listens:
+    return Listens(PartitionKey("t", 0), [TrialRecord(0, b"")])
+
+
 @pytest.mark.parametrize("kind", ["def", "async def"])
-async def test_what_a_handler_yields_is_one_answer(tmp_path: Path, kind: str) -> None:
+async def test_what_a_handler_yields_is_an_answer_in_parts(tmp_path: Path, kind: str) -> None:
     handler = f"""
         {kind} handler(context, event):
             for part in ("a", b"b", "c"):
                 yield part
     """
     async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, heard):
-        lane = a_lane(b"")
+        lane = listens()
         worker.send(lane, lane.take(1))
         await until(lambda: lane.ledger.committable == 1)
-        assert heard.replies == {(0, 0): Reply(200, TEXT, (), b"abc")}
+        assert heard.replies == {(0, 0): Reply(200, TEXT, (), b"", has_more=True)}
+        assert (lane.parts, lane.is_whole) == (b"abc", True)
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_parts_wait_until_those_before_them_are_taken(tmp_path: Path, kind: str) -> None:
+    handler = f"""
+        {kind} handler(context, event):
+            for part in range(10):
+                yield "x" * 1_000_000
+    """
+    async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, _):
+        lane = listens()
+        worker.send(lane, lane.take(1))
+        for taken in range(0, 10_000_000, 500_000):
+            await until(lambda at=taken: len(lane.parts) >= min(at + WINDOW_BYTES, 10_000_000))
+            assert len(lane.parts) <= taken + WINDOW_BYTES + MOST_PART_BYTES
+            worker.outbox.take_reply(lane, taken + 500_000)
+        await until(lambda: lane.ledger.committable == 1)
+        assert (len(lane.parts), lane.is_whole) == (10_000_000, True)
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_a_handler_whose_answer_nobody_takes_any_more_ends(tmp_path: Path, kind: str) -> None:
+    handler = f"""
+        {kind} handler(context, event):
+            try:
+                while True:
+                    yield "x" * 100_000
+            finally:
+                write("ended")
+    """
+    async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, heard):
+        lane = listens()
+        worker.send(lane, lane.take(1))
+        await until(lambda: len(lane.parts) >= WINDOW_BYTES)
+        worker.outbox.take_reply(lane, NOBODY)
+        await until(lambda: not lane.in_flight_count)
+        assert heard.told[-1][0] == "failed"
+        assert "nobody takes the rest" in heard.told[-1][3]
+        assert lines(tmp_path) == ["ended"]
 
 
 async def test_a_worker_that_dies_after_its_answer_has_answered(tmp_path: Path) -> None:

@@ -17,14 +17,24 @@ class HandlerReturnedError(Exception):
 
 def is_pending(result: Any) -> bool:
     """Whether part of the handler's work has still to be done, on the event loop."""
-    return inspect.isawaitable(result) or isinstance(_body(result), AsyncGeneratorType)
+    return inspect.isawaitable(result) or is_async_stream(result)
+
+
+def is_async_stream(result: Any) -> bool:
+    """Whether it comes in parts, on the event loop."""
+    return isinstance(body_of(result), AsyncGeneratorType)
+
+
+def is_stream(result: Any) -> bool:
+    """Whether it comes in parts."""
+    return isinstance(body_of(result), GeneratorType)
 
 
 async def finish(result: Any, *, keeps_items: bool = False) -> Any:
     """Do the rest of the work. With `keeps_items`, what a generator yields becomes one body."""
     if inspect.isawaitable(result):
         result = await result
-    if isinstance(body := _body(result), AsyncGeneratorType):
+    if isinstance(body := body_of(result), AsyncGeneratorType):
         items = [item async for item in body if keeps_items]
         return _with_items(result, items) if keeps_items else result
     return result
@@ -34,14 +44,14 @@ def joined(result: Any) -> Any:
     """The same with what generators yield as one body: of a response, or of each in a list of them."""
     if isinstance(result, list):
         return [joined(item) for item in result]
-    return _with_items(result, list(body)) if isinstance(body := _body(result), GeneratorType) else result
+    return _with_items(result, list(body)) if isinstance(body := body_of(result), GeneratorType) else result
 
 
 def _with_items(result: Any, items: list[Any]) -> Response:
     """A generator's own response, else its first item's, with the bodies of all items behind each other."""
     if not isinstance(result, Response):
         result = items[0] if items and isinstance(items[0], Response) else Response()
-    bodies = list(map(_body, items))
+    bodies = list(map(body_of, items))
     body = bodies[0] if len(bodies) == 1 else b"".join(map(plain, bodies))
     return Response(result.headers, body, result.content_type, result.status_code, result.event_id)
 
@@ -55,7 +65,7 @@ def plain(body: Any) -> bytes:
 
 def check(result: Any) -> None:
     """Raise where the result says that the handler failed."""
-    body = _body(result)
+    body = body_of(result)
     if isinstance(body, GeneratorType):
         for _ in body:
             pass
@@ -115,6 +125,6 @@ def asks_no_ack(result: Any) -> bool:
     return any(value is True or str(value).lower() == "true" for value in values)
 
 
-def _body(result: Any) -> Any:
+def body_of(result: Any) -> Any:
     """The part of a response that may be a generator."""
     return result.body if isinstance(result, Response) else result

@@ -1,0 +1,117 @@
+"""An answer in parts: what a generator yields leaves as it comes, no faster than somebody takes it."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, closing
+from typing import Any
+
+from headrace.runtime.wire.reply import (
+    MOST_PART_BYTES,
+    NOBODY,
+    WINDOW_BYTES,
+    Reply,
+    encode_part,
+    encode_reply,
+)
+from headrace.runtime.worker.given.sdk import Response
+from headrace.runtime.worker.returned.replies import reply_of
+from headrace.runtime.worker.returned.results import HandlerReturnedError, body_of, plain
+
+_GONE = "nobody takes the rest of its answer any more"
+
+
+class ReplyStream:
+    """Sends the parts of one answer after another. The link thread tells how much of them was taken."""
+
+    def __init__(self, send: Callable[[bytes], None], loop: asyncio.AbstractEventLoop) -> None:
+        """The loop is its handlers'."""
+        self._send = send
+        self._loop = loop
+        self._news = threading.Condition()
+        self._woken = asyncio.Event()
+        self._seq = -1
+        self._sent = self._taken = 0
+        self._head: Response | None = None
+        self.sent: object = object()
+        """The last answer that has gone out whole, without its body."""
+
+    def on_taken(self, seq: int, byte_count: int) -> None:
+        """As TAKEN says (link thread)."""
+        with self._news:
+            if seq != self._seq:
+                return
+            self._taken = byte_count
+            self._news.notify_all()
+        self._loop.call_soon_threadsafe(self._woken.set)
+
+    def send_all(self, seq: int, result: Any) -> Response:
+        """Of a generator, or a response whose body is one. The response, without its body.
+
+        Raises HandlerReturnedError where nobody takes them any more.
+        """
+        with closing(body_of(result)) as items:
+            self._begin(seq, result)
+            for item in items:
+                for data in self._parts(item):
+                    with self._news:
+                        self._news.wait_for(self._has_room)
+                    self._put(data)
+        return self._end()
+
+    async def send_all_async(self, seq: int, result: Any) -> Response:
+        """The same of an asynchronous one."""
+        items: AsyncIterator[Any]
+        async with aclosing(body_of(result)) as items:
+            self._begin(seq, result)
+            async for item in items:
+                for data in self._parts(item):
+                    while not self._has_room():
+                        self._woken.clear()
+                        if not self._has_room():  # it may have come just before
+                            await self._woken.wait()
+                    self._put(data)
+        return self._end()
+
+    def _begin(self, seq: int, result: Any) -> None:
+        with self._news:
+            self._seq, self._sent, self._taken = seq, 0, 0
+        self._head = None
+        if isinstance(result, Response):
+            self._open(result)
+
+    def _open(self, first: Any) -> None:
+        """The head: of a response that has the generator, or of the first thing that it yields."""
+        response = first if isinstance(first, Response) else Response()
+        self._head = Response(response.headers, None, response.content_type, response.status_code)
+        self._send(encode_reply(self._seq, head_of(self._head)))
+
+    def _parts(self, item: Any) -> Iterator[bytes]:
+        if self._head is None:
+            self._open(item)
+        data = plain(body_of(item))
+        for at in range(0, len(data), MOST_PART_BYTES):
+            yield data[at : at + MOST_PART_BYTES]
+
+    def _has_room(self) -> bool:
+        return self._taken == NOBODY or self._sent - self._taken < WINDOW_BYTES
+
+    def _put(self, data: bytes) -> None:
+        if self._taken == NOBODY:
+            raise HandlerReturnedError(_GONE)
+        self._sent += len(data)
+        self._send(encode_part(self._seq, data, is_last=False))
+
+    def _end(self) -> Response:
+        if self._head is None:  # it has yielded nothing
+            self._open(None)
+        assert self._head is not None
+        self._send(encode_part(self._seq, b"", is_last=True))
+        self._seq, self.sent = -1, self._head
+        return self._head
+
+
+def head_of(response: Response) -> Reply:
+    """What goes before the parts."""
+    whole = reply_of(response)
+    return Reply(whole.status, whole.content_type, whole.headers, b"", has_more=True)
