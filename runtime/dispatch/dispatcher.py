@@ -179,15 +179,11 @@ class Dispatcher:
         if lane.in_flight_count and lane.worker_index is not None:
             self.workers[lane.worker_index].outbox.take_reply(lane, byte_count)
 
-    def recall(self, lane: Lane) -> None:
+    def recall(self, lane: Lane, *, cancels: bool = False) -> None:
         """What hasn't started of it comes back."""
         if lane.in_flight_count and lane.worker_index is not None:
-            self.workers[lane.worker_index].recall(lane)
-
-    def withdraw(self, lane: Lane) -> None:
-        """Nobody waits for its records any more."""
-        if lane.in_flight_count and lane.worker_index is not None:
-            self.workers[lane.worker_index].withdraw(lane)
+            worker = self.workers[lane.worker_index]
+            (worker.withdraw if cancels else worker.recall)(lane)
 
     def dispatch(self) -> None:
         """Give every worker that has room its next records, in turn, the emptiest first."""

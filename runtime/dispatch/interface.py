@@ -132,11 +132,8 @@ class Dispatch(Protocol):
     def take_reply(self, lane: Lane, byte_count: int) -> None:
         """So many bytes of its answer's parts were taken in all, or wire.reply.NOBODY takes more."""
 
-    def recall(self, lane: Lane) -> None:
-        """What hasn't started of it comes back; what runs goes on."""
-
-    def withdraw(self, lane: Lane) -> None:
-        """Nobody waits for them any more: what hasn't started comes back, what runs may be cancelled."""
+    def recall(self, lane: Lane, *, cancels: bool = False) -> None:
+        """What hasn't started of it comes back; what runs goes on, unless `cancels` and it lets itself be."""
 
     def dispatch(self) -> None:
         """Give every worker that has room its next records."""

@@ -13,9 +13,6 @@ from typing import Any
 
 import nuclio_sdk
 
-_RUNTIME_FOLDER = str(Path(__file__).parent.parent)
-_ASYNCIO_FOLDER = str(Path(asyncio.__file__).parent)
-
 
 class HandlerNotLoadedError(Exception):
     """Says what the user has to mend, with the user's own traceback where there is one."""
@@ -103,11 +100,3 @@ def _users_traceback(module_name: str, error: BaseException) -> str:
     theirs = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]
     lines = traceback.format_list(theirs) + traceback.format_exception_only(error)
     return f"importing {module_name!r} raised, in your code:\n{''.join(lines).rstrip()}"
-
-
-def describe_failure(error: BaseException) -> str:
-    """The user's part of a traceback: without the frames of this runtime, and of the event loop under it."""
-    tb = error.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename.startswith((_RUNTIME_FOLDER, _ASYNCIO_FOLDER)):
-        tb = tb.tb_next
-    return "".join(traceback.format_exception(type(error), error, tb)).rstrip()

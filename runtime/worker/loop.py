@@ -29,16 +29,16 @@ from headrace.runtime.worker.given.sdk import TriggerInfo
 from headrace.runtime.worker.handler import (
     Handler,
     HandlerNotLoadedError,
-    describe_failure,
     load_handler,
     load_named,
 )
 from headrace.runtime.worker.inbox import Inbox, PendingRun
 from headrace.runtime.worker.link import Sender
 from headrace.runtime.worker.returned import results as handler_results
-from headrace.runtime.worker.returned.replies import answer, answers
+from headrace.runtime.worker.returned.failure import describe_failure
+from headrace.runtime.worker.returned.replies import answers
 from headrace.runtime.worker.returned.results import HandlerReturnedError, Outcome
-from headrace.runtime.worker.returned.stream import ReplyStream
+from headrace.runtime.worker.returned.stream import Replies
 from headrace.runtime.worker.spark import WorkerSpark
 
 _LATE = "the handler returned after that"
@@ -64,7 +64,7 @@ class WorkerLoop:
             takes_acks=start.takes_acks,
             is_cumulative=start.is_cumulative,
         )
-        self.stream = ReplyStream(self.acks.flush, loop)
+        self.replies = Replies(self.acks.flush, loop, are_wanted=start.wants_replies)
         self._may_ask_no_ack = start.ack_mode == "enable"
         self._must_ack = start.ack_mode == "explicitOnly"
         self._wants_replies = start.wants_replies
@@ -265,12 +265,12 @@ class WorkerLoop:
                 if type(result) is CoroutineType:  # what nearly all async handlers give
                     result = await result if is_async else self._loop.run_until_complete(result)
                 if result is not None and handler_results.is_pending(result):
-                    rest = self._finish(seq, result)
+                    rest = self.replies.finish(seq, result)
                     result = await rest if is_async else self._loop.run_until_complete(rest)
                 if self._cancelled_seq == seq:
                     raise HandlerReturnedError(_LATE)  # noqa: TRY301  # one way out
                 if wants_replies:
-                    result = self._answer(seq, result)
+                    result = self.replies.answer(seq, result)
                 if result is not None:
                     handler_results.check(result)
                     if self._may_ask_no_ack and handler_results.asks_no_ack(result):
@@ -285,22 +285,6 @@ class WorkerLoop:
         elapsed_ns = time.perf_counter_ns() - started_ns
         self.acks.running = None
         self.acks.flush(wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq))
-
-    async def _finish(self, seq: int, result: Any) -> Any:
-        """Do the rest of the handler's work; an answer that comes in parts is sent as it comes."""
-        if inspect.isawaitable(result):
-            result = await result
-        if self._wants_replies and handler_results.is_async_stream(result):
-            return await self.stream.send_all_async(seq, result)
-        return await handler_results.finish(result)
-
-    def _answer(self, seq: int, result: Any) -> Any:
-        """Send it, but for what has been sent in parts; the result that is left to be looked at."""
-        if handler_results.is_stream(result):
-            return self.stream.send_all(seq, result)
-        if result is not self.stream.sent:
-            self.acks.flush(answer(seq, result))
-        return result
 
     async def _handle_batch(self, batch: Sequence[PendingRun]) -> None:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""

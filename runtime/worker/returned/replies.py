@@ -8,7 +8,7 @@ import nuclio_sdk
 
 from headrace.runtime.wire.frames import Headers
 from headrace.runtime.wire.reply import Reply, encode_reply
-from headrace.runtime.worker.handler import describe_failure
+from headrace.runtime.worker.returned.failure import describe_failure
 from headrace.runtime.worker.returned.results import NO_RESPONSE, HandlerReturnedError, Outcome, plain
 
 _TEXT, _JSON = "text/plain", "application/json"

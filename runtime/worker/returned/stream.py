@@ -1,6 +1,7 @@
 """An answer in parts: what a generator yields leaves as it comes, no faster than somebody takes it."""
 
 import asyncio
+import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
@@ -15,26 +16,38 @@ from headrace.runtime.wire.reply import (
     encode_reply,
 )
 from headrace.runtime.worker.given.sdk import Response
-from headrace.runtime.worker.returned.replies import reply_of
-from headrace.runtime.worker.returned.results import HandlerReturnedError, body_of, plain
+from headrace.runtime.worker.returned.replies import answer, reply_of
+from headrace.runtime.worker.returned.results import (
+    HandlerReturnedError,
+    body_of,
+    finish,
+    is_async_stream,
+    is_stream,
+    plain,
+)
 
 _GONE = "nobody takes the rest of its answer any more"
 
 
-class ReplyStream:
-    """Sends the parts of one answer after another. The link thread tells how much of them was taken."""
+class Replies:
+    """Sends the answers to one record after another, whole or in parts.
 
-    def __init__(self, send: Callable[[bytes], None], loop: asyncio.AbstractEventLoop) -> None:
-        """The loop is its handlers'."""
-        self._send = send
+    The link thread tells how much of the parts was taken.
+    """
+
+    def __init__(
+        self, send: Callable[[bytes], None], loop: asyncio.AbstractEventLoop, *, are_wanted: bool
+    ) -> None:
+        """The loop is its handlers'. Where answers aren't wanted, nobody calls `answer`."""
+        self._are_wanted = are_wanted
+        self._say = send
         self._loop = loop
         self._news = threading.Condition()
         self._woken = asyncio.Event()
         self._seq = -1
         self._sent = self._taken = 0
         self._head: Response | None = None
-        self.sent: object = object()
-        """The last answer that has gone out whole, without its body."""
+        self._sent_in_parts: object = object()  # the last one, without its body
 
     def on_taken(self, seq: int, byte_count: int) -> None:
         """As TAKEN says (link thread)."""
@@ -45,11 +58,26 @@ class ReplyStream:
             self._news.notify_all()
         self._loop.call_soon_threadsafe(self._woken.set)
 
-    def send_all(self, seq: int, result: Any) -> Response:
-        """Of a generator, or a response whose body is one. The response, without its body.
+    async def finish(self, seq: int, result: Any) -> Any:
+        """Do the rest of the handler's work; an answer that comes in parts is sent as it comes."""
+        if inspect.isawaitable(result):
+            result = await result
+        if self._are_wanted and is_async_stream(result):
+            return await self._send_async(seq, result)
+        return await finish(result)
 
-        Raises HandlerReturnedError where nobody takes them any more.
+    def answer(self, seq: int, result: Any) -> Any:
+        """Send it, if that hasn't been done; the result that is left to be looked at.
+
+        Raises as replies.reply_of, and HandlerReturnedError where nobody takes its parts any more.
         """
+        if is_stream(result):
+            return self._send(seq, result)
+        if result is not self._sent_in_parts:
+            self._say(answer(seq, result))
+        return result
+
+    def _send(self, seq: int, result: Any) -> Response:
         with closing(body_of(result)) as items:
             self._begin(seq, result)
             for item in items:
@@ -59,8 +87,7 @@ class ReplyStream:
                     self._put(data)
         return self._end()
 
-    async def send_all_async(self, seq: int, result: Any) -> Response:
-        """The same of an asynchronous one."""
+    async def _send_async(self, seq: int, result: Any) -> Response:
         items: AsyncIterator[Any]
         async with aclosing(body_of(result)) as items:
             self._begin(seq, result)
@@ -84,7 +111,7 @@ class ReplyStream:
         """The head: of a response that has the generator, or of the first thing that it yields."""
         response = first if isinstance(first, Response) else Response()
         self._head = Response(response.headers, None, response.content_type, response.status_code)
-        self._send(encode_reply(self._seq, head_of(self._head)))
+        self._say(encode_reply(self._seq, head_of(self._head)))
 
     def _parts(self, item: Any) -> Iterator[bytes]:
         if self._head is None:
@@ -100,14 +127,14 @@ class ReplyStream:
         if self._taken == NOBODY:
             raise HandlerReturnedError(_GONE)
         self._sent += len(data)
-        self._send(encode_part(self._seq, data, is_last=False))
+        self._say(encode_part(self._seq, data, is_last=False))
 
     def _end(self) -> Response:
         if self._head is None:  # it has yielded nothing
             self._open(None)
         assert self._head is not None
-        self._send(encode_part(self._seq, b"", is_last=True))
-        self._seq, self.sent = -1, self._head
+        self._say(encode_part(self._seq, b"", is_last=True))
+        self._seq, self._sent_in_parts = -1, self._head
         return self._head
 
 

@@ -339,7 +339,7 @@ def test_mistakes_below_a_missing_or_misspelt_kind_are_said_too(tmp_path: Path) 
     wrong = attribute("sessionTimout: 10s")(FUNCTION)
     missing = write(tmp_path / "missing", wrong.replace("      kind: kafka-cluster\n", ""))
     misspelt = write(tmp_path / "misspelt", wrong.replace("kafka-cluster", "kafka_cluster"))
-    unknown = write(tmp_path / "unknown", wrong.replace("kafka-cluster", "http"))
+    unknown = write(tmp_path / "unknown", wrong.replace("kafka-cluster", "nats"))
     said = run("validate", str(missing), str(misspelt), str(unknown)).stdout.splitlines()
     assert [line.partition("function.yaml:")[2].partition(": ")[0] for line in said] == [
         "10",

@@ -13,7 +13,7 @@ from headrace.runtime.errors import ConfigError
 SMALL, LARGE = 16 * 1024, 128 * 1024
 _MOST_RATIO = 30  # 8 where it grows with the length, 64 where with its square
 _NOTICEABLE_SECONDS = 0.01
-HEAD = "metadata: {name: f}\nspec:\n  handler: h:handler\n"
+HEAD = "metadata: {name: f}\nspec:\n  handler: h:handler\n  disableDefaultHTTPTrigger: true\n"
 TRIGGER = f"{HEAD}  triggers:\n    t:\n      kind: kafka\n      attributes:\n        consumerGroup: g\n"
 
 

@@ -68,8 +68,8 @@ async def test_one_that_is_withdrawn_does_not_start_or_is_cancelled(tmp_path: Pa
             b.dispatcher.submit(request)
         b.dispatcher.dispatch()
         await until(lambda: b.lines() == ["running"])
-        b.dispatcher.withdraw(waiting)
-        b.dispatcher.withdraw(running)
+        b.dispatcher.recall(waiting, cancels=True)
+        b.dispatcher.recall(running, cancels=True)
         await until(lambda: not running.in_flight_count and not waiting.in_flight_count)
         assert "nobody waits for it" in running.failure
         (tmp_path / "go").touch()
