@@ -207,13 +207,13 @@ spec:
 
 
 def test_triggers_that_are_not_built_name_what_leaves_them_out(folder: Path) -> None:
-    (folder / "function.yaml").write_text(OTHERS)
+    (folder / "function.yaml").write_text(OTHERS.replace("http", "mqtt").replace("cron", "nats"))
     lines = run("validate", str(folder)).stdout.splitlines()
     refused = "is known, but not built into this version of Headrace yet; leave the trigger out with"
     assert [line.partition(": ")[2] for line in lines] == [
         f"spec.triggers.{name}.kind: {kind!r} {refused} --set triggers.{name}.disabled=true or --only-kafka,"
         " or write disabled: true in it"
-        for name, kind in (("web", "http"), ("ticks", "cron"))
+        for name, kind in (("web", "mqtt"), ("ticks", "nats"))
     ]
 
 

@@ -203,7 +203,7 @@ def test_what_is_not_built_yet_is_refused(tmp_path: Path) -> None:
     assert "is known, but not built into this version of Headrace yet; remove it" in text
 
 
-@pytest.mark.parametrize("kind", ["http", "cron", "v3ioStream", "kinesis"])
+@pytest.mark.parametrize("kind", ["http", "nats", "v3ioStream", "kinesis"])
 def test_nuclios_other_kinds_are_known_and_not_built(tmp_path: Path, kind: str) -> None:
     text = problems_of(tmp_path, lambda d: d["spec"]["triggers"].update(h={"kind": kind}))
     assert f"spec.triggers.h.kind: {kind!r} is known, but not built into this version" in text

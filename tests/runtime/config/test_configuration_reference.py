@@ -138,7 +138,7 @@ def test_the_schema_refuses_what_is_a_mistake(accepts: Callable[[object], bool],
 def test_an_editor_finds_default_description_and_annotation_of_an_attribute() -> None:
     schema = json.loads((SPECS / "function.schema.json").read_text())
     trigger = schema["properties"]["spec"]["properties"]["triggers"]["additionalProperties"]
-    (kafka,) = trigger["allOf"]
+    (kafka,) = (it for it in trigger["allOf"] if "kafka" in it["if"]["properties"]["kind"]["enum"])
     timeout = kafka["then"]["properties"]["attributes"]["properties"]["sessionTimeout"]
     assert timeout["default"] == FULL["spec"]["triggers"]["orders"]["attributes"]["sessionTimeout"]
     assert timeout["annotation"] == "nuclio.io/kafka-session-timeout"

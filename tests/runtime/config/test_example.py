@@ -90,7 +90,7 @@ def test_a_required_setting_needs_an_example() -> None:
     ("arguments", "says"),
     [
         (("--example", "kafka-clutser"), "'kafka-clutser' is no trigger kind; the nearest known kind is"),
-        (("--example", "http"), "'http' is known, but not built"),
+        (("--example", "nats"), "'nats' is known, but not built"),
         (("--spark",), "--spark goes with --example KIND"),
         (("--markdown", "--metrics"), "give one of them"),
     ],
