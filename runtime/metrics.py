@@ -123,6 +123,11 @@ class TriggerMetrics:
         "Requests that no worker was free for, or that came amid a stop",
         "requests",
     )
+    firings_skipped: Counter = _counter(
+        "headrace_firings_skipped",
+        "Firings of a cron trigger that came while as many as may run at a time did",
+        "firings",
+    )
     moved: Counter = _bound(_GIVEN_UP, "moved")
     skipped: Counter = _bound(_GIVEN_UP, "skipped")
     acks: Counter = _counter("headrace_explicit_acks", "Explicit acks that were accepted", "acks")

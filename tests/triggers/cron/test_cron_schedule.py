@@ -1,0 +1,244 @@
+"""When a schedule and an interval fire, by clocks that are numbers."""
+
+import contextlib
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.triggers.cron.schedule import (
+    NAMES,
+    SMALL_STEP_SECONDS,
+    ByInterval,
+    ByWall,
+    Due,
+    Now,
+    Schedule,
+    ScheduleError,
+    zone_of,
+)
+
+BERLIN = ZoneInfo("Europe/Berlin")
+SPRING = datetime(2026, 3, 29, 0, 0, tzinfo=BERLIN).timestamp()  # 02:00 becomes 03:00
+AUTUMN = datetime(2026, 10, 25, 0, 0, tzinfo=BERLIN).timestamp()  # 03:00 becomes 02:00
+NOON = 1_767_355_200.0  # 2026-01-02T12:00:00Z
+ZONES = st.sampled_from(["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "Asia/Kathmandu"])
+
+
+def seconds(text: str, zone: ZoneInfo = BERLIN) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
+
+
+def local(moment: float) -> str:
+    return datetime.fromtimestamp(moment, BERLIN).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("text", "comes"),
+    [
+        ("*/5 * * * *", "2026-01-02T10:05:00"),
+        ("30 * * * * *", "2026-01-02T10:00:30"),
+        ("0 9 * * MON-FRI", "2026-01-05T09:00:00"),
+        ("0 0 L * *", "2026-01-31T00:00:00"),
+        ("0 0 ? * SUN", "2026-01-04T00:00:00"),
+        ("0 0 0 13 * ?", "2026-01-13T00:00:00"),
+        ("@hourly", "2026-01-02T11:00:00"),
+        ("@Daily", "2026-01-03T00:00:00"),
+        ("@weekly", "2026-01-04T00:00:00"),
+        ("@monthly", "2026-02-01T00:00:00"),
+        ("@yearly", "2027-01-01T00:00:00"),
+    ],
+)
+def test_a_schedule_comes_next_at(text: str, comes: str) -> None:
+    friday = seconds("2026-01-02T10:00:07.25")
+    assert Schedule(text, BERLIN).after(friday) == seconds(comes)
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_every_name_is_a_schedule(text: str) -> None:
+    assert Schedule(text).after(0) > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "around", "comes"),
+    [
+        # What the clock leaps over fires right behind, once, whatever stood there.
+        ("30 2 * * *", SPRING, ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]),
+        ("0,30 2 * * *", SPRING, ["2026-03-29T03:00:00+02:00", "2026-03-30T02:00:00+02:00"]),
+        ("0 2-3 * * *", SPRING, ["2026-03-29T03:00:00+02:00", "2026-03-30T02:00:00+02:00"]),
+        # With seconds, as with a star, it is the clock's face that counts.
+        ("0 30 2 * * *", SPRING, ["2026-03-30T02:30:00+02:00", "2026-03-31T02:30:00+02:00"]),
+        # An hour that comes twice fires once.
+        ("30 2 * * *", AUTUMN, ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"]),
+        ("0 30 2 * * *", AUTUMN, ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00"]),
+        ("@hourly", AUTUMN + 2 * 3600 - 1, ["2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"]),
+    ],
+)
+def test_where_summer_time_begins_and_ends(text: str, around: float, comes: list[str]) -> None:
+    schedule = Schedule(text, BERLIN)
+    first = schedule.after(around)
+    assert [local(first), local(schedule.after(first))] == comes
+
+
+def test_who_begins_in_the_second_of_two_equal_hours_waits_for_tomorrow() -> None:
+    second_hour = AUTUMN + 3 * 3600 + 600
+    assert local(second_hour) == "2026-10-25T02:10:00+01:00"
+    assert local(Schedule("0-59/10 2 * * *", BERLIN).after(second_hour)) == "2026-10-26T02:00:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("* * * *", "wrong number of fields"),
+        ("* * * * * * *", "wrong number of fields"),
+        ("61 * * * *", "bad minute"),
+        ("* * * * FOO", "bad day-of-week"),
+        ("0 0 30 2 *", "bad day-of-month"),
+        ("0 0 */30 * 1#2", "no day is like that"),
+        ("@fortnightly", "wrong number of fields"),
+        ("1," * 200 + "1 * * * *", "longer than 200"),
+        ("", "wrong number of fields"),
+    ],
+)
+def test_what_is_no_schedule_says_why(text: str, says: str) -> None:
+    with pytest.raises(ScheduleError, match=says):
+        Schedule(text)
+
+
+@given(st.text(st.sampled_from("0123456789*/,-#L? W@AMONJ"), max_size=40) | st.text(max_size=30))
+def test_any_text_is_a_schedule_or_says_why(text: str) -> None:
+    with contextlib.suppress(ScheduleError):
+        assert Schedule(text).after(NOON) > NOON
+
+
+@pytest.mark.parametrize("name", ["", "Europe", "europe/berlin", "../UTC", "/etc/passwd", "x" * 5000, "a\0b"])
+def test_what_is_no_zone_is_an_error(name: str) -> None:
+    with pytest.raises(ScheduleError, match="is no time zone"):
+        zone_of(name)
+
+
+FIELDS = st.tuples(
+    st.sampled_from(["*", "*/7", "0", "59", "0,30", "5-50/15"]),
+    st.sampled_from(["*", "*/3", "0", "2", "1-3", "2,3"]),
+    st.sampled_from(["*", "29", "*/2", "L", "25,29"]),
+    st.sampled_from(["*", "3", "10", "*/2"]),
+    st.sampled_from(["*", "SUN", "1-5", "7L"]),
+).map(" ".join)
+SCHEDULES = FIELDS | st.tuples(st.sampled_from(["0", "*/20", "30"]), FIELDS).map(" ".join)
+NEAR = st.sampled_from([SPRING, AUTUMN, seconds("2026-12-31T22:00:00")])
+MOMENTS = st.builds(lambda near, away: near + away, NEAR, st.floats(-10_000, 100_000))
+
+
+@settings(deadline=None)
+@given(SCHEDULES, ZONES, MOMENTS, st.floats(0, 10_000))
+def test_the_next_one_is_later_and_never_comes_earlier_for_who_asks_later(
+    text: str, zone: str, moment: float, later: float
+) -> None:
+    schedule = Schedule(text, zone_of(zone))
+    comes = schedule.after(moment)
+    assert comes > moment
+    assert comes == int(comes)
+    asked_later = schedule.after(moment + later)
+    assert asked_later == comes if moment + later < comes else asked_later > comes
+
+
+@settings(deadline=None)
+@given(SCHEDULES, ZONES, MOMENTS, st.floats(0, 200_000))
+def test_the_last_one_has_none_behind_it(text: str, zone: str, moment: float, span: float) -> None:
+    schedule = Schedule(text, zone_of(zone))
+    first = schedule.after(moment)
+    last = schedule.last(first, first + span)
+    assert first <= last <= first + span < schedule.after(last)
+    assert last == first or schedule.after(last - 1) == last
+
+
+STEPS = st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0] * 6 + [-59.0, -30.5, -1.0, 45.0, 3600.0])))
+
+
+@settings(deadline=None)
+@given(SCHEDULES, ZONES, MOMENTS, STEPS)
+def test_under_small_steps_none_is_missed_and_none_comes_twice(
+    text: str, zone: str, start: float, steps: list[tuple[float, float]]
+) -> None:
+    schedule = Schedule(text, zone_of(zone))
+    table = ByWall(schedule, Now(start, 0))
+    wall = seen = before = start
+    for passes, step in steps:
+        wall = max(wall + passes + step, seen - SMALL_STEP_SECONDS)  # small in all
+        seen = max(seen, wall)
+        if (due := table.due(Now(wall, 0))) is not None:
+            assert before < due.first == schedule.after(before) <= due.moment <= wall
+            before = due.moment
+        assert schedule.after(before) > seen
+    assert table.wait_seconds(Now(wall, 0)) == schedule.after(before) - wall
+
+
+MINUTES = Schedule("* * * * *")
+
+
+def test_a_large_step_back_goes_by_the_new_clock() -> None:
+    table = ByWall(MINUTES, Now(NOON - 7200, 0))
+    assert table.due(Now(NOON, 0)) == Due(NOON, NOON - 7140, is_late=False)
+    assert table.due(Now(NOON - 3600.5, 0)) is None
+    assert table.next(Now(NOON - 3600.5, 0)) == NOON - 3600
+    assert table.due(Now(NOON - 3600, 0)) == Due(NOON - 3600, NOON - 3600, is_late=False)
+
+
+def test_small_steps_back_that_add_up_are_a_large_one() -> None:
+    table = ByWall(MINUTES, Now(NOON + 30, 0))
+    for back in (20, 40, 59):
+        assert table.due(Now(NOON + 30 - back, 0)) is None
+    assert table.next(Now(NOON - 29, 0)) == NOON + 60
+    assert table.due(Now(NOON - 31, 0)) is None
+    assert table.next(Now(NOON - 31, 0)) == NOON
+
+
+def test_of_what_a_step_forward_leaps_over_the_last_one_counts() -> None:
+    table = ByWall(MINUTES, Now(NOON, 0))
+    assert table.due(Now(NOON + 3600.5, 0)) == Due(NOON + 3600, NOON + 60, is_late=False)
+    assert table.due(Now(NOON + 7210, 0)) == Due(NOON + 7200, NOON + 3660, is_late=True)
+
+
+def test_a_step_over_ten_years_of_seconds_is_quick() -> None:
+    table = ByWall(Schedule("* * 0 * * *"), Now(NOON, 0))
+    due = table.due(Now(NOON + 10 * 365 * 86400, 0))
+    assert due is not None
+    assert due.moment == seconds("2035-12-31T00:59:59", ZoneInfo("UTC"))
+
+
+@given(st.floats(0.01, 90), st.lists(st.floats(0, 200), max_size=40))
+def test_the_nth_firing_of_an_interval_is_n_intervals_after_the_start(
+    interval: float, waits: list[float]
+) -> None:
+    interval = round(interval, 3)
+    table, monotonic, count = ByInterval(interval, Now(NOON, 7.5)), 7.5, 0
+    for wait in waits:
+        monotonic += wait
+        now = Now(NOON + monotonic, monotonic)
+        due = table.due(now)
+        new = int((monotonic - 7.5 + 1e-6) / interval)
+        if due is not None:
+            assert due.first == pytest.approx(NOON + 7.5 + (count + 1) * interval, abs=1e-4)
+            assert due.moment == pytest.approx(NOON + 7.5 + new * interval, abs=1e-4)
+        else:
+            assert count == new
+        count = new
+        assert 0 <= table.wait_seconds(now) <= interval
+
+
+def test_who_sleeps_as_long_as_an_interval_says_is_never_too_early_or_off_its_beat() -> None:
+    table, monotonic = ByInterval(0.1, Now(NOON, 0.3)), 0.3
+    for number in range(1, 1001):
+        monotonic += table.wait_seconds(Now(NOON + monotonic, monotonic))
+        due = table.due(Now(NOON + monotonic, monotonic))
+        assert due is not None
+        assert due.moment == pytest.approx(NOON + 0.3 + number * 0.1, abs=1e-5)
+
+
+def test_an_interval_does_not_care_for_the_wall_clock() -> None:
+    table = ByInterval(10, Now(NOON, 0))
+    assert table.due(Now(NOON - 5000, 9)) is None
+    assert table.due(Now(NOON + 5000, 10.5)) == Due(NOON + 4999.5, NOON + 4999.5, is_late=False)
+    assert table.due(Now(NOON - 5000, 19)) is None

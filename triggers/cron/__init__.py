@@ -1,0 +1,1 @@
+"""The cron trigger: a moment of a schedule is an event."""

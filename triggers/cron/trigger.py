@@ -1,0 +1,129 @@
+"""The cron trigger: a timetable is asked what is due, and that becomes firings."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.trigger import TriggerSpec
+from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.tasks import end_tasks
+from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
+from headrace.triggers.cron.clock import Clock, MachineClock, read
+from headrace.triggers.cron.event import body_of, head_of, said
+from headrace.triggers.cron.firings import Firings, Seldom
+from headrace.triggers.cron.schedule import ByInterval, ByWall, Due, Schedule, Timetable, zone_of
+from headrace.triggers.cron.settings import CronSettings
+
+logger = logging.getLogger(__name__)
+
+LONGEST_SLEEP_SECONDS = 1.0
+"""Then clocks are looked at anew: somebody may have set them."""
+_EVENT = "headrace.triggers.cron.event:CronEvent"
+_ONCE = FailurePolicy(max_attempts=1, then="report")  # firings have attempts of their own
+
+
+class CronTrigger(Trigger):
+    """One timetable. Of several replicas the first one fires, the others are idle."""
+
+    kind, aliases, Settings = "cron", (), CronSettings
+    annotations: ClassVar[Mapping[str, str]] = {}
+
+    @staticmethod
+    def delivery(settings: CronSettings, fields: TriggerFields) -> DeliveryPolicy:  # noqa: ARG004  # as all kinds'
+        """Nobody acks, and the lane hears of failures."""
+        return replace(fields.delivery, ack_mode=AckMode.DISABLE, failure=_ONCE, event=_EVENT)
+
+    @staticmethod
+    def embedded(settings: CronSettings) -> EmbeddedNeeds:  # noqa: ARG004  # as all kinds'
+        """Nothing."""
+        return EmbeddedNeeds()
+
+    def __init__(  # as all kinds', and a clock
+        self,
+        spec: TriggerSpec,
+        dispatch: Dispatch,
+        metrics: TriggerMetrics,
+        client_id: str,  # as all kinds'
+        clock: Clock | None = None,
+    ) -> None:
+        settings: CronSettings = spec.settings
+        self._name, self._settings = spec.name, settings
+        self._clock = clock or MachineClock()
+        written = settings.event
+        event = head_of(written.headers, written.path, written.method), body_of(written.body)
+        most = spec.num_workers if settings.concurrency_policy == "Allow" else 1
+        policy = settings.on_failure.policy
+        self._firings = Firings(spec.name, dispatch, metrics, policy, event, most)
+        self._is_idle = spec.replica_index not in {None, 0}
+        self._misses = Seldom()
+        self._timetable: Timetable | None = None
+        self._is_running = False
+        self._is_stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Fire until `stop`."""
+        self._is_running = True
+        stopping = asyncio.create_task(self._is_stopping.wait())
+        firing = asyncio.create_task(self._fire_forever())
+        try:
+            await asyncio.wait([stopping, firing], return_when=asyncio.FIRST_COMPLETED)
+            if firing.done():
+                firing.result()
+        finally:
+            await end_tasks([stopping, firing])
+
+    async def stop(self, wait_seconds: float) -> None:
+        """Fire no more, finish what runs."""
+        self._is_stopping.set()
+        await self._firings.stop(wait_seconds)
+
+    def problems(self) -> list[str]:
+        """It fires, or does not yet."""
+        return [] if self._is_running else ["not firing yet"]
+
+    def status(self) -> TriggerStatus:
+        """What comes next, in ISO 8601, UTC, and what has been. `idle`: another replica fires."""
+        has_next = self._timetable is not None and not self._is_stopping.is_set()
+        upcoming = said(self._timetable.next(read(self._clock))) if self._timetable and has_next else None
+        firings = self._firings
+        return TriggerStatus(
+            {
+                "next": upcoming,
+                "fired": firings.fired_count,
+                "skipped": firings.skipped_count,
+                "idle": self._is_idle,
+            }
+        )
+
+    async def _fire_forever(self) -> None:
+        if self._is_idle:
+            logger.info("%s: another replica fires", self._name)
+            await self._is_stopping.wait()
+        timetable = self._timetable = self._made_timetable()
+        while not self._is_stopping.is_set():
+            now = read(self._clock)
+            if due := timetable.due(now):
+                self._on_due(due, now.monotonic)
+            wait_seconds = timetable.wait_seconds(read(self._clock))
+            await self._clock.sleep(min(wait_seconds, LONGEST_SLEEP_SECONDS))
+
+    def _made_timetable(self) -> Timetable:
+        settings, now = self._settings, read(self._clock)
+        if settings.interval_seconds:
+            return ByInterval(settings.interval_seconds, now)
+        return ByWall(Schedule(settings.schedule, zone_of(settings.time_zone)), now)
+
+    def _on_due(self, due: Due, now: float) -> None:
+        is_fired = not due.is_late or self._settings.catch_up == "once"
+        if (due.is_late or due.first != due.moment) and (count := self._misses.add(now)):
+            times = "" if count == 1 else f" ({count} times since this was said last)"
+            follows = "one follows at once" if is_fired else "the next one will be on time"
+            message = "%s: firings from %s to %s were missed%s; %s"
+            logger.warning(message, self._name, said(due.first), said(due.moment), times, follows)
+        if is_fired:
+            self._firings.fire(due.moment, now)
