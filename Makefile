@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-http bench-memory bench-ranges bench-reliability bench-spark wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-cron bench-http bench-memory bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -103,6 +103,9 @@ bench-full: $(READY) ## the same with more rounds, modes and partitions, the led
 	@$(BIN)/python benchmarks/ledger.py
 	@BENCH_ROUNDS=7 BENCH_FULL=1 $(BIN)/python benchmarks/bench.py
 	@$(BIN)/python benchmarks/memory.py 600
+
+bench-cron: $(READY) ## 100 firings of cron triggers, and how late their handlers begin
+	@$(BIN)/python benchmarks/cron.py
 
 bench-memory: $(READY) ## what a processor holds of a backlog beside maxBufferedBytes, for 12, 150 and 1,000 partitions
 	@$(BIN)/python benchmarks/buffered.py
