@@ -7,7 +7,7 @@ never imports it by name, so third parties add kinds in the same way.
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.trigger import TriggerSpec
@@ -17,7 +17,7 @@ from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.status import PartitionStatus
 from headrace.runtime.settings.declare import Settings
 
-__all__ = ["DeliveryPolicy", "Dispatch", "EmbeddedNeeds", "Trigger", "TriggerStatus"]
+__all__ = ["DeliveryPolicy", "Dispatch", "EmbeddedNeeds", "Listening", "Trigger", "TriggerStatus"]
 
 Addresses = tuple[str, ...]
 
@@ -36,6 +36,22 @@ class EmbeddedNeeds:
     service: Literal["", "kafka"] = ""
     topics: tuple[str, ...] = ()
     at: Callable[[Addresses], Settings] = _nowhere_else
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """Settings that say where a function is called over HTTP, with a delivery that wants replies.
+
+    Its `status` has that as `url`, once it listens: `headrace invoke` goes by it.
+    """
+
+    @property
+    def host(self) -> str:
+        """A name or an address; 0.0.0.0 and :: are all of the machine's."""
+
+    @property
+    def port(self) -> int:
+        """0: one that is free, which other functions don't know."""
 
 
 @dataclass(frozen=True, slots=True)

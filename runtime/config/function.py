@@ -66,6 +66,8 @@ class FunctionSpec:
     source: YamlSource = field(repr=False)  # may hold secrets
     is_from_mlrun: bool
     """Acks mean all records up to their own, where the file says nothing else, and events have no `key`."""
+    function_addresses: Mapping[str, str] = field(default_factory=dict)
+    """Where the functions of its run are called, by name: `host:port`. Empty until it runs."""
 
     def problem(self, path: Path, message: str) -> Problem:
         """One that shows only beside other functions, or on this machine."""

@@ -154,6 +154,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             function=function.handler_function,
             worker_id=index,
             namespace=function.namespace,
+            function_addresses=function.function_addresses,
             log_level=function.handler_log_level or logging.getLogger().getEffectiveLevel(),
             has_event_keys=not function.is_from_mlrun,
             trigger_kind=spec.kind,

@@ -16,6 +16,7 @@ from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.environment import picked
 from headrace.runtime.errors import UsageError
+from headrace.runtime.processor.addresses import with_addresses
 from headrace.runtime.processor.admin.front import Front
 from headrace.runtime.processor.admin.server import TcpAddress, admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
@@ -82,7 +83,7 @@ async def _start(
     user = _worker_user(functions, options)
     brokers = await stack.enter_async_context(_brokers(functions, options, stopping))
     passed = picked(os.environ, options.pass_env)
-    functions = [with_environment(function, passed) for function in functions]
+    functions = with_addresses([with_environment(function, passed) for function in functions])
     spark = await stack.enter_async_context(_spark_server(functions, user, stopping))
     if options.replicas > 1:
         supervisor = Supervisor(functions, replace(options, brokers=brokers), spark)

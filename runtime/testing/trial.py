@@ -50,17 +50,20 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     is_cumulative: bool = False,
     is_batch: bool = False,
     background_seconds: float = 5.0,
+    call_function: Callable[[str, Any], Any] | None = None,
 ) -> TrialResult:
     """Call `handler`, sync or async, on each record in order, or with `is_batch` once on all of them.
 
     Bytes stand for a Record with this body. A record that fails is not tried again, and those behind it are
     handled all the same. Tasks that the handler leaves behind get `background_seconds` to end. It all happens
-    in a thread with an event loop of its own. Raises HandlerNotLoadedError, with its traceback, where
-    init_context raises, and ValueError for offsets that go back.
+    in a thread with an event loop of its own. `call_function` answers, by name and event, where the handler
+    calls other functions; without it such a call raises RuntimeError. Raises HandlerNotLoadedError, with its
+    traceback, where init_context raises, and ValueError for offsets that go back.
     """
     trial = _Trial(handler, list(_placed(records)), AckMode(explicit_ack_mode), is_cumulative, is_batch)
     with ThreadPoolExecutor(1, "handler") as thread, _logs() as logs:
-        thread.submit(trial.run, init_context, background_seconds).result()
+        begin = _with_calls(call_function or _nobody, init_context)
+        thread.submit(trial.run, begin, background_seconds).result()
     return TrialResult(trial.outcomes(), trial.committed(), logs, trial.context)
 
 
@@ -79,6 +82,25 @@ def _placed(records: Iterable[Record | bytes | None]) -> Iterator[_Placed]:
         ms, kind = (-1, None) if record.timestamp_ms is None else (record.timestamp_ms, 0)
         about = (record.key, record.headers, ms, kind, record.attempt)
         yield key, TrialRecord(offset, record.body, *about)
+
+
+def _with_calls(
+    call_function: Callable[[str, Any], Any], init_context: Callable[[Any], Any] | None
+) -> Callable[[Any], Any]:
+    """An init_context that has other functions called by `call_function`."""
+
+    def begin(context: Any) -> Any:
+        context.platform.calls = lambda name, event, *_: call_function(name, event)
+        return init_context(context) if init_context else None
+
+    return begin
+
+
+def _nobody(name: str, _: Any) -> Any:
+    raise RuntimeError(
+        f"call_function({name!r}): no other function runs in a test; give run_handler call_function=..., "
+        "which is called with name and event and returns the answer"
+    )
 
 
 @contextmanager

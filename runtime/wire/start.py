@@ -20,6 +20,8 @@ class WorkerStart:
     trigger_kind: str
     trigger_name: str
     namespace: str = "nuclio"
+    function_addresses: Mapping[str, str] = field(default_factory=dict)
+    """`host:port`, by name, of those functions of its run that may be called; port 0 is a free one."""
     has_event_keys: bool = True
     """Whether events have a `key`, beside their `record_key`: nuclio_sdk's have none."""
     log_level: int = logging.INFO

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.given import sdk
+from headrace.runtime.worker.given.calls import Call, HttpCalls, in_thread
 from headrace.runtime.worker.spark import WorkerSpark
 
 if TYPE_CHECKING:
@@ -18,9 +19,13 @@ HANDLER_LOGGER = "headrace.handler"
 class Platform(sdk.Platform):
     """`context.platform`, with the callbacks that Nuclio's documentation names."""
 
-    def __init__(self, acks: WorkerAcks, namespace: str) -> None:
+    calls: Call
+    """What `call_function` goes by. Tests may replace it."""
+
+    def __init__(self, acks: WorkerAcks, namespace: str, function_addresses: Mapping[str, str]) -> None:
         super().__init__("local", namespace)
         self._acks = acks
+        self.calls = HttpCalls(function_addresses, self._get_function_url)
 
     async def explicit_ack(self, qualified_offset: sdk.QualifiedOffset) -> bool:
         """Ack one record: it is not delivered again. From any thread, on any event loop; never waits for it.
@@ -36,6 +41,37 @@ class Platform(sdk.Platform):
     async def explicit_ack_through(self, qualified_offset: sdk.QualifiedOffset) -> bool:
         """Ack this record and all before it in its partition; else like `explicit_ack`."""
         return self._acks.ack(qualified_offset, is_through=True)
+
+    def call_function(
+        self,
+        function_name: str,
+        event: Any,
+        node: str | None = None,  # no use is made of it, as in the SDK
+        timeout: float | None = None,
+        service_name_override: str | None = None,
+    ) -> sdk.Response:
+        """Send `event` to another function, over HTTP, and return its answer. Blocks.
+
+        A function that runs together with this one is asked where its http trigger listens, any other one at
+        port 8080 of `nuclio-NAMESPACE-NAME`, or of the host `service_name_override`. The event's method,
+        path, headers and body go there; a body that is no text and no bytes goes as JSON. An answer of
+        whatever status is a Response, with its body parsed where that is JSON.
+
+        Raises TimeoutError after `timeout` seconds without a word (None: never), ConnectionError where nobody
+        answers. A function that calls itself needs a free worker for that.
+        """
+        return self.calls(function_name, event, timeout, service_name_override)
+
+    async def call_function_async(
+        self,
+        function_name: str,
+        event: Any,
+        node: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  # as in call_function
+        service_name_override: str | None = None,
+    ) -> sdk.Response:
+        """`call_function` that lets the event loop turn meanwhile: many calls may be under way."""
+        return await in_thread(lambda: self.calls(function_name, event, timeout, service_name_override))
 
     def on_signal(self, callback: Callable[[], Any]) -> None:
         """Have `callback` called, without arguments, when partitions leave and when the replica stops.
@@ -93,7 +129,7 @@ def create_context(
         spark,
         start.source_options,
         logger=sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
-        platform=Platform(acks, start.namespace),
+        platform=Platform(acks, start.namespace, start.function_addresses),
         worker_id=str(start.worker_id),
         trigger=trigger,
     )

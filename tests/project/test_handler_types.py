@@ -37,6 +37,7 @@ def init_context(context: Context) -> None:
     context.platform.on_signal(lambda: None)
     context.platform.set_drain_callback(lambda: context.trigger.kind)
     context.spark.sql("SELECT 1").collect()
+    context.platform.call_function("audit", object(), timeout=1.5).headers.get("x")
 
 def on_batch(context: Context, events: list[Event]) -> None:
     events_to_dataframe(context.spark, events).createOrReplaceTempView("events")
@@ -54,6 +55,9 @@ MISTAKES = [
     "context.platform.explicit_acks",
     "context.platform.explicit_ack(event)",
     "context.platform.set_drain_callback(1)",
+    "context.platform.call_function('audit')",
+    "context.platform.call_function('audit', event).status",
+    "context.platform.call_function_async('audit', event).body",  # awaited first
     "Response(status='500')",
     "QualifiedOffset('t', '0', 0)",
     "Nothing",

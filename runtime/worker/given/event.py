@@ -161,6 +161,7 @@ class StreamEvent(LazyEvent):
     """
 
     __slots__ = ()
+    body: bytes | None
 
     # Not the SDK's __init__: it costs six times as much per record, for fields that streams leave empty.
     def __init__(self, record: WireRecord, partition: PartitionView, attempt: int) -> None:

@@ -83,6 +83,9 @@ if TYPE_CHECKING:
         def set_termination_callback(self, callback: Callable[[], Any]) -> None:
             """Have it called, without arguments, when the replica stops."""
 
+        def _get_function_url(self, function_name: str, service_name_override: str | None = None) -> str:
+            """`host:port`."""
+
     class Context:
         """What a worker's Context inherits."""
 

@@ -305,3 +305,34 @@ def test_what_a_handler_forks_does_not_ack_for_it() -> None:
 
 def test_nuclio_can_be_imported_by_what_is_tested() -> None:
     assert sys.modules["nuclio"] is nuclio_sdk
+
+
+def calls_audit(context: Any, event: Any) -> Any:
+    return context.platform.call_function("audit", event, timeout=1).body
+
+
+async def calls_audit_async(context: Any, event: Any) -> Any:
+    return (await context.platform.call_function_async("audit", event)).body
+
+
+@pytest.mark.parametrize("handler", [calls_audit, calls_audit_async])
+def test_other_functions_are_called_as_the_test_says(handler: Any) -> None:
+    def audit(name: str, event: Any) -> nuclio_sdk.Response:
+        return nuclio_sdk.Response(body=(name, event.body))
+
+    run = run_handler(handler, [b"a", b"b"], call_function=audit)
+    assert run.results == [("audit", b"a"), ("audit", b"b")]
+
+
+@pytest.mark.parametrize("handler", [calls_audit, calls_audit_async])
+def test_a_call_that_the_test_says_nothing_of_raises_in_one_line(handler: Any) -> None:
+    (failure,) = run_handler(handler, [b"a"]).failures
+    assert failure.splitlines()[-1].startswith("RuntimeError: call_function('audit'): no other function runs")
+
+
+def test_init_context_may_call_functions_too() -> None:
+    def init_context(context: Any) -> None:
+        context.user_data.said = context.platform.call_function("audit", None)
+
+    run = run_handler(calls_audit, [], init_context=init_context, call_function=lambda name, _: name)
+    assert run.failures == []

@@ -1,0 +1,14 @@
+"""What a server listens on, as those write it who ask it."""
+
+from ipaddress import ip_address
+
+
+def reachable(host: str, everywhere: str = "") -> str:
+    """What goes before a colon and a port. `everywhere`, or loopback, stands for all of a machine's."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if address.is_unspecified:
+        return reachable(everywhere or ("::1" if address.version == 6 else "127.0.0.1"))
+    return f"[{address}]" if address.version == 6 else str(address)
