@@ -12,6 +12,7 @@ from headrace.runtime.processes import keep_files_private
 # By name: the module here that has it. It is imported when it is asked for.
 _COMMANDS = {
     "deadletters": "dead_letters",
+    "invoke": "invoke",
     "kafka": "kafka",
     "new": "new",
     "partition": "partition",

@@ -1,20 +1,18 @@
 """`headrace partition`: what an operator may do to a partition that has halted."""
 
 import asyncio
-import json
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import click
 
 from headrace.runtime.errors import HeadraceError, UsageError, printable
+from headrace.runtime.processor.admin.client import admin_option, ask_admin, somebody_else
 from headrace.runtime.processor.admin.server import NAME, Action, NotHaltedError, is_loopback
 from headrace.runtime.processor.admin.token import TOKEN_VARIABLE, checked_token, token_header
 from headrace.runtime.processor.admin.token_file import find_token
 
-_ANSWER_SECONDS = 30.0
 _PLACE = re.compile(rf"({NAME})/([0-9]{{1,9}})")
 
 
@@ -39,17 +37,6 @@ class TopicPartition(click.ParamType[tuple[str, int]]):
 
 
 _place = click.argument("place", metavar="TOPIC/PARTITION", type=TopicPartition())
-_admin = click.option(
-    "--admin",
-    envvar="HEADRACE_ADMIN",
-    default="http://127.0.0.1:8081",
-    show_default=True,
-    show_envvar=True,
-    metavar="URL",
-    help="The admin server of the running function.",
-)
-
-
 _token = click.option(
     "--admin-token",
     envvar=TOKEN_VARIABLE,
@@ -72,7 +59,7 @@ def partition() -> None:
 
 @partition.command()
 @_place
-@_admin
+@admin_option
 @_token
 def retry(place: tuple[str, int], admin: str, admin_token: str) -> None:
     """Deliver the failed record once more, now."""
@@ -81,7 +68,7 @@ def retry(place: tuple[str, int], admin: str, admin_token: str) -> None:
 
 @partition.command()
 @_place
-@_admin
+@admin_option
 @_token
 def skip(place: tuple[str, int], admin: str, admin_token: str) -> None:
     """Give the failed record up, and go on with the next one."""
@@ -91,14 +78,12 @@ def skip(place: tuple[str, int], admin: str, admin_token: str) -> None:
 def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None:
     topic, number = place
     path = f"/api/partitions/{topic}/{number}/{action}"
-    admin = _checked_url(admin)
     headers = token_header(checked_token(token.strip(), "--admin-token") or _own_token(admin))
-    status, body = asyncio.run(_post(admin, path, headers))
+    status, answer = asyncio.run(ask_admin(admin, "POST", path, headers))
     try:
-        answer = json.loads(body)
         found = answer["done"] if status == 200 else answer["problem"]
-    except (ValueError, KeyError, TypeError):
-        raise _somebody_else(admin) from None
+    except (KeyError, TypeError):
+        raise somebody_else(admin) from None
     if status != 200:
         kinds = {401: UsageError, 404: NoSuchPartitionError, 409: NotHaltedError}
         raise kinds.get(status, HeadraceError)(found)
@@ -109,42 +94,3 @@ def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None
 def _own_token(admin: str) -> str:
     """What this user's run keeps in a file; never for another machine."""
     return find_token(admin) if is_loopback(urlsplit(admin).hostname or "") else ""
-
-
-def _somebody_else(admin: str) -> HeadraceError:
-    return HeadraceError(
-        f"what answers at {admin} is no admin server of a running function: --admin names another one"
-    )
-
-
-def _checked_url(admin: str) -> str:
-    try:
-        url = urlsplit(admin)
-        is_url = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
-    except ValueError:
-        is_url = False
-    if not is_url:
-        raise UsageError(
-            f"--admin has {admin!r}, which is no URL; expected one such as http://127.0.0.1:8081"
-        )
-    return admin.rstrip("/")
-
-
-async def _post(admin: str, path: str, headers: dict[str, str]) -> tuple[int, bytes]:
-    """The HTTP status and the body. Raises HeadraceError where there are none."""
-    timeout = aiohttp.ClientTimeout(_ANSWER_SECONDS)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(admin + path, json={}, headers=headers, allow_redirects=False) as response,
-        ):
-            return response.status, await response.read()
-    except TimeoutError:
-        raise HeadraceError(f"the admin server at {admin} did not answer in {_ANSWER_SECONDS:g} s") from None
-    except aiohttp.ClientConnectorError as error:
-        raise HeadraceError(
-            f"no running function has its admin server at {admin} ({error.os_error.strerror or error}): "
-            "`headrace run` logs the address; --admin or HEADRACE_ADMIN names another one"
-        ) from None
-    except (aiohttp.ClientError, ValueError):
-        raise _somebody_else(admin) from None

@@ -99,7 +99,7 @@ def test_nothing_listening_is_one_line() -> None:
 
 
 def test_a_server_that_stays_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.cli.partition._ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("headrace.runtime.processor.admin.client._ANSWER_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert "did not answer in 0.3 s" in refused(run("skip", "orders/3", admin=where), HeadraceError, 1)
