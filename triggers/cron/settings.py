@@ -8,7 +8,6 @@ from pydantic import AfterValidator
 
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.config.trigger_fields import TriggerFields
-from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule, Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, Anything, Count, Seconds, Text, spelled
 from headrace.triggers.cron.schedule import Schedule, zone_of
@@ -98,11 +97,6 @@ def _one_is_enough(settings: "CronSettings", trigger: TriggerFields) -> str:
     return f"Forbid runs one firing at a time, so {trigger.worker_count - 1} of the workers never have any"
 
 
-def _no_batches(_: "CronSettings", trigger: TriggerFields) -> str:
-    """must not stand in a trigger with batch.mode enable."""
-    return f"batch.mode: enable {NOT_BUILT} for cron; remove it" if trigger.batch.mode == "enable" else ""
-
-
 class CronSettings(Settings):
     """What a cron trigger goes by."""
 
@@ -150,7 +144,6 @@ class CronSettings(Settings):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("schedule", ("schedule", "interval_seconds"), _one_of_two),
-        Rule("schedule", ("trigger.batch.mode",), _no_batches),
         Rule(
             "concurrency_policy",
             ("concurrency_policy", "trigger.num_workers", "trigger.max_workers"),

@@ -44,6 +44,11 @@ class HttpEvent(LazyEvent):
         self._head = (record.key or b"").split(b"\n")
         self.attempt = attempt
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As LazyEvent."""
+        super().__setstate__(state)
+        self._head = (self._record.key or b"").split(b"\n")
+
     type = type_version = version = topic = ""
     offset = shard_id = num_shards = 0
     last_in_batch = False

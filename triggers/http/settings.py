@@ -88,8 +88,8 @@ class HttpSettings(Settings):
         "host",
         "127.0.0.1",
         environment=HOST_VARIABLE,
-        effect="127.0.0.1 is this machine alone; with 0.0.0.0, or :: for IPv6 too, whoever can reach it may"
-        " call the function.",
+        effect="127.0.0.1 is this machine alone; with 0.0.0.0, or :: for IPv6, whoever can reach it may call"
+        " the function.",
     )
     ingresses: Annotated[Anything, AfterValidator(_ingresses)] = setting(
         "ingresses",
