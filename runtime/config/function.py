@@ -3,7 +3,7 @@
 import os
 import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.runtime.config.environment import read_environment
@@ -107,6 +107,21 @@ class FunctionSpec:
             "NUCLIO_HANDLER": self.handler,
             **self.env,
         }
+
+    def host_of(self, spec: TriggerSpec) -> TriggerSpec:
+        """The trigger whose workers it has: itself, or of those with its workerAllocatorName the stream."""
+        shared = spec.fields.worker_allocator_name
+        sharers = [it for it in self.triggers if shared and it.fields.worker_allocator_name == shared]
+        return next((it for it in sharers if it.is_stream), (sharers or [spec])[0])
+
+    def guests_of(self, spec: TriggerSpec) -> Sequence[TriggerSpec]:
+        """The others that share its workers, in the order of the file."""
+        return [it for it in self.triggers if it is not spec and self.host_of(it) is spec]
+
+    @property
+    def triggers_by_host(self) -> Sequence[TriggerSpec]:
+        """All, those with workers of their own first."""
+        return sorted(self.triggers, key=lambda spec: self.host_of(spec) is not spec)
 
     @property
     def handler(self) -> str:

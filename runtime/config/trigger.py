@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.config.trigger_fields import NO_STREAMS, TriggerFields, sharing_fault
 from headrace.runtime.config.trigger_kinds import (
     NUCLIO_KINDS,
     TriggerKind,
@@ -14,7 +14,6 @@ from headrace.runtime.config.trigger_kinds import (
     trigger_fields,
     why_not_found,
 )
-from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule, Settings, fields_of
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.reader import Instead, Origin, Reading, Surroundings, read_settings
@@ -40,6 +39,11 @@ class TriggerSpec:
     origins: Mapping[str, Origin] = field(default_factory=dict)
     replica_index: int | None = None
     """Which of the replicas on this machine runs it, from 0; None where there is only one."""
+
+    @property
+    def is_stream(self) -> bool:
+        """It reads partitions."""
+        return self.kind not in NO_STREAMS
 
     @property
     def num_workers(self) -> int:
@@ -112,7 +116,7 @@ class TriggerReader:
         enabled = {name: read for name, read in fields.items() if not read.values.disabled}
         if not enabled and not refused:
             self.findings.problem(TRIGGERS, "no trigger is enabled; the function would never get an event")
-        self._refuse_shared_workers(enabled)
+        self._check_shared_workers(enabled)
         specs = [self._spec(name, read) for name, read in enabled.items()]
         return tuple(spec for spec in specs if spec is not None)
 
@@ -155,14 +159,17 @@ class TriggerReader:
             self._check(rule, read, read)
         return read
 
-    def _refuse_shared_workers(self, enabled: Mapping[str, Reading[TriggerFields]]) -> None:
-        owners: dict[str, str] = {}
+    def _check_shared_workers(self, enabled: Mapping[str, Reading[TriggerFields]]) -> None:
+        first_of: dict[str, str] = {}
         for name, read in enabled.items():
-            allocator = read.values.worker_allocator_name
-            first = owners.setdefault(allocator, name)
-            if allocator and first != name:
-                path = read.paths["worker_allocator_name"]
-                self.findings.problem(path, f"sharing workers with trigger {first!r} {NOT_BUILT}; remove it")
+            shared = read.values.worker_allocator_name
+            first = first_of.setdefault(shared, name)
+            if (
+                shared
+                and first != name
+                and (fault := sharing_fault(first, enabled[first].values, read.values))
+            ):
+                self.findings.problem(read.paths["worker_allocator_name"], fault)
 
     def _spec(self, name: str, common: Reading[TriggerFields]) -> TriggerSpec | None:
         kind = None if "kind" in common.broken else self._kind(common)

@@ -20,7 +20,7 @@ from headrace.runtime.settings.types import (
 
 MAX_WORKERS = 100_000
 MAX_BATCH_SIZE = 100_000_000  # offsets; of events the kind allows fewer
-_NO_STREAMS = ("http", "cron")
+NO_STREAMS = ("http", "cron")
 _LEGACY = "a field of other trigger kinds or of older Nuclio versions"
 
 ExplicitAckMode = Annotated[
@@ -66,7 +66,7 @@ def _batch_is_off(fields: "TriggerFields", _trigger: object) -> str:
 
 def _batches_are_of_streams(fields: "TriggerFields", _trigger: object) -> str:
     """must not be enable in an http or cron trigger."""
-    is_meant = fields.batch.mode == "enable" and fields.kind in _NO_STREAMS
+    is_meant = fields.batch.mode == "enable" and fields.kind in NO_STREAMS
     return f"enable {NOT_BUILT} for {fields.kind}; remove it" if is_meant else ""
 
 
@@ -106,7 +106,8 @@ class TriggerFields(Settings):
         "workerAllocatorName",
         "",
         in_examples=False,
-        effect="Triggers that give the same name share their workers.",
+        effect="Triggers that give the same name share their workers: one stream, and any of kind http and"
+        " cron. One waits for the other then.",
     )
     worker_termination_timeout_seconds: Annotated[Seconds, Ge(0)] = setting(
         "workerTerminationTimeout",
@@ -179,3 +180,18 @@ class TriggerFields(Settings):
         """numWorkers, or maxWorkers where that is missing or 0, or 1: the order of Nuclio."""
         is_given = "num_workers" in self.model_fields_set and self.num_workers > 0
         return self.num_workers if is_given else (self.max_workers or 1)
+
+
+def sharing_fault(first: str, theirs: TriggerFields, own: TriggerFields) -> str:
+    """Why a trigger can't share workers with another one, which is called `first`; empty where it can."""
+    both = (theirs, own)
+    if not {fields.kind for fields in both} & {*NO_STREAMS}:
+        return f"sharing workers with trigger {first!r}, another stream, {NOT_BUILT}; remove it"
+    if any(fields.batch.mode == "enable" for fields in both):
+        return f"sharing workers with trigger {first!r}, where one has batches, {NOT_BUILT}; remove it"
+    if theirs.worker_count != own.worker_count:
+        counts = f"{own.worker_count} here, {theirs.worker_count} there"
+        return f"is that of {first!r}, so numWorkers must be the same: {counts}"
+    if theirs.worker_termination_timeout_seconds != own.worker_termination_timeout_seconds:
+        return f"is that of {first!r}, so workerTerminationTimeout must be the same"
+    return ""

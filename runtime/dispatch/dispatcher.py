@@ -157,8 +157,10 @@ class Dispatcher:
             partition.extend(end)
             self.submit(partition.lane)
 
-    def submit(self, lane: Lane) -> None:
-        """It has something to hand out. Call `dispatch` at last."""
+    def submit(self, lane: Lane, guest: TriggerMetrics | None = None) -> None:
+        """It has something to hand out, perhaps of a trigger that shares the workers. `dispatch` follows."""
+        if guest is not None:
+            self._shared.guests[lane.id] = guest
         assert not self.policy.batch or lane.id in self.partitions, "batches are planned by partition"
         if not lane.in_flight_count:
             self.allocator.offer(lane)
@@ -171,6 +173,7 @@ class Dispatcher:
 
     def forget(self, lane: Lane) -> None:
         """Workers needn't know it any more."""
+        self._shared.guests.pop(lane.id, None)
         for worker in self.workers:
             worker.forget(lane)
 

@@ -73,18 +73,18 @@ class Outcomes:
             lane.on_unacked(records)
         else:
             lane.on_settled(records)
-        self._shared.metrics.handled_success.inc(len(records))
+        self._shared.metrics_of(lane).handled_success.inc(len(records))
         self._freed(lane)
 
     def on_unacked(self, lane: Lane, records: Sequence[WireRecord]) -> None:
         """A record succeeded, and its response says that somebody will ack it later."""
         lane.on_unacked(records)
-        self._shared.metrics.handled_success.inc()
+        self._shared.metrics_of(lane).handled_success.inc()
         self._freed(lane)
 
     def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
         """Records failed: later ones of their lane come back before they are tried again."""
-        self._shared.metrics.handled_failure.inc(len(records))
+        self._shared.metrics_of(lane).handled_failure.inc(len(records))
         self._log_failure(lane, records, reason, among)
         lane.on_failed(records, reason, among)
         self.on_returned(lane, records)
@@ -111,7 +111,7 @@ class Outcomes:
 
     def _log_failure(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
         """All of the reason once; while it stays the same, its line. Not where the lane reports itself."""
-        if self._shared.policy.failure.then == "report":
+        if self._shared.policy.failure.then == "report" or lane.id in self._shared.guests:
             return
         first, last = _first_and_last(lane, records)
         where = f"offset {first}" if first == last else f"offsets {first} to {last}, in one batch,"

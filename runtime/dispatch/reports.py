@@ -66,7 +66,7 @@ class Warnings:
     def _look_at_worker(self, worker: WorkerHandle) -> None:
         """Records that run longer than maxProcessingTime."""
         running = worker.look()
-        if running is None:
+        if running is None or running.lane.id not in self._dispatcher.partitions:
             return
         seconds = running.seconds
         if seconds < self._dispatcher.policy.max_processing_time_seconds:

@@ -28,6 +28,8 @@ class Shared:
     feed: Feed = field(default_factory=NoFeed)
     writes: dict[int, asyncio.Task[bool]] = field(default_factory=dict)
     """Dead letters on their way, by lane: they count as in flight. Failures adds and removes them."""
+    guests: dict[int, TriggerMetrics] = field(default_factory=dict)
+    """Of the triggers that share the workers, by lane. The dispatcher adds and removes them."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Some lane has nothing in flight any more, or something was acked, or a dead letter has gone out."""
 
@@ -35,3 +37,7 @@ class Shared:
         """How much of its partition may be fetched has changed; a lane without one fetches nothing."""
         if (partition := self.partitions.get(lane.id)) is not None:
             self.feed.on_room(partition)
+
+    def metrics_of(self, lane: Lane) -> TriggerMetrics:
+        """Its trigger's."""
+        return self.guests.get(lane.id, self.metrics)

@@ -36,6 +36,10 @@ class Lane(Protocol):
         """Where its records come from, for handlers, people and static allocation."""
 
     @property
+    def source(self) -> int:
+        """Which of the triggers that share its worker it is of; 0: of the one that has them."""
+
+    @property
     def epoch(self) -> int:
         """Rises with each failure: what a worker still has of an older one comes back unstarted."""
 
@@ -109,8 +113,10 @@ class Lane(Protocol):
         """These were in flight, and have no outcome: they are to be handed out again."""
 
 
-class Unanswered:
-    """The part of a Lane that is of no interest where nobody waits for an answer."""
+class Plain:
+    """The part of a Lane that is of no interest where nobody waits for an answer, nor shares a worker."""
+
+    source = 0
 
     def on_replied(self, record: WireRecord, reply: Reply) -> None:
         """As Lane says."""

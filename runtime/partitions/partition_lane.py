@@ -8,7 +8,7 @@ from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkRecord
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.lane import Unanswered, next_lane_id
+from headrace.runtime.partitions.lane import Plain, next_lane_id
 from headrace.runtime.partitions.plan import KeptPlan
 from headrace.runtime.partitions.state import TRANSITIONS, PartitionState
 from headrace.runtime.wire.frames import WireRecord
@@ -38,7 +38,7 @@ class Books(Protocol):
     def note_suspected(self, units: Sequence[Span]) -> None: ...
 
 
-class PartitionLane(Unanswered):
+class PartitionLane(Plain):
     """Keeps Lane. What waits in its buffer is open in the ledger.
 
     From the moment that some records are asked to come back, or one has failed, nothing is handed out until

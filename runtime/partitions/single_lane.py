@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from headrace.runtime.partitions.buffers.chunk import Chunk
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.lane import Unanswered, next_lane_id
+from headrace.runtime.partitions.lane import Plain, next_lane_id
 from headrace.runtime.wire.frames import WireRecord
 
 Records = Sequence[WireRecord]
 
 
-class SingleLane(Unanswered):
+class SingleLane(Plain):
     """Keeps Lane. Its user derives from it, writes the methods at the end, and calls `put`."""
 
     next_chunk: Chunk | None = None

@@ -127,6 +127,7 @@ class RunOptions:
         default=None, metadata=option(reach=Reach.REPLICA, type=click.Path(path_type=Path))
     )
     replica_name: str = field(default="", metadata=option(reach=Reach.REPLICA))
+    replica_index: int | None = field(default=None, metadata=option(reach=Reach.REPLICA, type=int))
     parent_fd: int | None = field(default=None, metadata=option(reach=Reach.REPLICA, type=int))
     log_level: str = field(
         default="info",
@@ -150,11 +151,6 @@ class RunOptions:
         """With what is said to replicas in private. Taken out: handlers need not see it."""
         given = env.pop(_SETS, "[]")
         return replace(self, set_texts=tuple(json.loads(given))) if self.replica_name else self
-
-    @property
-    def replica_index(self) -> int | None:
-        """Which of several it is, from 0; None where there is one only."""
-        return int(self.replica_name.rpartition("-")[2]) if self.replica_name else None
 
     @property
     def admin(self) -> TcpAddress | Path:

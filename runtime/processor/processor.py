@@ -2,194 +2,24 @@
 
 import asyncio
 import gc
-import logging
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from prometheus_client import generate_latest
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.function import FunctionSpec, TriggerSpec
+from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.dispatch.acks.router import AckRouter
-from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
-from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.dispatch.handout import EndSession, no_session
-from headrace.runtime.dispatch.reports import Warnings, worker_statuses
-from headrace.runtime.environment import PASSED_ON, picked
-from headrace.runtime.errors import HandlerLoadError, HeadraceError
-from headrace.runtime.log import context_bound_to
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.errors import HeadraceError
+from headrace.runtime.metrics import Metrics
 from headrace.runtime.partitions.status import is_stuck, state_name
 from headrace.runtime.processor.admin.gauges import fill_gauges
 from headrace.runtime.processor.admin.server import Action, NotHaltedError
-from headrace.runtime.processor.kinds import trigger_class
-from headrace.runtime.spark import sessions as spark_sessions
+from headrace.runtime.processor.running import RunningGuest, RunningTrigger
 from headrace.runtime.spark.link import SparkLink
-from headrace.runtime.spark.sessions import SparkSessionError
-from headrace.runtime.tasks import start_task, task_group
+from headrace.runtime.tasks import task_group
 from headrace.runtime.users import OURS, ProcessUser
-from headrace.runtime.wire.frames import Kind
-from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
-from headrace.runtime.workers.process import WorkerProcess
-
-logger = logging.getLogger(__name__)
-
-
-class RunningTrigger:
-    """A trigger with what it feeds. What it does runs in `context`, whose log lines name it."""
-
-    def __init__(  # noqa: PLR0913, PLR0917  # what a trigger is made of
-        self,
-        function: FunctionSpec,
-        spec: TriggerSpec,
-        metrics: Metrics,
-        replica: str,
-        router: AckRouter,
-        spark: SparkLink | None,
-        told_apart_by: Mapping[str, str],
-        user: ProcessUser = OURS,
-    ) -> None:
-        self.function = function
-        self.spec = spec
-        self.context = context_bound_to({"trigger": spec.name}, **told_apart_by)
-        self._title = f"{function.name}/{spec.name}" if "function" in told_apart_by else spec.name
-        self.metrics = TriggerMetrics(
-            metrics, replica, function.name, spec.kind, spec.name, function.namespace, function.project
-        )
-        kind = trigger_class(spec.kind)
-        policy = kind.delivery(spec.settings, spec.fields)
-        if function.is_from_mlrun and policy.explicit_ack_semantics == "auto":
-            policy = replace(policy, explicit_ack_semantics="cumulative")
-        policy = replace(
-            policy,
-            event_timeout_seconds=function.event_timeout_seconds,
-            memory_limit_bytes=function.memory_limit_bytes,
-        )
-        is_static = policy.worker_allocation_mode == "static"
-        allocator: Allocator = StaticAllocator(spec.num_workers) if is_static else PoolAllocator()
-        lease = Lease.create(spec.num_workers)
-        spawn = _spawner(function, spec, policy, router, lease, spark, user)
-        end_session = _session_ender(spark) if spark else no_session
-        self.dispatcher = Dispatcher(
-            spec.num_workers, spawn, allocator, policy, self.metrics, lease, router, end_session
-        )
-        client_id = f"headrace-{function.name}-{spec.name}-{replica or os.getpid()}"
-        self.trigger = kind(spec, self.dispatcher, self.metrics, client_id)
-        self._warnings = Warnings(self.dispatcher, self.metrics)
-
-    async def start_workers(self) -> None:
-        """Ready to call the handler. Raises HandlerLoadError."""
-        try:
-            await self.dispatcher.start()
-        except HandlerLoadError as error:
-            handler = f"{self.function.path}: spec.handler {self.function.handler}"
-            raise HandlerLoadError(f"{handler}: {error}") from None
-        logger.info(
-            "%s: %d worker%s loaded %s, %s allocation",
-            self.spec.name,
-            self.spec.num_workers,
-            "s" if self.spec.num_workers > 1 else "",
-            self.function.handler,
-            self.dispatcher.policy.worker_allocation_mode,
-        )
-
-    async def run(self) -> None:
-        """Until `stop`, or it can't go on. Raises HeadraceError."""
-        warnings = start_task(self._warnings.look_forever(), "warnings")
-        try:
-            await self.trigger.run()
-        finally:
-            warnings.cancel()
-
-    async def stop(self) -> None:
-        """Records first, then workers."""
-        self.dispatcher.announce_stop()
-        try:
-            await self.trigger.stop(self.spec.worker_termination_timeout_seconds)
-        finally:
-            await self.dispatcher.stop(self.spec.worker_termination_timeout_seconds)
-
-    def problems(self) -> list[str]:
-        """Why it isn't ready."""
-        starting = [w.index for w in self.dispatcher.workers if not w.is_ready]
-        return [
-            *(f"{self._title}: {problem}" for problem in self.trigger.problems()),
-            *(f"{self._title}: worker {index} is not ready" for index in starting),
-            *(f"{self._title}: {problem}" for problem in self._warnings.problems()),
-        ]
-
-    def status(self) -> dict[str, Any]:
-        """For /api/status."""
-        return {
-            "function": self.function.name,
-            "name": self.spec.name,
-            "kind": self.spec.kind,
-            "workerAllocationMode": self.dispatcher.policy.worker_allocation_mode,
-            "explicitAckMode": self.spec.explicit_ack_mode,
-            "workers": worker_statuses(self.dispatcher),
-            **self.trigger.status().json(),
-        }
-
-
-def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
-    function: FunctionSpec,
-    spec: TriggerSpec,
-    policy: DeliveryPolicy,
-    router: AckRouter,
-    lease: Lease,
-    spark: SparkLink | None,
-    user: ProcessUser,
-) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
-    env = {**picked(os.environ, PASSED_ON), **user.environment, **function.worker_env}
-
-    def spawn(index: int, on_frame: "Callable[[Kind, bytes], None]") -> WorkerProcess:
-        start = WorkerStart(
-            folder=str(function.folder.resolve()),
-            module=function.handler_module,
-            function=function.handler_function,
-            worker_id=index,
-            namespace=function.namespace,
-            function_addresses=function.function_addresses,
-            log_level=function.handler_log_level or logging.getLogger().getEffectiveLevel(),
-            has_event_keys=not function.is_from_mlrun,
-            trigger_kind=spec.kind,
-            trigger_name=spec.name,
-            ack_mode=policy.ack_mode.value,
-            is_cumulative=policy.is_cumulative,
-            takes_acks=router.takes_acks,
-            is_batch=policy.batch is not None,
-            decoder=policy.decoder,
-            decoder_options=policy.decoder_options,
-            event=policy.event or STREAM_EVENT,
-            wants_replies=policy.wants_replies,
-            source_options=policy.source_options,
-            spark_url=spark.lasting_url if spark else "",
-            spark_token_fd=spark.token_fd if spark else -1,
-            spark_session_id=str(uuid.uuid4()) if spark else "",
-            spark_conf=spark.conf if spark else {},
-        )
-        end_session = _session_ender(spark) if spark else None
-        return WorkerProcess(start, env, on_frame, lease, end_session, user)
-
-    return spawn
-
-
-def _session_ender(spark: SparkLink) -> EndSession:
-    async def end_session(session_id: str) -> bool:
-        try:
-            await spark_sessions.interrupt(spark.session_url, session_id)
-        except SparkSessionError as error:
-            # Where the server itself is gone, so is what ran on it.
-            logger.warning("%s; what it runs may go on while its records are delivered again", error)
-            return False
-        return True
-
-    return end_session
 
 
 class Processor:
@@ -216,18 +46,25 @@ class Processor:
         self._triggers = [
             running for function in functions for running in self._triggers_of(function, sparks or {})
         ]
+        self._hosts = [running for running in self._triggers if isinstance(running, RunningTrigger)]
 
     def _triggers_of(
         self, function: FunctionSpec, sparks: Mapping[str, SparkLink]
-    ) -> "Iterator[RunningTrigger]":
+    ) -> "Iterator[RunningTrigger | RunningGuest]":
         router, spark = AckRouter(), sparks.get(function.name)
-        for spec in function.triggers:
+        hosts: dict[str, RunningTrigger] = {}
+        for spec in function.triggers_by_host:
             told_apart_by = {"function": function.name} if len(self._functions) > 1 else {}
             if len(function.triggers) > 1:
                 told_apart_by["trigger"] = spec.name
-            yield RunningTrigger(
+            if (host := hosts.get(function.host_of(spec).name)) is not None:
+                yield RunningGuest(host, spec, self._metrics, self._replica, told_apart_by)
+                continue
+            running = RunningTrigger(
                 function, spec, self._metrics, self._replica, router, spark, told_apart_by, self._user
             )
+            hosts[spec.name] = running
+            yield running
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or a trigger can't go on. Raises HeadraceError. Everything is given back."""
@@ -271,7 +108,7 @@ class Processor:
         """On each trigger that has the partition. Raises NotHaltedError."""
         found = [
             (running, assigned)
-            for running in self._triggers
+            for running in self._hosts
             for assigned in running.dispatcher.partitions.values()
             if assigned.key == (topic, partition)
         ]
@@ -284,7 +121,7 @@ class Processor:
         """Counters as they are, gauges read now."""
         gauges = self._metrics.gauges
         gauges.clear()
-        for running in self._triggers:
+        for running in self._hosts:
             fill_gauges(
                 gauges,
                 running.metrics.labels,

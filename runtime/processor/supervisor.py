@@ -44,8 +44,16 @@ _SILENCE = (503, b'{"problem": "does not answer"}')
 class Replica:
     """One processor in a process of its own, with an admin server on a Unix socket."""
 
-    def __init__(self, name: str, options: RunOptions, folder: Path, spark: SparkLink | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        options: RunOptions,
+        folder: Path,
+        spark: SparkLink | None = None,
+        index: int | None = None,
+    ) -> None:
         self.name = name
+        self._index = index
         self.socket_path = folder / f"{name}.sock"
         self._options = options
         self._spark = spark
@@ -115,7 +123,11 @@ class Replica:
 
     def _command(self, parent_fd: int) -> list[str]:
         options = replace(
-            self._options, replica_name=self.name, parent_fd=parent_fd, admin_socket=self.socket_path
+            self._options,
+            replica_name=self.name,
+            replica_index=self._index,
+            parent_fd=parent_fd,
+            admin_socket=self.socket_path,
         )
         return [sys.executable, "-P", "-m", "headrace", "run", *command_line(options)]
 
@@ -165,8 +177,10 @@ class Supervisor:
         async with AsyncExitStack() as stack:
             self._folder = tempfile.TemporaryDirectory(prefix="headrace-", ignore_cleanup_errors=True)
             folder = _fit_for_sockets(Path(stack.enter_context(self._folder)))
-            names = [f"replica-{number}" for number in range(self._options.replicas)]
-            self._replicas = [Replica(name, self._options, folder, self._spark) for name in names]
+            self._replicas = [
+                Replica(f"replica-{index}", self._options, folder, self._spark, index)
+                for index in range(self._options.replicas)
+            ]
             keepers = [asyncio.create_task(self._keep(replica, stop)) for replica in self._replicas]
             stopping = asyncio.create_task(stop.wait())
             done, _ = await asyncio.wait([*keepers, stopping], return_when=asyncio.FIRST_COMPLETED)

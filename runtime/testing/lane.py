@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.lane import Unanswered, next_lane_id
+from headrace.runtime.partitions.lane import Plain, next_lane_id
 from headrace.runtime.wire.frames import Headers, WireRecord
 
 
@@ -25,7 +25,7 @@ class TrialRecord:
     failure: str | None = None
 
 
-class TrialLane(Unanswered):
+class TrialLane(Plain):
     """A Lane over a ledger. What comes back is handed out again; what has failed stays open, and isn't."""
 
     def __init__(self, key: PartitionKey, records: Sequence[TrialRecord]) -> None:

@@ -1,7 +1,7 @@
 """What the START frame says."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from headrace.runtime.wire.frames import Kind, decode_json, json_frame
@@ -33,6 +33,8 @@ class WorkerStart:
     is_batch: bool = False
     wants_replies: bool = False
     """Whether what the handler returns is sent back, for each record that didn't raise."""
+    guests: Sequence[tuple[str, str, str, bool]] = ()
+    """Other triggers that share the worker: their kind, name, event and wants_replies, as above and below."""
     decoder: str = ""
     """`module:function`, of chunks that come undecoded; empty where all records come decoded."""
     decoder_options: Mapping[str, int] = field(default_factory=dict)

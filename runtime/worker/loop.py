@@ -24,8 +24,7 @@ from headrace.runtime.worker.chunks import ReceivedChunk, no_decoder
 from headrace.runtime.worker.context import create_context
 from headrace.runtime.worker.given.event import Event, PartitionView
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
-from headrace.runtime.worker.given.nuclios_event import as_nuclios
-from headrace.runtime.worker.given.sdk import TriggerInfo
+from headrace.runtime.worker.given.sources import Source, sources_of
 from headrace.runtime.worker.handler import (
     Handler,
     HandlerNotLoadedError,
@@ -64,15 +63,12 @@ class WorkerLoop:
             takes_acks=start.takes_acks,
             is_cumulative=start.is_cumulative,
         )
-        self.replies = Replies(self.acks.flush, loop, are_wanted=start.wants_replies)
+        self.replies = Replies(self.acks.flush, loop)
         self._may_ask_no_ack = start.ack_mode == "enable"
         self._must_ack = start.ack_mode == "explicitOnly"
-        self._wants_replies = start.wants_replies
         self._is_batch = start.is_batch
-        self._new_event: Callable[[Any, PartitionView, int], Event] = as_nuclios(
-            load_named("event", start.event), has_key=start.has_event_keys
-        )
-        self._trigger = TriggerInfo(start.trigger_kind, start.trigger_name)
+        self._sources = sources_of(start, load_named)
+        self._source_of: dict[int, Source] = {}  # by lane
         self._spark = WorkerSpark(
             start.spark_url,
             start.spark_session_id,
@@ -81,7 +77,7 @@ class WorkerLoop:
             on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
             token=SharedToken.take(start.spark_token_fd) if start.spark_token_fd >= 0 else None,
         )
-        self._context = create_context(start, self._trigger, self.acks, self._spark)
+        self._context = create_context(start, self._sources[0].trigger, self.acks, self._spark)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._views: dict[int, PartitionView] = {}
         self._chunks: ChunkCache[ReceivedChunk] = ChunkCache()
@@ -120,14 +116,17 @@ class WorkerLoop:
 
     # ---- for the link thread
 
-    def add_lane(self, lane_id: int, topic: str, partition: int) -> None:
-        """Runs name lanes by id, which stand for a partition."""
-        view = self._views[lane_id] = PartitionView(topic, partition, self._trigger, lane_id)
+    def add_lane(self, lane_id: int, topic: str, partition: int, source: int = 0) -> None:
+        """Runs name lanes by id, which stand for a partition, or for events of a trigger that shares this."""
+        self._source_of[lane_id] = self._sources[source]
+        view = PartitionView(topic, partition, self._sources[source].trigger, lane_id)
+        self._views[lane_id] = view
         self.acks.add_lane(view)
 
     def forget_lane(self, lane_id: int) -> None:
         """Its assignment is over."""
         self._views.pop(lane_id, None)
+        self._source_of.pop(lane_id, None)
         self.inbox.forget(lane_id)
 
     def receive(self, kind: Kind, body: bytes) -> None:
@@ -233,7 +232,7 @@ class WorkerLoop:
         now = self._slot.read()
         return now.is_running and now.seq == seq
 
-    async def _handle_run(self, run: PendingRun) -> None:  # noqa: C901  # a call per record costs too much
+    async def _handle_run(self, run: PendingRun) -> None:  # noqa: C901, PLR0915  # a call per record costs too much
         """All records of a run. Awaits nothing for a sync handler: its calls hold the loop."""
         call, is_async = self._handler.call, self._handler.is_async
         context, records = self._context, run.records
@@ -241,7 +240,9 @@ class WorkerLoop:
         view: Any = self._views.get(run.header.lane_id)
         attempt = run.header.attempt
         seq = run.header.first_seq
-        enter, new_event, wants_replies = self._slot.enter, self._new_event, self._wants_replies
+        source = self._source_of.get(run.header.lane_id, self._sources[0])
+        enter, new_event, wants_replies = self._slot.enter, source.new_event, source.wants_replies
+        self.replies.are_wanted = wants_replies
         if is_async:
             self._task = asyncio.current_task()
         started_ns = time.perf_counter_ns()
@@ -290,7 +291,7 @@ class WorkerLoop:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""
         started_ns = time.perf_counter_ns()
         viewed = [(run, view) for run in batch if (view := self._views.get(run.header.lane_id)) is not None]
-        of_runs = [_events_of(run, view, self._new_event) for run, view in viewed]
+        of_runs = [_events_of(run, view, self._sources[0].new_event) for run, view in viewed]
         events = [event for of_run in of_runs for event in of_run]
         end = batch[-1].header.first_seq + batch[-1].header.count
         frames: list[bytes] = []
@@ -299,7 +300,7 @@ class WorkerLoop:
             for of_run in filter(None, of_runs):
                 of_run[-1][1].enter()  # and with it those before it
             outcomes = await self._call_batch([event for _, event in events], events[0][0])
-            if self._wants_replies:
+            if self._sources[0].wants_replies:
                 frames, outcomes = answers([seq for seq, _ in events], outcomes)
             if any(view.open_range for _, view in viewed):
                 _leave_ranges(events, outcomes, must_ack=self._must_ack)
@@ -321,12 +322,12 @@ class WorkerLoop:
             # A copy: whatever the handler does with its list, outcomes are told of what was handed over.
             result = self._handler.call(self._context, events.copy())
             if handler_results.is_pending(result):
-                rest = handler_results.finish(result, keeps_items=self._wants_replies)
+                rest = handler_results.finish(result, keeps_items=self._sources[0].wants_replies)
                 result = await rest if is_async else self._loop.run_until_complete(rest)
             if self._cancelled_seq == seq:
                 raise HandlerReturnedError(_LATE)  # noqa: TRY301  # one way out
             self._end_fork()
-            if self._wants_replies:
+            if self._sources[0].wants_replies:
                 result = handler_results.joined(result)
             return handler_results.outcomes(result, events)
         except BaseException as error:  # user code may raise anything, SystemExit too

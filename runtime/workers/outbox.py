@@ -117,6 +117,8 @@ class Outbox:
     def _announce(self, lane: Lane) -> Buffer:
         self._lanes[lane.id] = lane
         about = {"lane_id": lane.id, "topic": lane.key.topic, "partition": lane.key.partition}
+        if lane.source:
+            about["source"] = lane.source
         return wire.json_frame(Kind.LANE, about)
 
     def _slice(self, header: RunHeader, records: ChunkSlice) -> Iterator[Buffer]:

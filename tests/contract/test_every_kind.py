@@ -12,7 +12,7 @@ from kinds import Cron, Http, Kafka, Lines, Source, third_party, write_function
 from test_trigger import made, running, written
 from worker_bench import kill_worker_process, until
 
-from headrace.runtime.processor.processor import RunningTrigger
+from headrace.runtime.processor.running import RunningTrigger
 from headrace.triggers.base import TriggerStatus
 
 COUNTS = """

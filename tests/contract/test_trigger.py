@@ -16,7 +16,7 @@ from headrace.runtime.config.function import load_function
 from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.partitions.status import PartitionStatus
-from headrace.runtime.processor.processor import RunningTrigger
+from headrace.runtime.processor.running import RunningTrigger
 from headrace.triggers.base import TriggerStatus
 
 WRITES = """

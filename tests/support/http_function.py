@@ -16,7 +16,7 @@ from worker_bench import PRELUDE, until
 from headrace.runtime.config.function import load_function
 from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.metrics import Metrics
-from headrace.runtime.processor.processor import RunningTrigger
+from headrace.runtime.processor.running import RunningTrigger
 
 
 @dataclass(frozen=True)

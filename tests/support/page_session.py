@@ -176,7 +176,8 @@ class PageSession:
 
 
 def _topics(place: Path) -> Iterator[str]:
-    for trigger in load_function(place).triggers:
+    streams = (trigger for trigger in load_function(place).triggers if trigger.is_stream)
+    for trigger in streams:
         yield from trigger.settings.topics
         if topic := trigger.settings.on_failure.dead_letter_topic:
             yield topic

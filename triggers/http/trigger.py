@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
@@ -45,7 +44,6 @@ class HttpTrigger(Trigger):
             failure=_ONCE,
             event=_EVENT,
             wants_replies=True,
-            max_processing_time_seconds=math.inf,  # of streams, which stop being fetched
         )
 
     @staticmethod

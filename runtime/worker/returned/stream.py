@@ -35,11 +35,10 @@ class Replies:
     The link thread tells how much of the parts was taken.
     """
 
-    def __init__(
-        self, send: Callable[[bytes], None], loop: asyncio.AbstractEventLoop, *, are_wanted: bool
-    ) -> None:
-        """The loop is its handlers'. Where answers aren't wanted, nobody calls `answer`."""
-        self._are_wanted = are_wanted
+    def __init__(self, send: Callable[[bytes], None], loop: asyncio.AbstractEventLoop) -> None:
+        """The loop is its handlers'."""
+        self.are_wanted = False
+        """Somebody waits for what the handler returns now."""
         self._say = send
         self._loop = loop
         self._news = threading.Condition()
@@ -62,7 +61,7 @@ class Replies:
         """Do the rest of the handler's work; an answer that comes in parts is sent as it comes."""
         if inspect.isawaitable(result):
             result = await result
-        if self._are_wanted and is_async_stream(result):
+        if self.are_wanted and is_async_stream(result):
             return await self._send_async(seq, result)
         return await finish(result)
 

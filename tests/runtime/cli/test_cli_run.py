@@ -23,7 +23,7 @@ def parsed(*words: str) -> RunOptions:
 
 
 def words_to_a_replica(options: RunOptions) -> list[str]:
-    command = Replica("replica-1", options, FOLDER)._command(7)
+    command = Replica("replica-1", options, FOLDER, index=5)._command(7)
     assert command[:5] == [sys.executable, "-P", "-m", "headrace", "run"]
     return command[5:]
 
@@ -64,7 +64,8 @@ def test_each_option_goes_as_far_as_its_declaration_says(one: Declared) -> None:
 
 def test_a_replica_is_told_who_it_is() -> None:
     told = parsed(*words_to_a_replica(parsed("f")))
-    assert (told.replica_name, told.parent_fd, told.admin) == ("replica-1", 7, FOLDER / "replica-1.sock")
+    assert (told.replica_name, told.replica_index, told.parent_fd) == ("replica-1", 5, 7)
+    assert told.admin == FOLDER / "replica-1.sock"
 
 
 @given(

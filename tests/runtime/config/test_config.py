@@ -310,7 +310,7 @@ def test_the_trigger_fields_annotations_apply(tmp_path: Path) -> None:
     assert "workerAllocationMode: must be static with explicitAckMode explicitOnly" in text
 
 
-def test_one_allocator_name_is_harmless_and_a_shared_one_is_refused(tmp_path: Path) -> None:
+def test_one_allocator_name_is_harmless_and_one_of_two_streams_is_refused(tmp_path: Path) -> None:
     def share(document: dict[str, Any]) -> None:
         triggers = document["spec"]["triggers"]
         triggers["t"]["workerAllocatorName"] = "pool"
@@ -319,7 +319,10 @@ def test_one_allocator_name_is_harmless_and_a_shared_one_is_refused(tmp_path: Pa
     named = load_changed(tmp_path, lambda d: d["spec"]["triggers"]["t"].update(workerAllocatorName="p"))
     assert len(named.triggers) == 1
     text = problems_of(tmp_path, share)
-    assert "spec.triggers.u.workerAllocatorName: sharing workers with trigger 't' is known" in text
+    assert (
+        "spec.triggers.u.workerAllocatorName: sharing workers with trigger 't', another stream, is known"
+        in text
+    )
 
 
 def test_annotations_are_text(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from worker_bench import PRELUDE, until
 from headrace.runtime.config.function import load_function
 from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.metrics import Metrics
-from headrace.runtime.processor.processor import RunningTrigger
+from headrace.runtime.processor.running import RunningTrigger
 from headrace.triggers.cron.trigger import CronTrigger
 
 NOON = 1_767_355_200.0  # 2026-01-02T12:00:00Z

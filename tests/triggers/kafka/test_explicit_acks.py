@@ -241,7 +241,7 @@ async def test_what_a_dead_worker_had_handled_is_fetched_again(broker: Broker, t
         await until(lambda: len(lines(function)) == 20)
         while await ordered(function, topic, 3) != ["True"]:  # the worker has not heard yet
             pass
-        (worker,) = processor._triggers[0].dispatcher.workers
+        (worker,) = processor._hosts[0].dispatcher.workers
         pid = worker.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
@@ -270,7 +270,7 @@ async def test_what_is_fetched_again_takes_the_place_of_what_was_held(broker: Br
     function = explicit(tmp_path, handler, broker, topic, channelBufferSize=8, maxBufferedBytes=limit)
     await asyncio.to_thread(produce, broker, topic, 200, 1, 8000)
     async with processing(function) as processor:
-        (trigger,) = processor._triggers
+        (trigger,) = processor._hosts
         await until(lambda: len(lines(function)) == 8)
         fetching = trigger.trigger._stream.fetching  # type: ignore[attr-defined]
         await until(lambda: fetching.budget.held_of((topic, 0)))
