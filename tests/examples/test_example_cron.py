@@ -5,14 +5,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from replica import Replica, wait_until, whole_lines
+from replica import Replica, lines, wait_until
 from root import ROOT
 
 FOLDER = ROOT / "examples/cron_report"
 
 
 def times(folder: Path) -> list[datetime]:
-    return [datetime.fromisoformat(line.split(",")[0]) for line in whole_lines(folder, "disk-report.csv")]
+    return [datetime.fromisoformat(line.split(",")[0]) for line in lines(folder, "disk-report.csv")]
 
 
 @pytest.mark.parametrize("arguments", [(), ("--replicas", "2")], ids=["alone", "two replicas"])

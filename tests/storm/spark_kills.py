@@ -85,7 +85,7 @@ class Job:
 
 def jobs(function: Path) -> list[Job]:
     """In the order of their beginnings."""
-    told = map(json.loads, whole_lines(function, "begun"))
+    told = map(json.loads, lines(function, "begun"))
     return [Job(**{**job, "parts": dict(job["parts"])}) for job in told]
 
 
@@ -97,14 +97,7 @@ def committed_at(function: Path, job: Job) -> float:
 
 def ended(function: Path) -> dict[str, float]:
     """When each batch was written, by its job."""
-    return {job: float(at) for job, at in map(str.split, whole_lines(function, "ended"))}
-
-
-def whole_lines(function: Path, name: str) -> list[str]:
-    """What two replicas write meanwhile; a last line may be half there."""
-    path = function / name
-    text = path.read_text() if path.exists() else ""
-    return text[: text.rfind("\n") + 1].splitlines()
+    return {job: float(at) for job, at in map(str.split, lines(function, "ended"))}
 
 
 def stored(function: Path) -> Counter[tuple[int, int]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from broker import Broker
-from replica import environment, replica, wait_until, whole_lines
+from replica import environment, lines, replica, wait_until
 
 
 async def _produce(bootstrap: str, topic: str, count: int, partitions: int, size: int) -> None:
@@ -110,7 +110,7 @@ def group_offsets(broker: Broker, group: str) -> dict[tuple[str, int], int]:
 def handled(folder: Path) -> dict[tuple[str, int], list[int]]:
     """Offsets by (topic, partition), in the order in which handlers wrote them."""
     found: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for line in whole_lines(folder):
+    for line in lines(folder):
         topic, partition, offset, *_ = line.split()
         found[topic, int(partition)].append(int(offset))
     return found

@@ -203,13 +203,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 300, about: Rep
 
 
 def lines(folder: Path, name: str = "log") -> list[str]:
-    """What handlers have written so far."""
-    path = folder / name
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def whole_lines(folder: Path, name: str = "log") -> list[str]:
-    """Without one that is being written: a reader may see a part of it."""
+    """What handlers have written so far, without a line that is only partly there."""
     path = folder / name
     written = path.read_text() if path.exists() else ""
     return written[: written.rfind("\n") + 1].splitlines()

@@ -91,14 +91,18 @@ class RequestLane(SingleLane):
         if failure is not None and not (self.rest and self.rest.has_left):
             self._requests.on_failed(self.record, failure)
             self.reply(RAISED)
-        if self.rest is not None:
-            self.rest.end()
-            self.rest = None
+        self._end_rest()
         self._requests.on_idle(self)
 
     def on_came_back(self, record: WireRecord) -> None:
-        """As SingleLane says. It hasn't started, or its worker was killed by a stop."""
+        """As SingleLane says. It hasn't started, or its worker was killed, by a stop for instance."""
+        self._end_rest()
         self._requests.on_came_back(self)
+
+    def _end_rest(self) -> None:
+        if self.rest is not None:
+            self.rest.end()
+            self.rest = None
 
 
 class Requests:
@@ -187,7 +191,7 @@ class Requests:
 
     def on_came_back(self, lane: RequestLane) -> None:
         """Unanswered, it is handed out again, but not for whom has gone or waits no longer."""
-        if lane.has_given_up or self._is_stopping:
+        if lane.answer.done() or lane.has_given_up or self._is_stopping:
             self._refuse(lane)
         else:
             lane.put(lane.record)

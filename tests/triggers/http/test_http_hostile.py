@@ -229,6 +229,21 @@ async def test_what_outlasts_a_stop_is_503(tmp_path: Path) -> None:
         await stop
 
 
+async def test_an_answer_in_parts_that_outlasts_a_stop_is_cut_off(tmp_path: Path) -> None:
+    handler = """
+        def handler(context, event):
+            yield "begin"
+            wait_for("never")
+    """
+    async with http_function(tmp_path, handler, workerTerminationTimeout="200ms") as f:
+        reader, writer = await f.connect()
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"begin")
+        await f.running.stop()
+        assert not (await reader.read()).endswith(b"0\r\n\r\n")
+        writer.close()
+
+
 async def test_a_port_in_use_is_a_line_that_says_so(tmp_path: Path) -> None:
     from headrace.runtime.errors import UsageError
 
