@@ -1,11 +1,11 @@
 """What bounds a partition: how much of it is fetched, and how much is handed out, before some is settled."""
 
 import sys
-from collections.abc import Collection
 from typing import Protocol
 
 from headrace.runtime.partitions.books.failed_records import FailedRecords
 from headrace.runtime.partitions.books.ledger import Ledger
+from headrace.runtime.partitions.books.unacked import Unacked
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.plan import KeptPlan
 
@@ -24,7 +24,7 @@ class Held(Protocol):
     @property
     def failed(self) -> FailedRecords: ...
     @property
-    def unacked(self) -> Collection[int]: ...
+    def unacked(self) -> Unacked: ...
 
 
 class Room(Protocol):
@@ -146,8 +146,16 @@ class RangeRoom:
         return True
 
     def to_hand_out(self, held: Held) -> int:
-        """So that a new owner could still repeat the last one; one that failed waits for no ack of others."""
-        is_held_up = bool(held.unacked) and held.lane.buffer.next_offset not in held.failed
+        """So that a new owner could still repeat the last one; one that failed waits for no ack of others.
+
+        But for the range that it follows on, as the halves of one do: a plan can't say that both are open. A
+        new owner would join them, and an ack that somebody has kept, by the last offset of the upper one,
+        would settle both.
+        """
+        next_offset = held.lane.buffer.next_offset
+        is_held_up = bool(held.unacked) and (
+            next_offset not in held.failed or any(end == next_offset for _, end in held.unacked.ranges())
+        )
         return 0 if held.lane.in_flight_count or is_held_up else NO_LIMIT
 
     def is_used_up(self, held: Held) -> bool:

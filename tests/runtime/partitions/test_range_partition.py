@@ -179,20 +179,34 @@ def test_what_failed_goes_again_while_another_range_waits_for_its_ack() -> None:
     assert spans(take(p, 10)) == [(0, 3)]
 
 
-def test_the_halves_of_a_range_are_acked_one_by_one_whichever_comes_first() -> None:
-    for order in ((3, 7), (7, 3)):
-        p = partition(8)
-        for _ in range(POLICY.max_attempts):
-            fail(p, take(p, 8))
-        for half in ((0, 4), (4, 8)):
-            ranges = take(p, 8)
-            assert spans(ranges) == [half]
-            p.lane.on_unacked(ranges)
-        for last in order:
-            assert p.acked_by(last - 1) is None
-            ack(p, last)
-        assert p.checkpoint == Checkpoint(8)
-        assert not p.unacked
+def test_the_second_half_of_a_range_waits_for_the_ack_of_the_first() -> None:
+    p = partition(8)
+    for _ in range(POLICY.max_attempts):
+        fail(p, take(p, 8))
+    for first, end in ((0, 4), (4, 8)):
+        ranges = take(p, 8)
+        assert spans(ranges) == [(first, end)]
+        p.lane.on_unacked(ranges)
+        assert not p.lane.is_deliverable
+        assert p.acked_by(end - 2) is None
+        ack(p, end - 1)
+    assert p.checkpoint == Checkpoint(8)
+    assert not p.unacked
+
+
+def test_the_halves_that_were_not_acked_come_again_as_they_were_to_a_new_owner() -> None:
+    p = partition(8)
+    for _ in range(POLICY.max_attempts):
+        fail(p, take(p, 8))
+    given = []
+    while p.lane.is_deliverable:
+        ranges = take(p, 8)
+        given += spans(ranges)
+        p.lane.on_unacked(ranges)
+    again = partition(20, p.checkpoint)
+    # Whoever was given [0, 4) and [4, 8) before may have kept 7 for the second one alone.
+    assert [(again.acked_by(end - 1), end) for _, end in given] == given
+    assert spans(take(again, 20)) == given[:1]
 
 
 def test_a_range_beside_one_that_is_halved_is_still_acked_as_a_whole() -> None:
