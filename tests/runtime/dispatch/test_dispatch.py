@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from worker_bench import bench, records, until
+from worker_bench import bench, kill_worker, records, until
 
 from headrace.runtime.dispatch.reports import worker_statuses
 from headrace.runtime.partitions.state import PartitionState
@@ -155,6 +155,28 @@ async def test_static_workers_keep_their_partitions(tmp_path: Path) -> None:
             "t/12-15",
             "t/16-19",
         ]
+
+
+async def test_what_waits_for_a_static_worker_goes_on_where_a_new_assignment_puts_it(tmp_path: Path) -> None:
+    handler = """
+        def init_context(context):
+            if exists("slow") and context.worker_id == 0:
+                wait_for("go")
+
+        def handler(context, event):
+            write(f"{event.shard_id} {context.worker_id}")
+    """
+    async with bench(tmp_path, handler, workers=2, static=True) as b:
+        _, waiting, _ = b.assign(("t", 1), ("t", 2), ("t", 3))
+        (tmp_path / "slow").touch()
+        kill_worker(b, 0)
+        await until(lambda: not b.dispatcher.workers[0].is_ready)
+        b.feed(waiting, records(0, 1))
+        b.assign(("t", 0))
+        assert len(b.dispatcher.workers[1].in_flight) == 1  # at once: nothing else would tell
+        await until(b.lines)
+        (tmp_path / "go").touch()
+        assert b.lines() == ["2 1"]
 
 
 async def test_a_process_that_cannot_be_started_is_tried_again(
