@@ -20,7 +20,8 @@ from headrace.runtime.settings.reader import Instead, Origin, Reading, Surroundi
 from headrace.runtime.settings.yaml_source import Path
 
 TRIGGERS: Path = ("spec", "triggers")
-DEFAULT = {"default-http": {"kind": "http"}}
+DEFAULT = "default-http"
+"""Nuclio's name for the trigger of a function that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,9 @@ class TriggerReader:
 
         With `has_default`, one that has none at all gets an http trigger, as in Nuclio.
         """
-        if written == {} and has_default and "http" in self.kinds and not self.beside.only_kind:
+        if isinstance(written, dict) and has_default and self._has_none(written):
             self.findings.notice(TRIGGERS, "there are none, so the function gets one of kind http")
-            written = DEFAULT
+            written = {DEFAULT: {"kind": "http", **written.get(DEFAULT, {})}}
         if not isinstance(written, dict):
             self.findings.problem(TRIGGERS, "expected a mapping from each trigger's name to its fields")
             return ()
@@ -119,6 +120,12 @@ class TriggerReader:
         self._check_shared_workers(enabled)
         specs = [self._spec(name, read) for name, read in enabled.items()]
         return tuple(spec for spec in specs if spec is not None)
+
+    def _has_none(self, written: Mapping[str, Any]) -> bool:
+        """The file; `--set` may say more of the one that it gets then."""
+        in_file = any((*TRIGGERS, name) in self.findings.source.lines for name in written)
+        is_built = "http" in self.kinds and not self.beside.only_kind
+        return not in_file and written.keys() <= {DEFAULT} and is_built
 
     def _is_refused(self, name: str, entry: object, written: Mapping[str, object]) -> bool:
         """Whether `--set` names a trigger that isn't there, and doesn't make one."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import resource
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -63,9 +64,10 @@ class Server:
                 reuse_port=is_shared or None,
             )
         except OSError as error:
+            where, attribute = f"{host}:{port}", f"triggers.{trigger}.attributes.port"
             raise UsageError(
-                f"trigger {trigger} can't listen on {host}:{port} ({error.strerror or error}): choose another"
-                f" port with --set triggers.{trigger}.attributes.port=..., 0 for a free one"
+                f"trigger {trigger} can't listen on {where} ({_why(error)}): choose another port with"
+                f" --set {attribute}=..., 0 for a free one"
             ) from None
         self.url = _url(self._listening)
 
@@ -96,6 +98,11 @@ def _most_connections() -> int:
     """Half of the descriptors that this process may have: the rest is for workers and sources."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(_MOST_CONNECTIONS, soft // 2) if soft > 0 else _MOST_CONNECTIONS
+
+
+def _why(error: OSError) -> str:
+    """In the system's words; asyncio puts its own before them, and names that aren't found have no number."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
 def _url(listening: asyncio.Server) -> str:

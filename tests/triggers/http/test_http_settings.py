@@ -8,6 +8,7 @@ from http_function import http_function, write_http_function
 
 from headrace.runtime.config.function import FunctionSpec, load_function
 from headrace.runtime.errors import ConfigError
+from headrace.runtime.settings.overrides import parse_overrides
 from headrace.triggers.http.ingresses import Ingresses
 from headrace.triggers.http.settings import HttpSettings
 
@@ -77,6 +78,13 @@ def test_a_function_without_triggers_has_one(tmp_path: Path) -> None:
         (trigger,) = function.triggers
         assert (trigger.name, trigger.kind, trigger.num_workers) == ("default-http", "http", 1)
         assert any("gets one of kind http" in notice for notice in function.notices)
+
+
+def test_what_is_set_of_the_default_one_counts(tmp_path: Path) -> None:
+    loaded(tmp_path, "")
+    overrides = parse_overrides(("triggers.default-http.attributes.port=0",), [tmp_path])
+    (trigger,) = load_function(tmp_path, overrides=overrides).triggers
+    assert (trigger.name, trigger.settings.port) == ("default-http", 0)
 
 
 @pytest.mark.parametrize(
