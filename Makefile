@@ -67,6 +67,7 @@ generate: $(READY) ## write what is made from declarations: schema, configuratio
 	@$(call write,docs/reference/command-line.md,schema --commands)
 	@$(call write,docs/operate/metrics.md,schema --metrics)
 	@$(call write,specs/kafka-full.yaml,schema --example kafka-cluster)
+	@$(call write,specs/http-full.yaml,schema --example http)
 	@$(call write,specs/cron-full.yaml,schema --example cron)
 	@$(call write,specs/spark-full.yaml,schema --example kafka-cluster --spark)
 	@$(BIN)/python -P tools/sbom.py > sbom.cdx.json.new && mv sbom.cdx.json.new sbom.cdx.json

@@ -70,6 +70,12 @@ def _batches_are_of_streams(fields: "TriggerFields", _trigger: object) -> str:
     return f"enable {NOT_BUILT} for {fields.kind}; remove it" if is_meant else ""
 
 
+def _acks_are_of_streams(fields: "TriggerFields", _trigger: object) -> str:
+    """enable and explicitOnly are noticed in an http or cron trigger."""
+    is_meant = fields.explicit_ack_mode != "disable" and fields.kind in NO_STREAMS
+    return "has no effect here: only records of streams are acked" if is_meant else ""
+
+
 def _only_requests_give_up(fields: "TriggerFields", _trigger: object) -> str:
     """is noticed in a trigger of another kind than http."""
     is_given = "worker_availability_timeout_milliseconds" in fields.model_fields_set
@@ -154,6 +160,7 @@ class TriggerFields(Settings):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("batch.mode", _BATCH_READS, _batch_is_off, is_error=False),
         Rule("batch.mode", ("batch.mode", "kind"), _batches_are_of_streams),
+        Rule("explicit_ack_mode", ("explicit_ack_mode", "kind"), _acks_are_of_streams, is_error=False),
         Rule(_WAIT, (_WAIT, "kind"), _only_requests_give_up, is_error=False),
     )
     ignored: ClassVar[Mapping[str, str]] = dict.fromkeys(

@@ -67,9 +67,11 @@ def test_a_mistake_is_one_line(tmp_path: Path, attributes: str, more: str, probl
     assert problem in str(refused.value)
 
 
-def test_what_is_kubernetes_is_noticed(tmp_path: Path) -> None:
-    write_http_function(tmp_path, "", attributes={"serviceType": "NodePort"})
-    assert any("serviceType" in notice for notice in load_function(tmp_path).notices)
+def test_what_has_no_effect_is_noticed(tmp_path: Path) -> None:
+    write_http_function(tmp_path, "", attributes={"serviceType": "NodePort"}, explicitAckMode="enable")
+    notices = load_function(tmp_path).notices
+    assert any("serviceType" in notice for notice in notices)
+    assert any("explicitAckMode: has no effect here" in notice for notice in notices)
 
 
 def test_a_function_without_triggers_has_one(tmp_path: Path) -> None:
