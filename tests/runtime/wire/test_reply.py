@@ -5,11 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.wire.frames import Kind, split_frames
-from headrace.runtime.wire.reply import Reply, decode_reply, encode_reply
+from headrace.runtime.wire.reply import (
+    NOBODY,
+    Reply,
+    decode_part,
+    decode_reply,
+    decode_taken,
+    encode_part,
+    encode_reply,
+    encode_taken,
+)
 
 seqs = st.integers(0, 2**64 - 1)
 headers = st.lists(st.tuples(st.text(), st.none() | st.binary(max_size=50)), max_size=5).map(tuple)
-replies = st.builds(Reply, st.integers(100, 599), st.text(max_size=50), headers, st.binary(max_size=2000))
+bodies = st.binary(max_size=2000)
+replies = st.builds(Reply, st.integers(100, 599), st.text(max_size=50), headers, bodies, st.booleans())
 
 
 @given(st.lists(st.tuples(seqs, replies), max_size=4))
@@ -37,3 +47,13 @@ def test_a_body_may_have_many_megabytes(mebibytes: int) -> None:
     reply = Reply(200, "application/octet-stream", (), bytes(range(256)) * (mebibytes << 12))
     ((_, body),) = split_frames(bytearray(encode_reply(0, reply)))
     assert decode_reply(body) == (0, reply)
+
+
+@given(seqs, bodies, st.booleans())
+def test_parts_and_what_is_taken_of_them_arrive_as_they_were_sent(
+    seq: int, data: bytes, is_last: bool
+) -> None:
+    ((kind, body),) = split_frames(bytearray(encode_part(seq, data, is_last=is_last)))
+    assert (kind, decode_part(body)) == (Kind.REPLY_PART, (seq, is_last, data))
+    ((kind, body),) = split_frames(bytearray(encode_taken(seq, NOBODY)))
+    assert (kind, decode_taken(body)) == (Kind.TAKEN, (seq, NOBODY))

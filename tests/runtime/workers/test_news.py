@@ -11,7 +11,7 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack, Kind, NonsenseError
-from headrace.runtime.wire.reply import Reply, encode_reply
+from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, encode_part, encode_reply
 from headrace.runtime.workers.in_flight import InFlight
 from headrace.runtime.workers.news import News
 
@@ -181,7 +181,10 @@ def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
         wire.encode_about(Kind.LOG, 0, '{"level": "high", "message": "", "with": {}}'),
         wire.encode_about(Kind.LOG, 0, "[" * 100_000),
         encode_reply(0, Reply(7, "", (), b"")),
-        wire.frame(Kind.REPLY, struct.pack("<QIII", 0, 200, 0, 8), struct.pack("<ii", -8, 0)),
+        wire.frame(Kind.REPLY, struct.pack("<QI?II", 0, 200, False, 0, 8), struct.pack("<ii", -8, 0)),
+        encode_part(7, b"", is_last=True),
+        encode_part(0, bytes(MOST_PART_BYTES + 1), is_last=False),
+        wire.frame(Kind.REPLY_PART, b"\0"),
         wire.frame(Kind.ACK, b"\0"),
         struct.pack("<I", 0) + wire.frame(Kind.LOG)[4:],
         struct.pack("<I", 2**31) + wire.frame(Kind.LOG)[4:],
