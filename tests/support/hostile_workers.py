@@ -68,7 +68,7 @@ LIES = {
     "an answer to a record that has not begun": "say(encode_reply(seq + 1, Reply(200, '', (), b'')))",
     "an answer with a status that is none": "say(encode_reply(seq, Reply(7, '', (), b'')))",
     "an answer whose headers have no end": (
-        "say(wire.frame(Kind.REPLY, struct.pack('<QIIIii', seq, 200, 0, 8, -8, 0)))"
+        "say(wire.frame(Kind.REPLY, struct.pack('<QI?IIii', seq, 200, False, 0, 8, -8, 0)))"
     ),
     "acks beyond what it was given": "say(wire.encode_acked({lane_id}, 0, 2**50))",
     "an ack that is none": "say(wire.frame(Kind.ACK, b'0'))",

@@ -150,12 +150,8 @@ CORPUS = (
     )), f"spec.build: {NO_IMAGE}"),
     accepted("docs: several replicas on a cluster", kafka(spec="minReplicas: 1\n  maxReplicas: 4"),
         f"spec.minReplicas: {KUBERNETES}", f"spec.maxReplicas: {KUBERNETES}"),
-    refused(
-        "docs: a web trigger beside it",
-        kafka() + "    web: {kind: http, maxWorkers: 4, attributes: {port: 8080}}\n",
-        f"triggers.web.kind: 'http' {NOT_BUILT} triggers.web.disabled=true or --only-kafka,"
-        " or write disabled: true in it",
-    ),
+    accepted("docs: a web trigger beside it",
+        kafka() + "    web: {kind: http, maxWorkers: 4, attributes: {port: 8080}}\n"),
     accepted(
         "docs: the same, left out",
         kafka() + "    web: {kind: http, maxWorkers: 4, attributes: {port: 8080}}\n",

@@ -289,7 +289,8 @@ def test_inline_configuration_validates_and_runs(tmp_path: Path) -> None:
 def test_the_functions_that_come_with_headrace_are_valid() -> None:
     files = [*ROOT.glob("examples/*/function.yaml"), *ROOT.glob("functions/*/function.yaml")]
     result = run("validate", *map(str, files))
-    assert (result.returncode, len(result.stdout.splitlines())) == (0, len(files)), result.stdout
+    valid = [line for line in result.stdout.splitlines() if not line.startswith("note: ")]
+    assert (result.returncode, len(valid)) == (0, len(files)), result.stdout
 
 
 def test_what_cannot_run_together_is_a_line_in_both_commands(tmp_path: Path) -> None:
