@@ -1,8 +1,7 @@
 """How many connections an aiohttp server keeps, and how long one may be silent: they cost descriptors."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from typing import cast
 
 from aiohttp import web
@@ -21,31 +20,36 @@ class Connections:
         self._most = most
         self._idle_seconds = idle_seconds
         self._evicts_asking = evicts_asking
-        self._idle: dict[asyncio.BaseTransport, asyncio.TimerHandle] = {}  # in the order of their last word
+        self._idle: dict[
+            asyncio.BaseTransport | None, float
+        ] = {}  # until when, in the order of their last word
         self._asking: dict[asyncio.BaseTransport | None, None] = {}
+        self._timer: asyncio.TimerHandle | None = None  # one for all: they come and go with each request
 
     def protocol(self, server: web.Server) -> asyncio.Protocol:
         """For one connection that `server` answers."""
         return _Connection(self, server())
 
-    @contextmanager
-    def answering(self, transport: asyncio.BaseTransport | None) -> Iterator[None]:
-        """Its connection has asked, and is answered when the context ends."""
-        if transport in self._idle:
-            self._idle.pop(transport).cancel()
+    def on_asked(self, transport: asyncio.BaseTransport | None) -> None:
+        """It is to be answered. `on_answered` follows."""
+        if self._idle.pop(transport, None) is not None:
             self._asking[transport] = None
-        try:
-            yield
-        finally:
-            if transport in self._asking:
-                del self._asking[transport]
-                self._wait(cast("asyncio.Transport", transport))
+
+    def on_answered(self, transport: asyncio.BaseTransport | None) -> None:
+        """As far as the one who answers is concerned."""
+        if transport in self._asking:
+            del self._asking[transport]
+            self._wait(transport)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """For applications."""
-        with self.answering(request.transport):
+        transport = request.transport
+        self.on_asked(transport)
+        try:
             return await handler(request)
+        finally:
+            self.on_answered(transport)
 
     def on_made(self, transport: asyncio.Transport) -> bool:
         """Make room for it; whether there is some."""
@@ -59,12 +63,21 @@ class Connections:
     def on_lost(self, transport: asyncio.BaseTransport | None) -> None:
         """Forget it. Idempotent."""
         self._asking.pop(transport, None)
-        if transport in self._idle:
-            self._idle.pop(transport).cancel()
+        self._idle.pop(transport, None)
 
-    def _wait(self, transport: asyncio.Transport) -> None:
-        loop = asyncio.get_running_loop()
-        self._idle[transport] = loop.call_later(self._idle_seconds, self._abort, transport)
+    def _wait(self, transport: asyncio.BaseTransport | None) -> None:
+        self._idle[transport] = time.monotonic() + self._idle_seconds
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._idle_seconds, self._end_silent)
+
+    def _end_silent(self) -> None:
+        now, self._timer = time.monotonic(), None
+        for transport in [it for it, until in self._idle.items() if until <= now]:
+            self._abort(transport)
+        if self._idle:
+            wait_seconds = next(iter(self._idle.values())) - now
+            self._timer = asyncio.get_running_loop().call_later(wait_seconds, self._end_silent)
 
     def _abort(self, transport: asyncio.BaseTransport | None) -> None:
         self.on_lost(transport)

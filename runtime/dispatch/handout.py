@@ -79,7 +79,8 @@ class Runs:
                 break
         if lane is None and passed and not worker.in_flight.runs:
             lane = passed.pop(0)
-        allocator.put_back(worker.index, passed)
+        if passed:
+            allocator.put_back(worker.index, passed)
         return lane
 
     async def stop(self) -> None:

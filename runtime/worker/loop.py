@@ -271,21 +271,22 @@ class WorkerLoop:
                 if self._cancelled_seq == seq:
                     raise HandlerReturnedError(_LATE)  # noqa: TRY301  # one way out
                 if wants_replies:
-                    result = self.replies.answer(seq, result)
+                    result = self.replies.answer(seq, result, is_last=not records)
                 if result is not None:
                     handler_results.check(result)
                     if self._may_ask_no_ack and handler_results.asks_no_ack(result):
-                        self.acks.flush(wire.encode_seq(Kind.UNACKED, seq))
+                        self.acks.flush(self.replies.take_held() + wire.encode_seq(Kind.UNACKED, seq))
             except BaseException as error:  # user code may raise anything, SystemExit too
                 self._end_fork(error)
-                self.acks.flush()
+                self.acks.flush(self.replies.take_held())
                 self.inbox.fail(run, seq, self._reason(error, seq))
             seq += 1
         self._end_fork()
         self._slot.leave(seq)
         elapsed_ns = time.perf_counter_ns() - started_ns
         self.acks.running = None
-        self.acks.flush(wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq))
+        progress = wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq)
+        self.acks.flush(self.replies.take_held() + progress)
 
     async def _handle_batch(self, batch: Sequence[PendingRun]) -> None:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""

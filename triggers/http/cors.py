@@ -13,6 +13,7 @@ class Cors:
 
     def __init__(self, settings: CorsSettings) -> None:
         self._settings = settings
+        self.is_enabled = settings.enabled
         self._origins = {origin.lower() for origin in settings.allow_origins}
         self._methods = {method.upper() for method in settings.allow_methods}
         self._headers = {name.lower() for name in settings.allow_headers}

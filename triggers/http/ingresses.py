@@ -16,8 +16,13 @@ class Ingresses:
         ]
         self._prefixes = tuple(f"/{path.strip('/')}".rstrip("/") for path in filled)
 
+    @property
+    def cover_all(self) -> bool:
+        """There are none."""
+        return not self._prefixes
+
     def cover(self, path: str) -> bool:
         """Whether a request for this path, decoded and without dots, is for the function."""
-        if not self._prefixes:
-            return True
-        return any(path == prefix or path.startswith(f"{prefix}/") for prefix in self._prefixes)
+        return self.cover_all or any(
+            path == prefix or path.startswith(f"{prefix}/") for prefix in self._prefixes
+        )

@@ -118,6 +118,8 @@ class Requests:
         self._open: set[RequestLane] = set()
         self._number = 0
         self._unanswered = self._bytes = 0
+        self._until: dict[RequestLane, float] = {}  # when a worker must have begun, in order
+        self._timer: asyncio.TimerHandle | None = None  # one for all: they come and go with each request
         self._is_dispatch_due = False
         self._is_stopping = False
         self._all_ended = asyncio.Event()
@@ -144,21 +146,21 @@ class Requests:
         self._bytes += len(body)
         answer = lane.ask(record)
         self._submit(lane)
-        timer = asyncio.get_running_loop().call_later(self._wait_seconds, self._give_up, lane, record)
         try:
             return await answer
         finally:
-            timer.cancel()
             self._unanswered -= 1
             self._bytes -= len(body)
-            if answer.cancelled():
-                self._give_up(lane, record)
+            if lane.record is record:
+                self._until.pop(lane, None)
+                if answer.cancelled():
+                    self._give_up(lane)
 
     async def stop(self, wait_seconds: float) -> None:
         """Refuse what hasn't begun, and what comes; wait for the rest. Idempotent."""
         self._is_stopping = True
         for lane in tuple(self._open):
-            self._give_up(lane, lane.record)
+            self._give_up(lane)
         if self._open:
             self._all_ended.clear()
             with contextlib.suppress(TimeoutError):
@@ -200,6 +202,10 @@ class Requests:
 
     def _submit(self, lane: RequestLane) -> None:
         """All requests of one turn of the event loop go out together."""
+        self._until[lane] = time.monotonic() + self._wait_seconds
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._wait_seconds, self._end_waits)
         self._dispatch.submit(lane)
         if not self._is_dispatch_due:
             self._is_dispatch_due = True
@@ -209,9 +215,18 @@ class Requests:
         self._is_dispatch_due = False
         self._dispatch.dispatch()
 
-    def _give_up(self, lane: RequestLane, record: SentRecord) -> None:
+    def _end_waits(self) -> None:
+        now, self._timer = time.monotonic(), None
+        for lane in [it for it, until in self._until.items() if until <= now]:
+            del self._until[lane]
+            self._give_up(lane)
+        if self._until:
+            wait_seconds = next(iter(self._until.values())) - now
+            self._timer = asyncio.get_running_loop().call_later(wait_seconds, self._end_waits)
+
+    def _give_up(self, lane: RequestLane) -> None:
         """Nobody waits for a worker to take it any more; one that has begun goes on."""
-        if lane.record is not record or lane not in self._open:
+        if lane not in self._open:
             return
         lane.has_given_up = True
         if lane.drop():

@@ -43,9 +43,11 @@ class Server:
 
     async def start(self, trigger: str, *, is_shared: bool) -> None:
         """Listen. `is_shared`: other replicas do too, on the same port. Raises UsageError."""
+        make: Any = web.BaseRequest
+        loop, most = asyncio.get_running_loop(), self._settings.max_request_body_size
         self._server = web.Server(
             self._answer,
-            request_factory=self._request,
+            request_factory=lambda *parts: make(*parts, loop, client_max_size=most),
             handler_cancellation=True,
             access_log=None,
             logger=_silent,
@@ -83,15 +85,12 @@ class Server:
             await self._server.shutdown(wait_seconds)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        with self._connections.answering(request.transport):
+        transport = request.transport
+        self._connections.on_asked(transport)
+        try:
             return await self._handle(request)
-
-    def _request(self, *parts: Any) -> web.BaseRequest:
-        """As aiohttp makes it, with our bound."""
-        make: Any = web.BaseRequest
-        loop, most = asyncio.get_running_loop(), self._settings.max_request_body_size
-        request: web.BaseRequest = make(*parts, loop, client_max_size=most)
-        return request
+        finally:
+            self._connections.on_answered(transport)
 
 
 def _most_connections() -> int:

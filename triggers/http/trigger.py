@@ -89,9 +89,11 @@ class HttpTrigger(Trigger):
         """Everything that may be wrong with a request, then what the handler says."""
         if (answer := self._own_answer(request)) is not None:
             return answer
+        if not request.can_read_body:
+            return await self._asked(request, b"")
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await request.read() if request.can_read_body else b""
+                body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return text(413, "the body is longer than maxRequestBodySize", CLOSE)
         except TimeoutError:
@@ -100,25 +102,30 @@ class HttpTrigger(Trigger):
 
     def _own_answer(self, request: web.BaseRequest) -> web.Response | None:
         """To what no handler sees."""
-        headers, path = request.headers, path_of(request.raw_path)
         if request.version < HttpVersion10:
             return text(400, "no version of HTTP")
-        if path == HEALTH_PATH:
+        if request.raw_path == HEALTH_PATH:
             return text(200, "ok")
+        if self._cors.is_enabled and (answer := self._cors_answer(request)) is not None:
+            return answer
+        if not self._ingresses.cover_all and not self._ingresses.cover(path := path_of(request.raw_path)):
+            return text(404, f"no ingress of this function covers {path}")
+        return None
+
+    def _cors_answer(self, request: web.BaseRequest) -> web.Response | None:
+        headers = request.headers
         if self._cors.is_preflight(request.method, headers):
             told = self._cors.preflight(headers)
             return text(400, "not allowed") if told is None else text(200, "", told)
         if self._cors.is_refused(headers):
             return text(403, "not allowed from that origin", {"Vary": "Origin"})
-        if not self._ingresses.cover(path):
-            return text(404, f"no ingress of this function covers {path}")
         return None
 
     async def _asked(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
         head = head_of(request.method, request.raw_path, request.raw_headers)
         reply, rest = await self._requests.ask(head, body)
         try:
-            headers = headers_of(reply, self._cors.told(request.headers))
+            headers = headers_of(reply, self._cors.told(request.headers) if self._cors.is_enabled else {})
         except ValueError as error:
             message = "%s %s: the handler's answer can't be sent: %s"
             logger.error(message, request.method, request.raw_path, error)  # noqa: TRY400  # not a fault here

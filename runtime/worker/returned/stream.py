@@ -40,6 +40,7 @@ class Replies:
         self.are_wanted = False
         """Somebody waits for what the handler returns now."""
         self._say = send
+        self._held = b""
         self._loop = loop
         self._news = threading.Condition()
         self._woken = asyncio.Event()
@@ -65,16 +66,25 @@ class Replies:
             return await self._send_async(seq, result)
         return await finish(result)
 
-    def answer(self, seq: int, result: Any) -> Any:
+    def answer(self, seq: int, result: Any, *, is_last: bool) -> Any:
         """Send it, if that hasn't been done; the result that is left to be looked at.
+
+        `is_last`: its outcome goes out next, and takes it along; see `take_held`.
 
         Raises as replies.reply_of, and HandlerReturnedError where nobody takes its parts any more.
         """
         if is_stream(result):
             return self._send(seq, result)
         if result is not self._sent_in_parts:
-            self._say(answer(seq, result))
+            self._held = answer(seq, result)
+            if not is_last:
+                self._say(self.take_held())
         return result
+
+    def take_held(self) -> bytes:
+        """What has to go out with the next frame, before it."""
+        held, self._held = self._held, b""
+        return held
 
     def _send(self, seq: int, result: Any) -> Response:
         with closing(body_of(result)) as items:
