@@ -54,8 +54,8 @@ async def send_parts(
 ) -> web.StreamResponse:
     """As they come. A client that takes nothing for WRITE_SECONDS, or whose answer has no end, is cut off."""
     try:
+        await response.prepare(request)
         async with aclosing(rest.parts()) as parts:
-            await response.prepare(request)
             async for part in parts:
                 async with asyncio.timeout(WRITE_SECONDS):
                     await response.write(part)
@@ -63,4 +63,6 @@ async def send_parts(
     except (CutOffError, TimeoutError, ConnectionError):
         if request.transport is not None:
             request.transport.abort()  # else a client would take it for whole
+    finally:
+        rest.leave()
     return response

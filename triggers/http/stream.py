@@ -43,23 +43,24 @@ class AnswerStream:
 
     async def parts(self) -> AsyncGenerator[bytes, None]:
         """Each once the one before it is taken. Raises CutOffError where the end is missing."""
-        try:
-            while True:
-                while self._waiting:
-                    data = self._waiting.popleft()
-                    yield data
-                    self._take(len(data))
-                if self._is_over:
-                    break
-                self._news.clear()
-                await self._news.wait()
-        finally:
-            if not self._is_over:
-                self.has_left = True
-                self.end()
-                self._on_taken(self, NOBODY)
+        while True:
+            while self._waiting:
+                data = self._waiting.popleft()
+                yield data
+                self._take(len(data))
+            if self._is_over:
+                break
+            self._news.clear()
+            await self._news.wait()
         if not self._is_whole:
             raise CutOffError
+
+    def leave(self) -> None:
+        """The client takes no more. Idempotent, and nothing where it has taken all."""
+        if not self._is_over:
+            self.has_left = True
+            self.end()
+            self._on_taken(self, NOBODY)
 
     def _take(self, byte_count: int) -> None:
         self._taken += byte_count

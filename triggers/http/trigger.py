@@ -129,6 +129,8 @@ class HttpTrigger(Trigger):
         except ValueError as error:
             message = "%s %s: the handler's answer can't be sent: %s"
             logger.error(message, request.method, request.raw_path, error)  # noqa: TRY400  # not a fault here
+            if rest is not None:
+                rest.leave()
             return text(500, "the handler's answer can't be sent")
         if rest is not None:
             return await send_parts(request, web.StreamResponse(status=reply.status, headers=headers), rest)

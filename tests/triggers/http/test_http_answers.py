@@ -122,6 +122,19 @@ async def test_parts_come_as_they_are_made_no_faster_than_they_are_taken_and_end
         await until(lambda: f.running.trigger.status().about["openRequests"] == 0)
 
 
+async def test_parts_behind_headers_that_cannot_be_said_hold_up_nobody(tmp_path: Path) -> None:
+    handler = """
+        def handler(context, event):
+            if event.path == "/ok":
+                return "ok"
+            parts = ("x" * 100_000 for _ in range(1000))
+            return context.Response(headers={"x": "a\\r\\nb"}, body=parts)
+    """
+    async with http_function(tmp_path, handler) as f:
+        assert (await f.ask()).status == 500
+        assert (await f.ask("/ok")).text == "ok"
+
+
 async def test_an_answer_whose_handler_fails_amid_it_is_cut_off(tmp_path: Path) -> None:
     handler = """
         def handler(context, event):
