@@ -167,16 +167,14 @@ class TriggerReader:
         return read
 
     def _check_shared_workers(self, enabled: Mapping[str, Reading[TriggerFields]]) -> None:
-        first_of: dict[str, str] = {}
+        sharers: dict[str, list[tuple[str, TriggerFields]]] = {}
         for name, read in enabled.items():
-            shared = read.values.worker_allocator_name
-            first = first_of.setdefault(shared, name)
-            if (
-                shared
-                and first != name
-                and (fault := sharing_fault(first, enabled[first].values, read.values))
-            ):
-                self.findings.problem(read.paths["worker_allocator_name"], fault)
+            if shared := read.values.worker_allocator_name:
+                before = sharers.setdefault(shared, [])
+                faults = (sharing_fault(other, theirs, read.values) for other, theirs in before)
+                if fault := next(filter(None, faults), None):
+                    self.findings.problem(read.paths["worker_allocator_name"], fault)
+                before.append((name, read.values))
 
     def _spec(self, name: str, common: Reading[TriggerFields]) -> TriggerSpec | None:
         kind = None if "kind" in common.broken else self._kind(common)

@@ -189,16 +189,16 @@ class TriggerFields(Settings):
         return self.num_workers if is_given else (self.max_workers or 1)
 
 
-def sharing_fault(first: str, theirs: TriggerFields, own: TriggerFields) -> str:
-    """Why a trigger can't share workers with another one, which is called `first`; empty where it can."""
+def sharing_fault(other: str, theirs: TriggerFields, own: TriggerFields) -> str:
+    """Why a trigger can't share workers with another one, which is called `other`; empty where it can."""
     both = (theirs, own)
     if not {fields.kind for fields in both} & {*NO_STREAMS}:
-        return f"sharing workers with trigger {first!r}, another stream, {NOT_BUILT}; remove it"
+        return f"sharing workers with trigger {other!r}, another stream, {NOT_BUILT}; remove it"
     if any(fields.batch.mode == "enable" for fields in both):
-        return f"sharing workers with trigger {first!r}, where one has batches, {NOT_BUILT}; remove it"
+        return f"sharing workers with trigger {other!r}, where one has batches, {NOT_BUILT}; remove it"
     if theirs.worker_count != own.worker_count:
         counts = f"{own.worker_count} here, {theirs.worker_count} there"
-        return f"is that of {first!r}, so numWorkers must be the same: {counts}"
+        return f"is that of {other!r}, so numWorkers must be the same: {counts}"
     if theirs.worker_termination_timeout_seconds != own.worker_termination_timeout_seconds:
-        return f"is that of {first!r}, so workerTerminationTimeout must be the same"
+        return f"is that of {other!r}, so workerTerminationTimeout must be the same"
     return ""

@@ -169,3 +169,11 @@ def test_what_cannot_share_is_refused_with_a_line(
     write_function(tmp_path, {"orders": first, "web": second})
     with pytest.raises(ConfigError, match=problem):
         load_function(tmp_path)
+
+
+def test_a_second_stream_is_refused_whoever_comes_first(tmp_path: Path) -> None:
+    kafka = {"topics": ["t"], "brokers": ["b:1"], "consumerGroup": "g"}
+    stream = {"kind": "kafka", "workerAllocatorName": "pool", "attributes": kafka}
+    write_function(tmp_path, {"web": WEB, "orders": stream, "more": stream})
+    with pytest.raises(ConfigError, match=r"orders.*sharing workers with trigger 'more', another stream"):
+        load_function(tmp_path)
