@@ -88,6 +88,7 @@ class Members(AcksAndCommits):
     def _deliver_from(self, replica: Replica, key: PartitionKey, start: Checkpoint) -> None:
         partition = of_records(key, start, CAPACITY, self.policy.ack_window_size)
         replica.partitions[key.partition] = partition
+        replica.logs[partition.lane.id] = self.group.offsets[key.partition]
         replica.in_flight[key.partition] = []
         replica.failed.begin(partition)
 

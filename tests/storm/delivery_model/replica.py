@@ -22,7 +22,8 @@ from headrace.triggers.kafka.start import GroupTopics
 from .broker import PARTITIONS, Client, Group
 
 COMMIT_SECONDS = 5.0
-WriteLetter = Callable[[int, int], None]
+WriteLetter = Callable[[int, int, bool], None]
+"""Of a partition's offset, which its writer still has, or not."""
 
 
 class Replica(NoFeed):
@@ -45,6 +46,8 @@ class Replica(NoFeed):
         }
         shared: Any = SimpleNamespace(**parts)
         self.failed = Failures(shared, lambda _: None)
+        self.logs: dict[int, list[int]] = {}
+        """What its partitions were read from, by lane."""
         self.tasks: set[asyncio.Task[Any]] = set()
         self.early: list[Ack] = []
         self.is_frozen = False
@@ -79,12 +82,11 @@ class Replica(NoFeed):
     ) -> bool:
         """It takes its time, and isn't done while it is frozen."""
         number, logs = partition.key.partition, self.client._group.offsets
-        log = logs[number]
         await asyncio.sleep(1)
         while self.is_frozen:  # time is virtual
             await asyncio.sleep(1)
-        if logs[number] is log:  # else its offset is meanwhile another record's
-            self._write_letter(number, record.offset)
+        if logs[number] is self.logs[partition.lane.id]:  # else its offset is another record's by now
+            self._write_letter(number, record.offset, self.partitions.get(number) is partition)
         return True
 
     def start(self, work: Any) -> None:

@@ -75,8 +75,10 @@ class State(RuleBasedStateMachine):
     def new_replica(self, member: int) -> Replica:
         """One that has just been started."""
 
-        def write_letter(number: int, offset: int) -> None:
+        def write_letter(number: int, offset: int, is_its_own: bool) -> None:
             self.give_up(number, offset)
+            if not is_its_own:  # nobody has waited for it: whoever has the record now may not know
+                self.may_repeat.add((number, offset))
 
         return Replica(self.group, member, self.policy, write_letter)
 
