@@ -37,6 +37,8 @@ def headers_of(reply: Reply, told: Mapping[str, str]) -> CIMultiDict[str]:
     headers = CIMultiDict({**_SERVER, **told})
     for name, value in reply.headers:
         if name.lower() not in _OURS:
+            if not name.isascii():
+                raise ValueError(f"a header is called {name!r:.100}, which HTTP can't say")
             headers.add(_checked(name), _checked((value or b"").decode("utf-8", "surrogateescape")))
     if reply.content_type:
         headers["Content-Type"] = _checked(reply.content_type)

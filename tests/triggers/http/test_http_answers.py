@@ -57,7 +57,12 @@ async def test_headers_come_through_but_for_those_of_the_connection(tmp_path: Pa
 
 @pytest.mark.parametrize(
     "result",
-    ["context.Response(headers={'x': 'a\\r\\nSet-Cookie: b'})", "(1000, 'x')", "{'a': object()}"],
+    [
+        "context.Response(headers={'x': 'a\\r\\nSet-Cookie: b'})",
+        "context.Response(headers={'gr\\u00fcn': 'yes'})",
+        "(1000, 'x')",
+        "{'a': object()}",
+    ],
 )
 async def test_what_http_cannot_say_is_500_and_a_line_in_the_log(
     tmp_path: Path, result: str, caplog: pytest.LogCaptureFixture
