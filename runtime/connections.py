@@ -1,11 +1,12 @@
 """How many connections an aiohttp server keeps, and how long one may be silent: they cost descriptors."""
 
 import asyncio
-import time
 from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
+
+from headrace.runtime.deadlines import Deadlines
 
 
 class Connections:
@@ -18,13 +19,9 @@ class Connections:
 
     def __init__(self, most: int, idle_seconds: float, *, evicts_asking: bool) -> None:
         self._most = most
-        self._idle_seconds = idle_seconds
         self._evicts_asking = evicts_asking
-        self._idle: dict[
-            asyncio.BaseTransport | None, float
-        ] = {}  # until when, in the order of their last word
+        self._idle: Deadlines[asyncio.BaseTransport | None] = Deadlines(idle_seconds, self._abort)
         self._asking: dict[asyncio.BaseTransport | None, None] = {}
-        self._timer: asyncio.TimerHandle | None = None  # one for all: they come and go with each request
 
     def protocol(self, server: web.Server) -> asyncio.Protocol:
         """For one connection that `server` answers."""
@@ -32,14 +29,14 @@ class Connections:
 
     def on_asked(self, transport: asyncio.BaseTransport | None) -> None:
         """It is to be answered. `on_answered` follows."""
-        if self._idle.pop(transport, None) is not None:
+        if self._idle.discard(transport):
             self._asking[transport] = None
 
     def on_answered(self, transport: asyncio.BaseTransport | None) -> None:
         """As far as the one who answers is concerned."""
         if transport in self._asking:
             del self._asking[transport]
-            self._wait(transport)
+            self._idle.add(transport)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -57,27 +54,13 @@ class Connections:
             if not self._idle and not self._evicts_asking:
                 return False
             self._abort(next(iter(self._idle or self._asking)))
-        self._wait(transport)
+        self._idle.add(transport)
         return True
 
     def on_lost(self, transport: asyncio.BaseTransport | None) -> None:
         """Forget it. Idempotent."""
         self._asking.pop(transport, None)
-        self._idle.pop(transport, None)
-
-    def _wait(self, transport: asyncio.BaseTransport | None) -> None:
-        self._idle[transport] = time.monotonic() + self._idle_seconds
-        if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._idle_seconds, self._end_silent)
-
-    def _end_silent(self) -> None:
-        now, self._timer = time.monotonic(), None
-        for transport in [it for it, until in self._idle.items() if until <= now]:
-            self._abort(transport)
-        if self._idle:
-            wait_seconds = next(iter(self._idle.values())) - now
-            self._timer = asyncio.get_running_loop().call_later(wait_seconds, self._end_silent)
+        self._idle.discard(transport)
 
     def _abort(self, transport: asyncio.BaseTransport | None) -> None:
         self.on_lost(transport)

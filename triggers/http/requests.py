@@ -7,6 +7,7 @@ import time
 from functools import partial
 from typing import NamedTuple
 
+from headrace.runtime.deadlines import Deadlines
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
@@ -118,8 +119,7 @@ class Requests:
         self._open: set[RequestLane] = set()
         self._number = 0
         self._unanswered = self._bytes = 0
-        self._until: dict[RequestLane, float] = {}  # when a worker must have begun, in order
-        self._timer: asyncio.TimerHandle | None = None  # one for all: they come and go with each request
+        self._unbegun: Deadlines[RequestLane] = Deadlines(wait_seconds, self._give_up)
         self._is_dispatch_due = False
         self._is_stopping = False
         self._all_ended = asyncio.Event()
@@ -152,7 +152,7 @@ class Requests:
             self._unanswered -= 1
             self._bytes -= len(body)
             if lane.record is record:
-                self._until.pop(lane, None)
+                self._unbegun.discard(lane)
                 if answer.cancelled():
                     self._give_up(lane)
 
@@ -202,10 +202,7 @@ class Requests:
 
     def _submit(self, lane: RequestLane) -> None:
         """All requests of one turn of the event loop go out together."""
-        self._until[lane] = time.monotonic() + self._wait_seconds
-        if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._wait_seconds, self._end_waits)
+        self._unbegun.add(lane)
         self._dispatch.submit(lane)
         if not self._is_dispatch_due:
             self._is_dispatch_due = True
@@ -214,15 +211,6 @@ class Requests:
     def _hand_out(self) -> None:
         self._is_dispatch_due = False
         self._dispatch.dispatch()
-
-    def _end_waits(self) -> None:
-        now, self._timer = time.monotonic(), None
-        for lane in [it for it, until in self._until.items() if until <= now]:
-            del self._until[lane]
-            self._give_up(lane)
-        if self._until:
-            wait_seconds = next(iter(self._until.values())) - now
-            self._timer = asyncio.get_running_loop().call_later(wait_seconds, self._end_waits)
 
     def _give_up(self, lane: RequestLane) -> None:
         """Nobody waits for a worker to take it any more; one that has begun goes on."""
