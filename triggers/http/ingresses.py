@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from headrace.triggers.http.event import path_of
+
 
 class Ingresses:
     """Prefixes by whole parts, as Kubernetes has them: /orders covers /orders/7, and not /ordersheet."""
@@ -16,13 +18,9 @@ class Ingresses:
         ]
         self._prefixes = tuple(f"/{path.strip('/')}".rstrip("/") for path in filled)
 
-    @property
-    def cover_all(self) -> bool:
-        """There are none."""
-        return not self._prefixes
-
-    def cover(self, path: str) -> bool:
-        """Whether a request for this path, decoded and without dots, is for the function."""
-        return self.cover_all or any(
-            path == prefix or path.startswith(f"{prefix}/") for prefix in self._prefixes
-        )
+    def cover(self, target: str) -> bool:
+        """Whether a request for this, as it stands in its first line, is for the function."""
+        if not self._prefixes:
+            return True
+        path = path_of(target)
+        return any(path == prefix or path.startswith(f"{prefix}/") for prefix in self._prefixes)

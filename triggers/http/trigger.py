@@ -108,8 +108,8 @@ class HttpTrigger(Trigger):
             return text(200, "ok")
         if self._cors.is_enabled and (answer := self._cors_answer(request)) is not None:
             return answer
-        if not self._ingresses.cover_all and not self._ingresses.cover(path := path_of(request.raw_path)):
-            return text(404, f"no ingress of this function covers {path}")
+        if not self._ingresses.cover(request.raw_path):
+            return text(404, f"no ingress of this function covers {path_of(request.raw_path)}")
         return None
 
     def _cors_answer(self, request: web.BaseRequest) -> web.Response | None:
