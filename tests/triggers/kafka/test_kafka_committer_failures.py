@@ -1,0 +1,224 @@
+"""What commits do where a broker fails, refuses, or has room for less than there is to say."""
+
+from collections.abc import Iterator
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    CommitFailedError,
+    GroupAuthorizationFailedError,
+)
+from broker import Broker, embedded
+from committing import (
+    KEY,
+    TP,
+    Consumer,
+    Partition,
+    decoded,
+    group_offsets,
+    handled,
+    held,
+    member,
+    scattered,
+    trigger_metrics,
+)
+
+from headrace.runtime.embedded.kafka import broker as embedded_kafka
+from headrace.runtime.embedded.kafka.properties import broker_settings
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.streams.committer import Committer
+from headrace.triggers.kafka.group_offsets import GroupOffsets
+
+
+@pytest.fixture
+def consumer() -> Consumer:
+    return Consumer()
+
+
+@pytest.fixture
+def committer(consumer: Consumer) -> Committer:
+    return Committer(group_offsets(consumer, "t"), trigger_metrics())
+
+
+async def test_a_broker_that_does_not_answer_holds_nobody_up(
+    consumer: Consumer, committer: Committer
+) -> None:
+    committer.open([KEY], {}, generation=1)
+    consumer.may_answer.clear()
+    partition = handled(5)
+    assert not await committer.commit([partition], 0.05)
+    assert committer.committed(partition.key) is None
+    consumer.may_answer.set()
+    await committer.commit([partition], 5)
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
+
+
+async def test_after_a_failure_what_the_broker_holds_is_in_doubt(
+    consumer: Consumer, committer: Committer
+) -> None:
+    """A plan was sent, its answer lost; the plan is withdrawn: the broker has to be told."""
+    committer.open([KEY], {KEY: Checkpoint(5)}, generation=1)
+    consumer.refusal = GroupAuthorizationFailedError()
+    assert not await committer.commit([Partition("t", 0, Checkpoint(5, plan=Plan(5, 9)))], 5)
+    consumer.refusal = None
+    assert await committer.commit([handled(5)], 5)
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
+
+
+async def test_a_commit_that_comes_too_late_is_one_line(
+    consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client's text is ten lines about a poll loop, which isn't ours."""
+    committer.open([KEY], {}, generation=1)
+    consumer.refusal = CommitFailedError("Commit cannot be completed")
+    assert not await committer.commit([handled(5)], 5)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        "a commit failed (the group has gone on without this replica): what"
+    )
+
+
+async def test_too_much_metadata_is_committed_again_with_less_and_the_limit_is_remembered(
+    consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    committer.open([KEY], {}, generation=1)
+    told = scattered(3000)
+    assert await committer.commit([Partition("t", 0, told)], 5)
+    kept = decoded(consumer.commits[-1][TP])
+    assert 800 < len(kept.acked) < 3000
+    assert kept.acked == told.acked[: len(kept.acked)]
+    assert "offset.metadata.max.bytes" in caplog.text
+    consumer.max_chars = 10**6  # it would take more now
+    assert await committer.commit([Partition("t", 0, scattered(3000, 10))], 5)
+    assert len(decoded(consumer.commits[-1][TP]).acked) == len(kept.acked)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("max_chars", [0, 14, 40])
+async def test_a_broker_that_takes_hardly_any_metadata_still_gets_the_offset(
+    consumer: Consumer, committer: Committer, max_chars: int
+) -> None:
+    committer.open([KEY], {}, generation=1)
+    consumer.max_chars = max_chars
+    assert await committer.commit([Partition("t", 0, scattered(3000))], 5)
+    [(offset, text)] = consumer.commits[-1].values()
+    assert (offset, text[:14]) == (0, "headrace/1 n=8"[:max_chars])
+
+
+async def test_attempts_that_do_not_fit_hold_nothing_up(consumer: Consumer, committer: Committer) -> None:
+    committer.open([KEY], {}, generation=1)
+    consumer.max_chars = 20
+    partition = Partition("t", 0, Checkpoint(5, attempts=((5, 6, 1),)))
+    assert await committer.commit([partition], 5)
+    assert await committer.commit([handled(6)], 5)
+    assert [offset for commit in consumer.commits for offset, _ in commit.values()] == [5, 6]
+
+
+async def test_no_request_is_sent_after_the_membership_was_lost_between_two(
+    consumer: Consumer, committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GroupOffsets, "max_request_chars", 10)
+    commit = consumer.commit
+
+    async def commit_and_lose(offsets: dict[TopicPartition, tuple[int, str]]) -> None:
+        await commit(offsets)
+        consumer._coordinator.generation = -1
+
+    monkeypatch.setattr(consumer, "commit", commit_and_lose)
+    committer.open([KEY], {}, generation=1)
+    assert not await committer.commit([Partition("t", number, Checkpoint(5)) for number in (0, 1)], 5)
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
+
+
+async def test_a_partition_whose_commit_is_refused_leaves_the_others_committed(
+    consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Partition("t", 1, Checkpoint(5))
+    committer.open([KEY, other.key], {}, generation=1)
+    consumer.refused = {TP}
+    for _ in range(2):
+        assert not await committer.commit([handled(5), other], 5)
+        assert await committer.commit([other], 5)
+    assert consumer.commits == [{TopicPartition("t", 1): (5, "headrace/1 n=8")}, {}]
+    assert (committer.committed(KEY), committer.committed(other.key)) == (None, 5)
+    (record,) = caplog.records
+    assert "t/0" in record.getMessage()
+    consumer.refused = set()
+    assert await committer.commit([handled(5), other], 5)
+    assert committer.committed(KEY) == 5
+
+
+@pytest.mark.timeout(60)
+async def test_a_broker_that_refuses_even_empty_metadata_is_asked_once_more_by_each_commit_and_no_oftener(
+    consumer: Consumer, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    committer.open([KEY], {}, generation=1)
+    consumer.max_chars = -1
+    assert not await committer.commit([Partition("t", 0, scattered(3000))], 5)
+    asked = consumer.asked
+    assert asked < 20  # it was halved
+    assert not await committer.commit([handled(5)], 5)
+    assert consumer.asked == asked + 1
+    assert caplog.text.count("a commit failed") == 2
+    consumer.max_chars = 0
+    assert await committer.commit([handled(5)], 5)
+    assert consumer.commits == [{TP: (5, "")}]
+
+
+async def test_commits_are_counted_by_what_became_of_them(consumer: Consumer) -> None:
+    metrics = trigger_metrics()
+    committer = Committer(group_offsets(consumer, "t"), metrics)
+
+    def counts() -> tuple[float, float]:
+        return metrics.commits_done._value.get(), metrics.commits_failed._value.get()
+
+    committer.open([KEY], {}, generation=1)
+    assert await committer.commit([handled(5)], 5)
+    assert counts() == (1, 0)
+    assert await committer.commit([handled(5)], 5)  # there is nothing to commit
+    assert counts() == (1, 0)
+    consumer.refusal = GroupAuthorizationFailedError()
+    assert not await committer.commit([handled(6)], 5)
+    assert counts() == (1, 1)
+    consumer.refusal = None
+    consumer.may_answer.clear()
+    assert not await committer.commit([handled(6)], 0.05)
+    assert counts() == (1, 2)
+    consumer.may_answer.set()
+    consumer.max_chars = 20  # the first request is refused, the second is not
+    assert await committer.commit([Partition("t", 0, scattered(100, 6))], 5)
+    assert counts() == (2, 2)
+    consumer.max_chars = -1
+    assert not await committer.commit([handled(7)], 5)
+    assert counts() == (2, 3)
+
+
+@pytest.fixture
+def thrifty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a broker that takes 100 bytes of metadata."""
+    few = {"offset.metadata.max.bytes": "100"}
+    monkeypatch.setattr(embedded_kafka, "broker_settings", lambda *given: broker_settings(*given) | few)
+    with embedded(t=1) as kafka:
+        yield kafka.bootstrap
+
+
+async def test_a_broker_with_little_room_gets_what_fits(thrifty: str) -> None:
+    async with member(thrifty, "t") as (committer, admin):
+        told = Checkpoint(5, attempts=((5, 6, 1),), plan=Plan(5, 9), acked=scattered(100, 5).acked)
+        assert await committer.commit([Partition("t", 0, told)], 10)
+        kept = await held(admin, "t", 0)
+        assert kept is not None
+        assert kept.checkpoint == Checkpoint(
+            5, told.attempts, told.plan, told.acked[: len(kept.checkpoint.acked)]
+        )
+        assert kept.checkpoint.acked
+
+
+async def test_a_broker_refuses_the_commit_of_a_deleted_topic_and_takes_the_others(broker: Broker) -> None:
+    kept, gone = broker.create_topic(1), broker.create_topic(1)
+    async with member(broker.bootstrap, kept, gone) as (committer, admin):
+        await admin.delete_topics([gone])
+        both = [Partition(topic, 0, Checkpoint(0)) for topic in (gone, kept)]
+        while await committer.commit(both, 30):  # the broker hears of it a moment later
+            await committer.mark_stale(both[0].key)
+        assert committer.committed(both[1].key) == 0
