@@ -232,7 +232,8 @@ class WorkerLoop:
         now = self._slot.read()
         return now.is_running and now.seq == seq
 
-    async def _handle_run(self, run: PendingRun) -> None:  # noqa: C901, PLR0915  # a call per record costs too much
+    # A call per record costs too much.
+    async def _handle_run(self, run: PendingRun) -> None:  # noqa: C901, PLR0912, PLR0915
         """All records of a run. Awaits nothing for a sync handler: its calls hold the loop."""
         call, is_async = self._handler.call, self._handler.is_async
         context, records = self._context, run.records
@@ -282,11 +283,14 @@ class WorkerLoop:
                 self.inbox.fail(run, seq, self._reason(error, seq))
             seq += 1
         self._end_fork()
-        self._slot.leave(seq)
+        if not wants_replies:
+            self._slot.leave(seq)
         elapsed_ns = time.perf_counter_ns() - started_ns
         self.acks.running = None
         progress = wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq)
         self.acks.flush(self.replies.take_held() + progress)
+        if wants_replies:  # only now: whoever finds a record done settles it, and an answer must find it open
+            self._slot.leave(seq)
 
     async def _handle_batch(self, batch: Sequence[PendingRun]) -> None:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""

@@ -192,7 +192,7 @@ class News:
 
     def _on_progress(self, seq: int, handler_ns: int, count: int) -> None:
         self._check_before(seq)
-        self._check_reached(seq)
+        self._check_reached(seq, is_end=True)
         if count > self._in_flight.next_seq or handler_ns > time.monotonic_ns() - self._born_ns:
             raise NonsenseError(f"it ran {count} records in {handler_ns} ns")
         self.settle_before(seq)
@@ -251,15 +251,17 @@ class News:
         if seq > self._in_flight.next_seq:
             raise NonsenseError(f"it is at record {seq}, and was given {self._in_flight.next_seq}")
 
-    def _check_reached(self, seq: int) -> None:
+    def _check_reached(self, seq: int, *, is_end: bool = False) -> None:
         """Its slot, which only its own code can write, says that it has got there.
 
-        Not of a batch, whose outcomes leave before the slot does.
+        Or is in the last record before that end: an answer leaves before the slot does. Not of a batch, whose
+        outcomes do too.
         """
         if self.look is None or seq <= self._reached or self._in_flight.batch_size:
             return
-        self._reached = self.look().seq
-        if seq > self._reached:
+        now = self.look()
+        self._reached = now.seq
+        if seq > now.seq + (is_end and now.is_running):
             raise NonsenseError(f"it says what became of record {seq} before it was there")
 
     def _on_log(self, seq: int, line: dict[str, Any]) -> None:

@@ -257,3 +257,24 @@ async def test_a_port_in_use_is_a_line_that_says_so(tmp_path: Path) -> None:
                 tmp_path / "b", "def handler(context, event): pass", attributes={"port": port}
             ):
                 pass
+
+
+async def test_whoever_looks_at_any_moment_disturbs_no_answer(tmp_path: Path) -> None:
+    """A commit, a warning or a status may take in at any time what a worker has done."""
+    handler = """
+        def handler(context, event):
+            return "hello"
+    """
+    async with http_function(tmp_path, handler, numWorkers=2) as f:
+
+        async def look() -> None:
+            while True:
+                f.running.dispatcher.sync_progress()
+                await asyncio.sleep(0)
+
+        looking = asyncio.create_task(look())
+        for _ in range(20):
+            answers = await asyncio.gather(*(f.ask() for _ in range(50)))
+            assert {(said.status, said.body) for said in answers} == {(200, b"hello")}
+        looking.cancel()
+        assert [worker.restarts for worker in f.running.dispatcher.workers] == [0, 0]

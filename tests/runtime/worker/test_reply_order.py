@@ -1,0 +1,52 @@
+"""An answer is on its way before anybody can find its record done: else nobody knows whose it is."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire.frames import Kind, RunHeader, SentRecord
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
+from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.handler import Handler
+from headrace.runtime.worker.loop import WorkerLoop
+
+
+class Wire:
+    """Keeps what is said, each with where the worker was by its slot."""
+
+    def __init__(self, slot: ProgressSlot) -> None:
+        self._slot = slot
+        self.said: list[tuple[Kind, Progress]] = []
+
+    def send(self, data: bytes) -> None:
+        now = self._slot.read()
+        self.said += [(kind, now) for kind, _ in wire.split_frames(bytearray(data))]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_record_is_still_running_when_its_answer_goes_out(
+    tmp_path: Path, count: int, is_async: bool
+) -> None:
+    slot, loop = ProgressSlot(-1, Lease.create(1)), WorkerEventLoop()
+    link = Wire(slot)
+    start = WorkerStart(str(tmp_path), "m", "handler", 0, "test", "t", wants_replies=True)
+    worker = WorkerLoop(link, slot, start, loop)
+
+    async def answers(_: object, __: object) -> str:
+        return "hello"
+
+    worker.use(Handler(answers if is_async else lambda *_: "hello", is_async), None)
+    worker.add_lane(1, "t", 0)
+    records = [SentRecord(offset, 0, 0, None, b"", b"") for offset in range(count)]
+    frames = bytearray(wire.encode_run(RunHeader(1, 0, 0, 1, count), records))
+    ((kind, body),) = wire.split_frames(frames)
+    worker.receive(kind, body)
+    worker.inbox.stop()
+    worker.run_forever()
+    loop.close()
+    replies = [now for kind, now in link.said if kind is Kind.REPLY]
+    assert [(now.seq, now.is_running) for now in replies] == [(seq, True) for seq in range(count)]
