@@ -218,7 +218,7 @@ class AssignedPartition:
         for first, end in still_open:
             self.failed.note_failure(first, reason, among, end if are_ranges else None)
         if still_open and not are_ranges:  # a range comes again as it was
-            self.plan.drop_started()
+            self.plan.on_failed(still_open)
         return [first for first, _ in still_open]
 
     def note_suspected(self, units: Sequence[Span]) -> None:

@@ -8,7 +8,7 @@ from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkRecord
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.lane import Plain, next_lane_id
+from headrace.runtime.partitions.lane import CutShort, Plain, next_lane_id
 from headrace.runtime.partitions.plan import KeptPlan
 from headrace.runtime.partitions.state import TRANSITIONS, PartitionState
 from headrace.runtime.wire.frames import WireRecord
@@ -180,6 +180,11 @@ class PartitionLane(Plain):
         """These were in flight, went well, and stay open until they are acked."""
         self._books.note_unacked(self.buffer.first_offsets(records))
         self._left(len(records))
+
+    def on_cut_short(self, why: CutShort) -> None:
+        """As Lane says."""
+        if why == "died":
+            self._books.plan.on_died()
 
     def on_failed(self, records: Records, reason: str, among: int) -> None:
         """These were in flight, and failed in a call with `among` records. `on_returned` is still to come."""

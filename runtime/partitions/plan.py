@@ -1,5 +1,6 @@
 """What a partition keeps of its batch plan: which offsets come again as they were, and where they may run."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.runtime.partitions.checkpoint import Plan
@@ -8,13 +9,14 @@ from headrace.runtime.partitions.checkpoint import Plan
 class KeptPlan:
     """`plan` is what a commit says. One plan at a time: the lowest that is open."""
 
-    __slots__ = ("_deaths", "_is_in_flight", "_is_only_named", "plan")
+    __slots__ = ("_deaths", "_has_died", "_is_in_flight", "_is_only_named", "plan")
 
     def __init__(self, plan: Plan | None) -> None:
         self.plan = plan
         self._is_in_flight = False  # what is in flight is what it says
         self._is_only_named = False  # it names a session of ours, which hasn't begun with it
-        self._deaths = 0
+        self._has_died = False  # a worker, with what is in flight
+        self._deaths = 0  # that made suspects
 
     def of(self, offset: int | None) -> Plan | None:
         """The plan, if the record at `offset` belongs to it."""
@@ -38,7 +40,7 @@ class KeptPlan:
 
     def on_taken(self, first: int | None) -> None:
         """A batch from `first` on is handed out."""
-        self._is_only_named = False
+        self._is_only_named = self._has_died = False
         self._is_in_flight = self.plan is not None and first is not None and self.plan.first <= first
 
     def on_outcome(self, *, is_kept: bool) -> None:
@@ -52,6 +54,19 @@ class KeptPlan:
         if self._is_in_flight:
             self.plan = None
         self._deaths = 0  # whatever is planned next has its own
+
+    def on_died(self) -> None:
+        """The worker did that has what is in flight."""
+        self._has_died = True
+
+    def on_failed(self, failed: Sequence[tuple[int, int]]) -> None:
+        """These offsets `[first, end)` of what is in flight did.
+
+        What a worker died in comes again as it was, if it is one record: that has failed, and is no suspect.
+        """
+        is_all = self.plan is not None and list(failed) == [(self.plan.first, self.plan.end)]
+        if not (self._has_died and is_all):
+            self.drop_started()
 
     def may_repeat_after_death(self) -> bool:
         """A worker died in it. Once more as it was, because only the same batch replaces what it wrote."""

@@ -115,6 +115,7 @@ def replica_killed(broker: Broker, folder: Path, number: int, report: Report) ->
     report.add("of these, parts that came again with other boundaries", planned - same, 0, 0, number)
     report.add("records in them", repeated, 1, 1000, number)
     report.add("records repeated outside of them", times.total() - sent - repeated, 0, 0, number)
+    report.add("highest attempt", highest_attempt(after), 1, 1, number)
     report_the_rest(after, times, sent, report, number)
 
 
@@ -138,7 +139,13 @@ def worker_killed(broker: Broker, folder: Path, number: int, report: Report) -> 
     report.add("of these, parts that came again with other boundaries", len(killed) - same, 0, 0, number)
     report.add("records in them", repeated, 1, 20, number)
     report.add("records repeated outside of them", times.total() - sent - repeated, 0, 0, number)
+    most = 2 if repeated == 1 else 1  # a death alone is a failure
+    report.add("highest attempt", highest_attempt(after), 1, most, number)
     report_the_rest(after, times, sent, report, number)
+
+
+def highest_attempt(found: list[Batch]) -> int:
+    return max(max(batch.attempts) for batch in found)
 
 
 def report_the_rest(
@@ -148,7 +155,6 @@ def report_the_rest(
     in_order = [[o for part in offsets(after, partition) for o in part] for partition in range(8)]
     report.add("records lost", sent - len(times), 0, 0, number)
     report.add("partitions out of order", sum(found != sorted(found) for found in in_order), 0, 0, number)
-    report.add("highest attempt", max(max(batch.attempts) for batch in after), 1, 1, number)
 
 
 if __name__ == "__main__":

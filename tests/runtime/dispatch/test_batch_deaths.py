@@ -112,6 +112,24 @@ async def test_a_death_in_a_batch_of_several_attempts_repeats_it_once_as_it_was(
         assert b.seen == [[(0, o, 1) for o in range(4)], again, again]
 
 
+async def test_a_batch_of_one_comes_again_as_it_was_although_its_death_counts(tmp_path: Path) -> None:
+    handler = """
+        def handler(context, events):
+            see(events)
+            if not exists("go"):
+                wait_for("never")
+    """
+    async with batch_bench(tmp_path, handler, size=5, timeout_seconds=0.02, failure=policy()) as b:
+        (p,) = b.assign(*fresh(1))
+        b.feed(1, p)
+        await until(lambda: b.seen)
+        b.feed(5, p)
+        (tmp_path / "go").touch()
+        kill_worker(b.bench)
+        await b.settled(6, p)
+        assert b.seen == [[(0, 0, 1)], [(0, 0, 2)], [(0, o, 1) for o in range(1, 6)]]
+
+
 async def test_a_batch_that_is_killed_for_a_rebalance_says_so_in_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
