@@ -206,14 +206,14 @@ class WorkerLoop:
         return self._handle_run(run) if run else None
 
     def _idle(self) -> None:
-        """Let the loop turn until something comes, which may have been already."""
+        """Until something comes, which may have been already, let the loop turn if it has anything to do."""
         self._is_idle = True
-        if self.inbox.is_empty:  # what came before this was set has woken nobody
+        if self.inbox.is_empty and not self._loop.wait():  # what came before this was set has woken nobody
             self._loop.turn_until_stopped()
         self._is_idle = False
 
     def _wake(self) -> None:
-        if self._is_idle and not self._is_woken:  # else it will look by itself
+        if self._is_idle and not self._is_woken and not self._loop.ring():  # else it will look by itself
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._stop_idling)
 

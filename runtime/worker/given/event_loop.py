@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import Context
 from selectors import BaseSelector
+from threading import Lock
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 P = ParamSpec("P")
@@ -37,6 +38,8 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         self.waits = False
         """Whether timers or connections waited for a later turn at the last one."""
         self._looked_at = 0.0
+        self._bell = _locked()
+        self._bells: list[Lock] = []  # it, while the loop's thread waits for it
         self._held, self._released = _Hold(self, True), _Hold(self, False)
 
     def held(self) -> AbstractContextManager[None]:
@@ -64,6 +67,37 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
             self.call_soon(_nothing)
         return super().call_at(when, callback, *args, context=context)
 
+    def wait(self) -> bool:
+        """Wait for other threads; False where something else is due, or may become so: then it has to turn.
+
+        Cheaper than a turn, whose selector is woken through a pipe.
+        """
+        if self._waits_for_others() or self._signal_handlers:  # type: ignore[attr-defined]
+            return False
+        self._bells.append(self._bell)
+        if is_due := bool(self.due):  # what comes from now on rings
+            self.ring()
+        try:
+            self._bell.acquire()
+        except BaseException:  # a signal handler of the user's may raise
+            self._bells.clear()
+            self._bell = _locked()
+            raise
+        return not is_due
+
+    def ring(self) -> bool:
+        """End the wait, from any thread; whether there was one."""
+        try:
+            self._bells.pop().release()
+        except IndexError:
+            return False
+        return True
+
+    def _write_to_self(self) -> None:
+        """As asyncio has it: something is due by another thread."""
+        if not self.ring():
+            super()._write_to_self()  # type: ignore[misc]
+
     def turn(self) -> bool:
         """Run once what is due. Whether timers or connections wait for a later turn."""
         now = time.monotonic()
@@ -76,8 +110,12 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
     def turn_until_stopped(self) -> None:
         """As run_forever, and see what is left waiting."""
         self.run_forever()
+        self.waits = self._waits_for_others()
+
+    def _waits_for_others(self) -> bool:
+        """Timers, or connections."""
         own_pipe = 1
-        self.waits = bool(self._scheduled) or len(self._selector.get_map()) > own_pipe  # type: ignore[attr-defined]
+        return bool(self._scheduled) or len(self._selector.get_map()) > own_pipe  # type: ignore[attr-defined]
 
 
 class _Hold:
@@ -93,8 +131,14 @@ class _Hold:
         self._loop.hold(not self._is_held)
 
 
+def _locked() -> Lock:
+    lock = Lock()
+    lock.acquire()
+    return lock
+
+
 def _nothing() -> None:
-    """Make a turn due."""
+    """Make a turn due; or there is none."""
 
 
 def _let_sync_code_run_loops() -> None:
