@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-cron bench-http bench-memory bench-ranges bench-reliability bench-spark wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-memory bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -104,6 +104,9 @@ bench-full: $(READY) ## the same with more rounds, modes and partitions, the led
 	@$(BIN)/python benchmarks/ledger.py
 	@BENCH_ROUNDS=7 BENCH_FULL=1 $(BIN)/python benchmarks/bench.py
 	@$(BIN)/python benchmarks/memory.py 600
+
+bench-concurrency: $(READY) ## keys, records at once in a worker, slow records among quick ones, beside Pyrallel-Consumer
+	@$(BIN)/python benchmarks/concurrency.py
 
 bench-cron: $(READY) ## 100 firings of cron triggers, and how late their handlers begin
 	@$(BIN)/python benchmarks/cron.py

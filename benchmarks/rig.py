@@ -138,10 +138,11 @@ def _log(folder: Path) -> int:
     return os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
-def measure(start: Start, load: Load) -> float:
+def measure(start: Start, load: Load, look: Callable[[Path], object] = bool) -> float:
     """Events per second after the first 5 % of the records, over some seconds or up to 95 % of them.
 
-    Start-up and the last crumbs don't count. Raises RuntimeError where nothing comes.
+    Start-up and the last crumbs don't count. `look` is shown the folder in the end. Raises RuntimeError where
+    nothing comes.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -151,6 +152,7 @@ def measure(start: Start, load: Load) -> float:
             end, ended = _wait(process, folder, load.records * 19 // 20, began + _WINDOW_SECONDS)
         finally:
             stop(process)
+        look(folder)
     if end == begin:
         raise RuntimeError(f"no record within {_WAIT_SECONDS} s")
     return (end - begin) / (ended - began)

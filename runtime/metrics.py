@@ -183,6 +183,12 @@ class Gauges:
     halted: Gauge = _gauge(
         "headrace_partition_halted", "1 while a partition waits for somebody's hand", "", _PARTITION
     )
+    oldest_open: Gauge = _gauge(
+        "headrace_oldest_open_seconds",
+        "How long a partition's commit has been held up by the same record",
+        "seconds",
+        _PARTITION,
+    )
     unsettled: Gauge = _gauge(
         "headrace_unsettled_records", "Records fetched and not settled", "records", _PARTITION
     )

@@ -5,15 +5,8 @@ import asyncio
 import nuclio_sdk
 
 
-def init_context(context):
-    context.user_data.tasks = set()
-
-
 async def handler(context, event):
-    tasks = context.user_data.tasks
-    task = asyncio.create_task(look_up(context, event))
-    tasks.add(task)  # an event loop by itself keeps no task alive
-    task.add_done_callback(tasks.discard)
+    context.create_task(look_up(context, event), event)  # if it raises, the record has failed
 
 
 async def look_up(context, event):

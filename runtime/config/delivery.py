@@ -39,11 +39,17 @@ class DeliveryPolicy:
     explicit_ack_semantics: Literal["auto", "individual", "cumulative"] = "auto"
     """cumulative: an explicit ack settles all offsets up to its own; auto: only those of mlrun's do."""
     ack_window_size: int = 0
+    ack_deadline_seconds: float | None = None
+    """What was handled, and isn't acked so long after, has failed; None: it may take as long as it likes."""
     late_ack_seconds: float = 0.0
     """At a rebalance: how long to wait for acks after the handlers have ended."""
     worker_allocation_mode: Literal["pool", "static"] = "pool"
     failure: FailurePolicy = field(default_factory=FailurePolicy)
     batch: BatchPolicy | None = None
+    ordering: Literal["partition", "key", "none"] = "partition"
+    """What of a partition is handled in order: all, the records of each key, or nothing."""
+    max_concurrency: int = 1
+    """How many records of a worker an async handler is in at once; 1 with batches."""
     decoder: str = ""
     """`module:function` for batches that come undecoded; empty where all records come decoded."""
     decoder_options: Mapping[str, int] = field(default_factory=dict)

@@ -57,13 +57,17 @@ class Dispatcher:
         self.partitions = shared.partitions
         """Those that began and were not revoked, by the id of their lane."""
         self.run_sizer = shared.run_sizer
+        self.worker_of = allocator.worker_of
+        self.limit_of = shared.limit_of
         self._router = router or AckRouter()
         self._failures = Failures(shared, self._resume)
-        self._acks = TriggerAcks(shared, self._router, self._failures.retry, self._resume)
+        self._acks = TriggerAcks(shared, self._router, self._failures, self._resume)
         self._router.add(self._acks)
         self._watchdog = Watchdog(shared.workers, policy)
         outcomes = Outcomes(shared, self._failures, self._acks, self.dispatch, self._watchdog.look_at_memory)
-        shared.workers += [WorkerHandle(index, spawn, outcomes) for index in range(worker_count)]
+        shared.workers += [
+            WorkerHandle(index, spawn, outcomes, policy.max_concurrency) for index in range(worker_count)
+        ]
         self.workers: Sequence[WorkerHandle] = shared.workers
         self._hand_out: HandOut = (
             Batches(shared, policy.batch, self._failures.refuse, self.dispatch, end_session)
@@ -77,15 +81,17 @@ class Dispatcher:
         self._is_stopping = False
         self._is_dispatching = False
 
-    def worker_of(self, key: PartitionKey) -> int | None:
-        """By allocation."""
-        return self.allocator.worker_of(key)
+    @property
+    def seats(self) -> int:
+        """As Dispatch says."""
+        return sum(worker.in_flight.seats for worker in self.workers)
 
     # ---- for the processor
 
     async def start(self) -> None:
         """Start all workers. Raises HandlerLoadError where the handler can't be loaded."""
         self._watchdog.start()
+        self._acks.nacks.start()
         results = await asyncio.gather(*(w.start() for w in self.workers), return_exceptions=True)
         for failure in filter(None, results):
             raise failure
@@ -101,6 +107,7 @@ class Dispatcher:
         await self._hand_out.stop()
         await self._old_sessions.stop()
         await self._failures.stop()
+        await self._acks.nacks.stop()
         await asyncio.gather(*(worker.stop(wait_seconds) for worker in self.workers))
         await self._watchdog.stop()
 
@@ -168,7 +175,7 @@ class Dispatcher:
 
     def pause(self, lane: Lane) -> None:
         """What runs of it takes so long that fetching more is of no use."""
-        if (partition := self.partitions.get(lane.id)) is not None:
+        if (partition := self.partitions.get(lane.id)) is not None:  # else others of it go on
             partition.is_paused = True
             self._shared.feed.on_room(partition)
 
@@ -253,10 +260,10 @@ class Dispatcher:
     # ---- inside
 
     def _resume(self, lane: Lane) -> None:
-        if (partition := self.partitions.get(lane.id)) is not None and partition.unacked.has_orphans:
+        if (partition := self._shared.partition_of(lane)) is not None and partition.unacked.has_orphans:
             self._acks.redeliver(partition)
-        if lane.is_deliverable:
-            self.allocator.offer(lane)
+        self._shared.offer(lane)
+        self._shared.offer(lane.whole)  # what is settled may let other keys go on
         self._shared.on_room(lane)
         self.dispatch()
 

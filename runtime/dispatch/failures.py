@@ -1,4 +1,4 @@
-"""What becomes of a partition whose record failed: wait and try again, or what `onFailure.then` says."""
+"""What becomes of a lane whose record failed: wait and try again, or what `onFailure.then` says."""
 
 import asyncio
 import logging
@@ -9,8 +9,9 @@ from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.books.failed_records import FailedRecord
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.partitions.status import is_stuck_in_a_record, problem, stuck_at
+from headrace.runtime.partitions.status import stuck_at, stuck_lane
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableError
@@ -21,7 +22,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Failures:
-    """One task per partition that waits for something; `resume` is called when it may be handed out again.
+    """One task per lane that waits for something; `resume` is called when it may be handed out again.
 
     A task owns its lane's state until that is changed from outside: then it ends without a trace.
     """
@@ -48,150 +49,164 @@ class Failures:
 
         partition.failed.judge_all(judge)
 
-    def after_failure(self, partition: AssignedPartition) -> None:
-        """What failed is back, and nothing is in flight."""
-        lane, waiting = partition.lane, list[FailedRecord]()
+    def after_failure(self, partition: AssignedPartition, lane: PartitionLane) -> None:
+        """What failed is back, and nothing of its lane is in flight."""
+        waiting: list[FailedRecord] = []
         for offset in lane.failed_now:
             if (record := partition.failed.of(offset)) is None:
                 continue  # acked meanwhile
-            if self._policy.is_spent(record.failures):
-                record.batch_limit = max(record.among // 2, 1)
-                record.is_refused = record.among == 1
+            if self.judge(record):
                 partition.plan.drop_started()
             if not record.is_refused:
                 waiting.append(record)
         if waiting:
             lane.become(PartitionState.BACKOFF)
-            self._start(partition, self._back_off(partition, waiting))
+            self._start(lane, self._back_off(partition, lane, waiting))
         elif lane.is_head_refused:
-            self.refuse(partition)
+            self.refuse(partition, lane)
         else:
-            self._go_on(partition)
+            self._go_on(lane)
+
+    def judge(self, record: FailedRecord) -> bool:
+        """Whether it has spent its attempts: then it goes with fewer others, or not at all."""
+        is_spent = self._policy.is_spent(record.failures)
+        if is_spent:
+            record.batch_limit = max(record.among // 2, 1)
+            record.is_refused = record.among == 1
+        return is_spent
 
     def act(self, action: Literal["retry", "skip"], partition: AssignedPartition) -> str:
         """By an operator's hand, on a partition that is stuck; what was done."""
-        offset, is_retry = stuck_at(partition), action == "retry"
-        if not is_stuck_in_a_record(partition):
+        offset, is_retry, lane = stuck_at(partition), action == "retry", stuck_lane(partition)
+        if lane is None:
             feed = self._shared.feed
             (feed.retry_unreadable if is_retry else feed.skip_unreadable)(partition)
             return f"{partition}: offset {offset} is {'fetched once more' if is_retry else 'skipped'}"
-        if partition.lane.is_head_refused and is_retry:
+        if lane.is_head_refused and is_retry:
             failed = partition.failed[offset]
             failed.is_refused = not failed.failures  # else it was delivered before
-            self.retry(partition)
+            self.retry(lane)
             if failed.is_refused:
                 return f"{partition}: offset {offset} is not delivered: {failed.reason}"
             return f"{partition}: offset {offset} is delivered once more"
-        (self.retry if is_retry else self.skip)(partition)
+        if is_retry:
+            self.retry(lane)
+        else:
+            self._skip(partition, lane)
         return f"{partition}: offset {offset} is {'delivered once more' if is_retry else 'skipped'}"
 
-    def refuse(self, partition: AssignedPartition) -> None:
+    def refuse(self, partition: AssignedPartition, lane: PartitionLane) -> None:
         """The next record to hand out must not be delivered."""
-        offset = partition.lane.buffer.next_offset
+        offset = lane.buffer.next_offset
         assert offset is not None
-        partition.lane.failed_now = [offset]
-        self._end(partition, offset, partition.failed[offset])
+        lane.failed_now = [offset]
+        self._end(partition, lane, partition.failed[offset])
 
-    def retry(self, partition: AssignedPartition) -> None:
+    def retry(self, lane: PartitionLane) -> None:
         """One more delivery, now."""
-        self._stop(partition)
-        self._go_on(partition)
-
-    def skip(self, partition: AssignedPartition) -> None:
-        """Settle the record at which it is stuck."""
-        self._stop(partition)
-        offset = partition.lane.buffer.next_offset
-        assert offset is not None, "the failed record is back"
-        logger.warning("%s offset %d is skipped by hand", partition, offset)
-        self._metrics.skipped.inc()
-        self._settle_failed(partition, offset)
+        self._stop(lane)
+        self._go_on(lane)
 
     def forget(self, partition: AssignedPartition) -> None:
         """It is revoked. A dead letter on its way is waited for: the next owner would double it."""
-        if partition.lane.id not in self._shared.writes:
-            self._stop(partition)
+        for lane in partition.lane.parts:
+            if lane.id not in self._shared.writes:
+                self._stop(lane)
 
     async def stop(self) -> None:
         """Idempotent."""
         await end_tasks(self._tasks.values())
 
+    async def persist(self, partition: AssignedPartition) -> None:
+        """Return once its attempts are safe."""
+        while not await self._shared.feed.commit([partition]):  # noqa: ASYNC110  # no event tells
+            await asyncio.sleep(_RETRY_SECONDS)
+
     # ---- inside
 
-    async def _back_off(self, partition: AssignedPartition, failed: list[FailedRecord]) -> None:
+    async def _back_off(
+        self, partition: AssignedPartition, lane: PartitionLane, failed: list[FailedRecord]
+    ) -> None:
         waits = [
             self._policy.wait_seconds(t.failures) for t in failed if not self._policy.is_spent(t.failures)
         ]
         wait = max(waits, default=0.0)
         logger.info("%s is delivered again in %.1f s", partition, wait)
         # Before the record runs again: what kills its replica must not begin at attempt 1 for ever.
-        await asyncio.gather(self._persist(partition), asyncio.sleep(wait))
-        self._go_on(partition)
+        await asyncio.gather(self.persist(partition), asyncio.sleep(wait))
+        self._go_on(lane)
 
-    async def _persist(self, partition: AssignedPartition) -> None:
-        while not await self._shared.feed.commit([partition]):  # noqa: ASYNC110  # no event tells
-            await asyncio.sleep(_RETRY_SECONDS)
-
-    def _end(self, partition: AssignedPartition, offset: int, failed: FailedRecord) -> None:
+    def _end(self, partition: AssignedPartition, lane: PartitionLane, failed: FailedRecord) -> None:
         match self._policy.then:
             case "skip":
-                logger.error("%s offset %d is skipped: %s", partition, offset, failed.reason_in_one_line)
+                offset, why = lane.buffer.next_offset, failed.reason_in_one_line
+                logger.error("%s offset %d is skipped: %s", partition, offset, why)
                 self._metrics.skipped.inc()
-                self._settle_failed(partition, offset)
+                self._settle_failed(partition, lane)
             case "deadLetter":
-                partition.lane.become(PartitionState.WRITING_DEAD_LETTER)
-                self._start(partition, self._write_dead_letter(partition, offset, failed))
+                lane.become(PartitionState.WRITING_DEAD_LETTER)
+                self._start(lane, self._write_dead_letter(partition, lane, failed))
             case "halt":
-                self._halt(partition, failed)
-                self._start(partition, self._persist(partition))
+                self._halt(partition, lane, failed)
+                self._start(lane, self.persist(partition))
 
-    def _halt(self, partition: AssignedPartition, failed: FailedRecord) -> None:
+    def _skip(self, partition: AssignedPartition, lane: PartitionLane) -> None:
+        """Settle the record at which it is stuck."""
+        self._stop(lane)
+        logger.warning("%s offset %d is skipped by hand", partition, lane.buffer.next_offset)
+        self._metrics.skipped.inc()
+        self._settle_failed(partition, lane)
+
+    def _halt(self, partition: AssignedPartition, lane: PartitionLane, failed: FailedRecord) -> None:
         attempts = f" after {failed.failures} attempts" if failed.failures else ""
-        partition.lane.become(PartitionState.HALTED, f"{attempts}: {failed.reason_in_one_line}")
+        lane.become(PartitionState.HALTED, f"{attempts}: {failed.reason_in_one_line}")
         logger.error(
-            "%s; nothing of it is lost or committed past that record, the other partitions go on; "
-            "`headrace partition retry|skip %s` moves it",
-            problem(partition),
+            "%s is halted at offset %d%s; nothing of it is lost or committed past that record, the other %s "
+            "go on; `headrace partition retry|skip %s` moves it",
+            partition,
+            lane.buffer.next_offset,
+            lane.why_stuck,
+            "partitions" if lane is partition.lane else "keys and partitions",
             partition,
         )
         self._shared.feed.on_room(partition)  # there is none
 
     async def _write_dead_letter(
-        self, partition: AssignedPartition, offset: int, failed: FailedRecord
+        self, partition: AssignedPartition, lane: PartitionLane, failed: FailedRecord
     ) -> None:
-        record = partition.lane.buffer.head
+        record = lane.buffer.head
         assert record is not None, "the failed record is back"
         tries = 0
         try:
-            while not await self._is_written(partition, record, failed):
-                if partition.lane.state is PartitionState.REVOKED:
+            while not await self._is_written(partition, lane, record, failed):
+                if lane.state is PartitionState.REVOKED:
                     return
                 tries += 1
                 await asyncio.sleep(self._policy.wait_seconds(tries) or _RETRY_SECONDS)
         except UndecodableError:  # nothing of it can be copied
-            if partition.lane.state is PartitionState.REVOKED:
+            if lane.state is PartitionState.REVOKED:
                 return
-            self._halt(partition, failed)
-            await self._persist(partition)
+            self._halt(partition, lane, failed)
+            await self.persist(partition)
             return
-        self._settle_failed(partition, offset)
+        self._settle_failed(partition, lane, record.offset)
 
     async def _is_written(
-        self, partition: AssignedPartition, record: WireRecord, failed: FailedRecord
+        self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
     ) -> bool:
         """It counts as in flight until it has ended, and then what it settles is settled at once."""
-        writes, lane_id = self._shared.writes, partition.lane.id
-        write = writes[lane_id] = asyncio.create_task(
-            self._is_dead_letter_written(partition, record, failed), name=f"a dead letter of {partition}"
-        )
+        writes = self._shared.writes
+        work = self._is_dead_letter_written(partition, lane, record, failed)
+        write = writes[lane.id] = asyncio.create_task(work, name=f"a dead letter of {partition}")
         try:
             return await write
         finally:
-            if writes.get(lane_id) is write:  # else it was given up, and another one has begun
-                del writes[lane_id]
+            if writes.get(lane.id) is write:  # else it was given up, and another one has begun
+                del writes[lane.id]
             self._shared.news.set()
 
     async def _is_dead_letter_written(
-        self, partition: AssignedPartition, record: WireRecord, failed: FailedRecord
+        self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
     ) -> bool:
         topic = self._policy.dead_letter_topic
         try:
@@ -202,8 +217,8 @@ class Failures:
             raise
         except Exception as error:  # whatever it is, the record stays where it is
             why = str(error) or type(error).__name__
-            if partition.lane.state is not PartitionState.REVOKED:
-                partition.lane.become(PartitionState.WRITING_DEAD_LETTER, f": {why}")
+            if lane.state is not PartitionState.REVOKED:
+                lane.become(PartitionState.WRITING_DEAD_LETTER, f": {why}")
             logger.error(  # noqa: TRY400  # the client's traceback helps nobody
                 "%s offset %d can't be written to dead-letter topic %s (%s); it stays uncommitted",
                 partition,
@@ -221,25 +236,30 @@ class Failures:
             )
         return True
 
-    def _settle_failed(self, partition: AssignedPartition, offset: int) -> None:
+    def _settle_failed(
+        self, partition: AssignedPartition, lane: PartitionLane, offset: int | None = None
+    ) -> None:
+        """The record at `offset`, or the next one that waits."""
+        offset = lane.buffer.next_offset if offset is None else offset
+        assert offset is not None, "the failed record is back"
         partition.on_acked(offset, offset + 1)
-        self._go_on(partition)
+        self._go_on(lane)
 
-    def _go_on(self, partition: AssignedPartition) -> None:
-        if partition.lane.state is not PartitionState.REVOKED:
-            partition.lane.become(PartitionState.ACTIVE)
-            self._resume(partition.lane)
+    def _go_on(self, lane: PartitionLane) -> None:
+        if lane.state is not PartitionState.REVOKED:
+            lane.become(PartitionState.ACTIVE)
+            self._resume(lane)
 
-    def _start(self, partition: AssignedPartition, work: Coroutine[Any, Any, None]) -> None:
-        self._stop(partition)
-        task = start_task(work, f"what is to happen after a failure in {partition}")
-        self._tasks[partition.lane.id] = task
-        task.add_done_callback(lambda task: self._ended(partition, task))
+    def _start(self, lane: PartitionLane, work: Coroutine[Any, Any, None]) -> None:
+        self._stop(lane)
+        task = start_task(work, f"what is to happen after a failure in {lane.key}")
+        self._tasks[lane.id] = task
+        task.add_done_callback(lambda task: self._ended(lane, task))
 
-    def _ended(self, partition: AssignedPartition, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(partition.lane.id) is task:
-            del self._tasks[partition.lane.id]
+    def _ended(self, lane: PartitionLane, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(lane.id) is task:
+            del self._tasks[lane.id]
 
-    def _stop(self, partition: AssignedPartition) -> None:
-        if (task := self._tasks.pop(partition.lane.id, None)) is not None:
+    def _stop(self, lane: PartitionLane) -> None:
+        if (task := self._tasks.pop(lane.id, None)) is not None:
             task.cancel()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.5
 _MAX_PASSED = 100
 
-Refuse = Callable[[AssignedPartition], None]
+Refuse = Callable[[AssignedPartition, PartitionLane], None]
 EndSession = Callable[[str], Awaitable[bool]]
 """End what runs in a Spark session; whether nothing of it runs any more."""
 
@@ -49,30 +50,59 @@ class Runs:
     def __init__(self, shared: Shared, refuse: Refuse) -> None:
         self._shared = shared
         self._refuse = refuse
+        self._emptying: dict[int, Lane] = {}  # workers that get nothing until they may have what goes alone
 
     def give(self, worker: WorkerHandle) -> bool:
         """One run."""
-        if not self._shared.run_sizer.has_room(len(worker.in_flight)):
+        in_flight, sizer = worker.in_flight, self._shared.run_sizer
+        if in_flight.runs and (in_flight.is_isolated or self._is_emptied(worker)):
             return False
-        lane = self._next_for(worker)
+        self._emptying.pop(worker.index, None)
+        has_room = in_flight.has_free_seat or sizer.has_room(len(in_flight), in_flight.seats)
+        lane = (self._next_for(worker) if has_room else None) or self._behind(worker)
         if lane is None:
             return False
-        if lane.is_head_refused:
-            self._refuse(self._shared.partitions[lane.id])
+        in_flight.is_isolated = in_flight.overlaps and lane.goes_alone
+        part = lane.next_part()
+        if isinstance(part, PartitionLane) and part.is_head_refused:
+            self._refuse(self._shared.partitions[lane.id], part)
         else:
-            worker.send(lane, lane.take(self._shared.run_sizer.run_length, MAX_RUN_BYTES))
+            worker.send(part, part.take(sizer.run_length, MAX_RUN_BYTES))
+        if part is not lane:  # its other keys, after what waits beside them
+            self._shared.offer(lane)
         return True
 
-    def _next_for(self, worker: WorkerHandle) -> Lane | None:
-        if (lane := self._take(worker)) is not None:
-            return lane
-        # Nobody else may have the rest of what this worker is in: keep its queue from running dry.
-        return next((run.lane for run in worker.in_flight.runs if run.lane.is_deliverable), None)
+    def _behind(self, worker: WorkerHandle) -> Lane | None:
+        """Nobody else may have the rest of what this worker is in: keep its queue from running dry.
 
-    def _take(self, worker: WorkerHandle) -> Lane | None:
+        Where several run, each lane's own queue.
+        """
+        sizer = self._shared.run_sizer
+        if worker.in_flight.overlaps:
+            most = sizer.run_length + 1
+        else:
+            most = sys.maxsize if sizer.has_room(len(worker.in_flight)) else 0
+        lanes = (run.lane for run in worker.in_flight.runs if run.lane.in_flight_count < most)
+        return next((lane for lane in lanes if lane.is_deliverable), None)
+
+    def _may_have(self, worker: WorkerHandle, lane: Lane) -> bool:
+        """One that may kill its worker goes alone: one worker runs empty for that, its own if it has one."""
+        if not (worker.in_flight.overlaps and worker.in_flight.runs and lane.goes_alone):
+            return worker.suits(lane)
+        is_its_own = self._shared.allocator.worker_of(lane.key) is not None
+        if is_its_own or not any(map(self._is_emptied, self._shared.workers)):
+            self._emptying[worker.index] = lane
+        return False
+
+    def _is_emptied(self, worker: WorkerHandle) -> bool:
+        """For what still waits."""
+        lane = self._emptying.get(worker.index)
+        return lane is not None and worker.is_ready and lane.is_deliverable and lane.goes_alone
+
+    def _next_for(self, worker: WorkerHandle) -> Lane | None:
         """The one that has waited longest of those that suit it, or of all where it idles."""
         allocator, passed = self._shared.allocator, list[Lane]()
-        while (lane := allocator.take(worker.index)) is not None and not worker.suits(lane):
+        while (lane := allocator.take(worker.index)) is not None and not self._may_have(worker, lane):
             passed.append(lane)
             if len(passed) == _MAX_PASSED:
                 lane = None
@@ -114,7 +144,7 @@ class Batches:
         allocator = self._shared.allocator
         waiting = [self._shared.partitions[lane.id] for lane in allocator.prune(worker.index)]
         if refused := [partition for partition in waiting if partition.lane.is_head_refused]:
-            self._refuse(refused[0])
+            self._refuse(refused[0], refused[0].lane)
             return True
         choice = self._batcher.choose(waiting, time.monotonic())
         if choice.look_again_seconds is not None:

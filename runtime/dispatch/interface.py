@@ -7,6 +7,7 @@ from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.room import is_out_of_order
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.lease import Lease
 
@@ -19,6 +20,9 @@ class Feed(Protocol):
 
     def end_of(self, partition: AssignedPartition) -> int:
         """The partition's end as far as it is known: no record at or above it was ever seen."""
+
+    def limit_of(self, partition: AssignedPartition) -> str:
+        """What keeps more of it from being handed out before some is settled; empty where nothing does."""
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
         """Commit their state now; whether what has to survive us is safe. Bounded in time, doesn't raise."""
@@ -53,6 +57,10 @@ class NoFeed:
     def end_of(self, partition: AssignedPartition) -> int:
         """What was added."""
         return partition.ledger.position
+
+    def limit_of(self, partition: AssignedPartition) -> str:
+        """Its only one."""
+        return "capacity" if partition.waits_for_acks or is_out_of_order(partition) else ""
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
         """At once."""
@@ -98,6 +106,10 @@ class Dispatch(Protocol):
     @property
     def worker_count(self) -> int:
         """Processes that run handlers, of which some may be starting."""
+
+    @property
+    def seats(self) -> int:
+        """How many records may be in handlers at once: of a worker that is starting, one."""
 
     def worker_of(self, key: PartitionKey) -> int | None:
         """The one worker that gets this partition's records, None where any may."""

@@ -11,8 +11,9 @@ from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
 from headrace.runtime.partitions.books.reason import in_one_line as reason_in_one_line
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.frames import Ack, WireRecord
+from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.workers.handle import WorkerHandle
 
@@ -53,6 +54,10 @@ class Outcomes:
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Its handler is imported: that may have taken too much."""
         self._look_at_memory(worker)
+        most = self._shared.policy.max_concurrency
+        if most > 1 and worker.in_flight.seats == 1 and not worker.index and not worker.restarts:
+            message = "maxConcurrency %d has no effect: the handler isn't async, and runs one event at a time"
+            logger.warning(message, most)
 
     def on_nonsense(self) -> None:
         """A worker says what it can't know."""
@@ -69,7 +74,9 @@ class Outcomes:
 
     def on_handled(self, lane: Lane, records: Sequence[WireRecord]) -> None:
         """Records succeeded."""
-        if self._shared.policy.ack_mode is AckMode.EXPLICIT_ONLY:
+        if nacked := self._nacked_of(lane):
+            self._on_some_nacked(lane, records, nacked)
+        elif self._shared.policy.ack_mode is AckMode.EXPLICIT_ONLY:
             lane.on_unacked(records)
         else:
             lane.on_settled(records)
@@ -79,6 +86,8 @@ class Outcomes:
     def on_unacked(self, lane: Lane, records: Sequence[WireRecord]) -> None:
         """A record succeeded, and its response says that somebody will ack it later."""
         lane.on_unacked(records)
+        if self._nacked_of(lane):
+            self._acks.nacks.on_handled(self._shared.partitions[lane.whole.id], lane.first_offsets(records))
         self._shared.metrics_of(lane).handled_success.inc()
         self._freed(lane)
 
@@ -91,13 +100,17 @@ class Outcomes:
 
     def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
         """One of several records that had started has killed their worker."""
-        message = "%s offsets %d to %d stay uncommitted, which of them is to blame isn't known: %s"
-        logger.error(message, lane.key, *_first_and_last(lane, records), reason)
+        if not self._reports_itself(lane):
+            message = "%s offsets %d to %d stay uncommitted, which of them is to blame isn't known: %s"
+            logger.error(message, lane.key, *_first_and_last(lane, records), reason)
         lane.on_suspected(records)
         self.on_returned(lane, records)
 
     def on_returned(self, lane: Lane, records: Sequence[WireRecord]) -> None:
         """Records are to be handed out again."""
+        if nacked := self._nacked_of(lane):  # what comes again needs no nack: it has failed, or not ended
+            for first in lane.first_offsets(records):
+                nacked.pop(first, None)
         lane.on_returned(records)
         self._freed(lane)
 
@@ -105,13 +118,32 @@ class Outcomes:
         """A handler acked, of whichever trigger."""
         self._acks.route(ack)
 
+    def on_nacked(self, nack: Nack) -> None:
+        """A handler says that a record has failed, of whichever trigger."""
+        self._acks.route(nack)
+
     def on_changed(self) -> None:
         """One batch of news is over: hand out more."""
         self._dispatch()
 
+    def _nacked_of(self, lane: Lane) -> dict[int, str]:
+        """What its handlers have nacked before they returned."""
+        partition = self._shared.partition_of(lane)
+        return {} if partition is None else partition.nacked
+
+    def _on_some_nacked(self, lane: Lane, records: Sequence[WireRecord], nacked: Mapping[int, str]) -> None:
+        """Those wait for acks, whatever the mode, until they come again."""
+        firsts, is_only = lane.first_offsets(records), self._shared.policy.ack_mode is AckMode.EXPLICIT_ONLY
+        for first, record in zip(firsts, records, strict=True):
+            (lane.on_unacked if is_only or first in nacked else lane.on_settled)([record])
+        self._acks.nacks.on_handled(self._shared.partitions[lane.whole.id], firsts)
+
+    def _reports_itself(self, lane: Lane) -> bool:
+        return self._shared.policy.failure.then == "report" or lane.id in self._shared.guests
+
     def _log_failure(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
         """All of the reason once; while it stays the same, its line. Not where the lane reports itself."""
-        if self._shared.policy.failure.then == "report" or lane.id in self._shared.guests:
+        if self._reports_itself(lane):
             return
         first, last = _first_and_last(lane, records)
         where = f"offset {first}" if first == last else f"offsets {first} to {last}, in one batch,"
@@ -121,7 +153,7 @@ class Outcomes:
         follows = "to be tried again"
         if policy.is_spent(attempt):
             follows = _AT_LAST[policy.then] if among == 1 else "to be tried again with fewer others"
-        partition = self._shared.partitions.get(lane.id)
+        partition = self._shared.partition_of(lane)
         before = partition.failed.of(first) if partition is not None else None
         in_one_line = reason_in_one_line(reason)
         is_known = before is not None and before.reason_in_one_line == in_one_line
@@ -131,15 +163,17 @@ class Outcomes:
 
     def _freed(self, lane: Lane) -> None:
         shared = self._shared
-        partition = shared.partitions.get(lane.id)
+        partition = shared.partition_of(lane)
         if not lane.in_flight_count:
             shared.news.set()
-            if partition is not None and partition.lane.state is PartitionState.RETURNING:
-                self._failures.after_failure(partition)
-            if partition is not None and partition.unacked.has_orphans:
-                self._acks.redeliver(partition)
-            if lane.is_deliverable:
-                shared.allocator.offer(lane)
+            if partition is not None and isinstance(lane, PartitionLane):
+                if lane.state is PartitionState.RETURNING:
+                    self._failures.after_failure(partition, lane)
+                if partition.unacked.has_orphans:
+                    self._acks.redeliver(partition)
+            shared.offer(lane)
+            if lane.whole is not lane:
+                shared.offer(lane.whole)  # there may be room for more of it
         if partition is not None:
             shared.feed.on_room(partition)
 

@@ -8,12 +8,16 @@ from typing import Any
 from headrace.runtime.dispatch.acks.unacked import Unacked
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import describe_partitions
+from headrace.runtime.partitions.room import is_out_of_order
 from headrace.runtime.workers.handle import WorkerHandle
+from headrace.runtime.workers.in_flight import RunningRecord
 
 logger = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS = 1.0
+_MOST_NAMED = 3
 
 
 def worker_statuses(dispatcher: Dispatcher) -> list[dict[str, Any]]:
@@ -22,7 +26,7 @@ def worker_statuses(dispatcher: Dispatcher) -> list[dict[str, Any]]:
 
 
 def _worker_status(dispatcher: Dispatcher, worker: WorkerHandle) -> dict[str, Any]:
-    running = worker.look()
+    running = [f"{it.lane.key} offset {it.record.offset}" for it in worker.running()]
     partitions = dispatcher.partitions.values()
     assigned = [p.key for p in partitions if dispatcher.allocator.worker_of(p.key) == worker.index]
     return {
@@ -31,9 +35,13 @@ def _worker_status(dispatcher: Dispatcher, worker: WorkerHandle) -> dict[str, An
         "state": worker.state.value,
         "restarts": worker.restarts,
         "inFlight": len(worker.in_flight),
-        "running": f"{running.lane.key} offset {running.record.offset}" if running else None,
+        "running": ", ".join(running[:_MOST_NAMED]) + _more(len(running)) or None,
         "partitions": describe_partitions(assigned) if assigned else None,
     }
+
+
+def _more(count: int) -> str:
+    return f" and {count - _MOST_NAMED} more" if count > _MOST_NAMED else ""
 
 
 class Warnings:
@@ -43,7 +51,9 @@ class Warnings:
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._long: set[tuple[int, int]] = set()
-        self._unacked = Unacked()
+        self._unacked = Unacked(dispatcher.limit_of)
+        self._out_of_order: set[int] = set()  # partitions, by their lanes
+        self._lowest: dict[int, tuple[int, float]] = {}  # open, by lane: its offset, and since when
 
     async def look_forever(self) -> None:
         """Every second."""
@@ -55,18 +65,52 @@ class Warnings:
         """Once. What has ended before a long record leaves first: what leaves ends a pause."""
         self._dispatcher.sync_progress()
         for worker in self._dispatcher.workers:
-            self._look_at_worker(worker)
+            for running in worker.running():
+                self._look_at(running)
+        now, partitions = time.monotonic(), self._dispatcher.partitions
+        for partition in partitions.values():
+            self._note_age(partition, now)
         if self._dispatcher.policy.ack_mode.is_explicit:
-            self._unacked.look(self._dispatcher.partitions, time.monotonic())
+            self._unacked.look(partitions, now)
+        self._look_at_order()
 
     def problems(self) -> list[str]:
         """Of these, what only the function's author can mend."""
-        return self._unacked.problems(self._dispatcher.partitions, time.monotonic())
+        told = self._unacked.problems(self._dispatcher.partitions, time.monotonic())
+        return told + [line for it in self._dispatcher.partitions.values() if (line := self._stall(it))]
 
-    def _look_at_worker(self, worker: WorkerHandle) -> None:
-        """Records that run longer than maxProcessingTime."""
-        running = worker.look()
-        if running is None or running.lane.id not in self._dispatcher.partitions:
+    def _stall(self, partition: AssignedPartition) -> str:
+        seconds = partition.oldest_open_seconds
+        limit = self._dispatcher.limit_of(partition)
+        if not limit or seconds < self._dispatcher.policy.max_processing_time_seconds:
+            return ""
+        return (
+            f"{partition} has stood for {seconds:.0f} s, longer than maxProcessingTime, at offset"
+            f" {partition.ledger.committable}, which is open: {limit} is reached"
+        )
+
+    def _note_age(self, partition: AssignedPartition, now: float) -> None:
+        """Of its lowest open record, as far as it was seen from look to look."""
+        ledger, lane_id = partition.ledger, partition.lane.id
+        lowest = self._lowest.get(lane_id, (-1, now))[0]
+        if not ledger.open_count or lowest != ledger.committable:
+            self._lowest[lane_id] = ledger.committable, now
+        partition.oldest_open_seconds = now - self._lowest[lane_id][1] if ledger.open_count else 0.0
+
+    def _look_at_order(self) -> None:
+        full = {id_: it for id_, it in self._dispatcher.partitions.items() if is_out_of_order(it)}
+        for id_ in full.keys() - self._out_of_order:
+            logger.warning(
+                "%s: as many records have overtaken offset %d as a commit can tell of; no more are handed out"
+                " before it has ended",
+                full[id_],
+                full[id_].ledger.committable,
+            )
+        self._out_of_order = set(full)
+
+    def _look_at(self, running: RunningRecord) -> None:
+        """One that runs longer than maxProcessingTime."""
+        if running.lane.whole.id not in self._dispatcher.partitions:
             return
         seconds = running.seconds
         if seconds < self._dispatcher.policy.max_processing_time_seconds:

@@ -22,9 +22,9 @@ class Revoking:
         """Nothing more of them is handed out, and what hasn't started is asked to come back."""
         for partition in partitions:
             partition.revoke()
-            lane = partition.lane
-            if lane.worker_index is not None and lane.in_flight_count:
-                self._shared.workers[lane.worker_index].recall(lane)
+            for lane in partition.lane.parts:
+                if lane.worker_index is not None and lane.in_flight_count:
+                    self._shared.workers[lane.worker_index].recall(lane)
 
     async def end(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
         """Return when nothing of them is in flight: handlers get `wait_seconds`, then workers are killed.
@@ -50,19 +50,23 @@ class Revoking:
         self._kill_workers_with([p for p in partitions if p.lane.state is PartitionState.REVOKED])
 
     def _kill_workers_with(self, partitions: Collection[AssignedPartition]) -> None:
-        for partition in partitions:
-            if (write := self._shared.writes.get(partition.lane.id)) is not None:
+        lanes = [lane for partition in partitions for lane in partition.lane.parts]
+        for lane in lanes:
+            if (write := self._shared.writes.get(lane.id)) is not None:
                 write.cancel()
-        lanes = [p.lane for p in partitions if p.lane.in_flight_count]
-        for index in sorted({lane.worker_index for lane in lanes if lane.worker_index is not None}):
+        held = {lane.worker_index for lane in lanes if lane.in_flight_count}
+        for index in sorted(index for index in held if index is not None):
             self._shared.metrics.workers_killed.inc()
             self._shared.workers[index].kill(why=_WHY_KILLED)
 
     async def _quiet(self, partitions: Iterable[AssignedPartition], wait_seconds: float) -> bool:
         writes = self._shared.writes
-        return await self._until(
-            lambda: not any(p.lane.in_flight_count or p.lane.id in writes for p in partitions), wait_seconds
-        )
+
+        def is_busy(partition: AssignedPartition) -> bool:
+            lane = partition.lane
+            return lane.out_count > 0 or (bool(writes) and any(it.id in writes for it in lane.parts))
+
+        return await self._until(lambda: not any(map(is_busy, partitions)), wait_seconds)
 
     async def _until(self, is_so: Callable[[], bool], wait_seconds: float) -> bool:
         try:

@@ -6,6 +6,8 @@ MAX_RUN_RECORDS = 1024
 MAX_RUN_BYTES = 1 << 20
 _FIRST_GUESS_NS = 1_000_000
 _WEIGHT = 0.3
+# From what a worker says to what it is given for that.
+_ROUND_TRIP_NS = 1_000_000
 
 
 class RunSizer:
@@ -24,6 +26,11 @@ class RunSizer:
         """How many records half a budget takes: so that the next run waits while this one is handled."""
         return max(1, min(MAX_RUN_RECORDS, int(BUDGET_NS / 2 / max(self.ns_per_record, 1))))
 
-    def has_room(self, records_in_flight: int) -> bool:
-        """Whether a worker that holds so many records should get more."""
-        return not records_in_flight or records_in_flight * self.ns_per_record < BUDGET_NS
+    def has_room(self, records_in_flight: int, seats: int = 1) -> bool:
+        """Whether a worker that holds so many records, and may run `seats` at once, should get more.
+
+        As many as it runs, and what it will have ended before it hears of more.
+        """
+        ns = self.ns_per_record
+        beside = seats + int((seats - 1) * _ROUND_TRIP_NS / max(ns, 1))
+        return records_in_flight < beside or records_in_flight * ns < BUDGET_NS

@@ -33,9 +33,21 @@ class Shared:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Some lane has nothing in flight any more, or something was acked, or a dead letter has gone out."""
 
+    def partition_of(self, lane: Lane) -> AssignedPartition | None:
+        """None where it has none, or that is over."""
+        return self.partitions.get(lane.whole.id)
+
+    def offer(self, lane: Lane) -> bool:
+        """To workers, if it may be handed out; whether it wasn't offered already."""
+        return lane.is_deliverable and self.allocator.offer(lane.ready())
+
+    def limit_of(self, partition: AssignedPartition) -> str:
+        """What keeps more of it from being handed out before some is settled; empty where nothing does."""
+        return self.feed.limit_of(partition)
+
     def on_room(self, lane: Lane) -> None:
         """How much of its partition may be fetched has changed; a lane without one fetches nothing."""
-        if (partition := self.partitions.get(lane.id)) is not None:
+        if (partition := self.partition_of(lane)) is not None:
             self.feed.on_room(partition)
 
     def metrics_of(self, lane: Lane) -> TriggerMetrics:

@@ -37,23 +37,29 @@ class Stragglers:
         self._timer = None
         if self._somebody_idles():
             for worker in self._workers:
-                if not worker.is_straggling and (running := worker.look()) and _takes_long(running):
-                    worker.in_flight.slow_seq = running.seq
-                    for lane in self._movable(worker, running.lane):
+                if not worker.is_straggling and _is_held_up(worker, running := worker.running()):
+                    if worker.in_flight.seats == 1:
+                        worker.in_flight.slow_seq = running[0].seq
+                    for lane in self._movable(worker, [it.lane for it in running]):
                         worker.recall(lane)
         self.watch()
 
     def _somebody_idles(self) -> bool:
-        return any(worker.is_ready and not worker.in_flight.runs for worker in self._workers)
+        return any(worker.is_ready and worker.in_flight.has_free_seat for worker in self._workers)
 
-    def _movable(self, worker: WorkerHandle, running: Lane | None = None) -> list[Lane]:
-        """Those that wait behind the one that the worker is in, and that any worker may have."""
+    def _movable(self, worker: WorkerHandle, running: Sequence[Lane] = ()) -> list[Lane]:
+        """Those that wait behind what the worker is in, and that any worker may have."""
+        if len(worker.in_flight) <= worker.in_flight.seats:
+            return []
         runs = worker.in_flight.runs
-        if running is None and runs:
-            running = runs[0].lane
-        waiting = {run.lane.id: run.lane for run in runs if run.lane is not running}
+        ids = {lane.id for lane in running or [runs[0].lane]}
+        waiting = {
+            run.lane.id: run.lane for run in runs if run.lane.id not in ids and not run.lane.is_recalled
+        }
         return [lane for lane in waiting.values() if self._allocator.worker_of(lane.key) is None]
 
 
-def _takes_long(running: RunningRecord) -> bool:
-    return running.seconds > _PATIENCE_SECONDS
+def _is_held_up(worker: WorkerHandle, running: Sequence[RunningRecord]) -> bool:
+    """All that it runs takes long."""
+    is_full = len(running) == worker.in_flight.seats
+    return is_full and all(it.seconds > _PATIENCE_SECONDS for it in running)

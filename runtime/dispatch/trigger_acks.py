@@ -3,14 +3,16 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from headrace.runtime.dispatch.acks.nacks import Nacks
 from headrace.runtime.dispatch.acks.owned import Acks
 from headrace.runtime.dispatch.acks.router import AckRouter
+from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.frames import Ack
+from headrace.runtime.wire.frames import Ack, Nack
 
 logger = logging.getLogger(__name__)
 
@@ -22,17 +24,14 @@ class TriggerAcks:
     """Keeps router.AckTarget for one dispatcher."""
 
     def __init__(
-        self,
-        shared: Shared,
-        router: AckRouter,
-        retry: Callable[[AssignedPartition], None],
-        resume: Callable[[Lane], None],
+        self, shared: Shared, router: AckRouter, failures: Failures, resume: Callable[[Lane], None]
     ) -> None:
-        """`retry`: what failed was acked. `resume`: a lane may go on."""
+        """`resume`: a lane may go on."""
         self._shared = shared
         self._router = router
-        self._retry = retry
+        self._retry = failures.retry
         self._resume = resume
+        self.nacks = Nacks(shared, failures, resume)
         self._acks = Acks(shared.policy, shared.metrics, self._end_of)
 
     @property
@@ -65,19 +64,27 @@ class TriggerAcks:
     def end(self, partition: AssignedPartition) -> None:
         """It is delivered no more."""
         self._acks.end(partition)
+        self.nacks.end(partition)
 
-    def take_ack(self, ack: Ack) -> bool:
-        """Decide on an ack from any worker of the function, if its partition is ours."""
-        if not self._acks.has(ack):
+    def take(self, said: Ack | Nack) -> bool:
+        """Decide on what any worker of the function says of a record, if its partition is ours."""
+        if not self._acks.has(said):
             return False
+        if isinstance(said, Nack):
+            if (partition := self._acks.delivered(said)) is not None:
+                self.nacks.take(partition, said)
+        else:
+            self._take_ack(said)
+        return True
+
+    def _take_ack(self, ack: Ack) -> None:
         if (partition := self._acks.take(ack)) is not None:
             self._recall_acked(partition.lane, ack)
             self._on_accepted(partition)
-        return True
 
-    def route(self, ack: Ack) -> None:
-        """One of its workers acked, of whichever trigger."""
-        self._router.route(ack, self)
+    def route(self, said: Ack | Nack) -> None:
+        """One of its workers acked or nacked, of whichever trigger."""
+        self._router.route(said, self)
 
     def owned_frame(self) -> bytes:
         """Which partitions its workers may ack here."""
@@ -105,6 +112,7 @@ class TriggerAcks:
             offset = partition.ledger.committable
             if lane.buffer.holds_ranges or self._shared.feed.refetch(partition, offset):
                 partition.redeliver()
+                self.nacks.begin_anew(partition)
                 self._shared.feed.on_room(partition)
             else:
                 partition.unacked.has_orphans = False  # they wait for the next assignment
@@ -126,7 +134,7 @@ class TriggerAcks:
         shared, lane = self._shared, partition.lane
         shared.news.set()
         if lane.state.waits_for_a_record and not lane.has_failed_waiting:
-            self._retry(partition)
+            self._retry(lane)
         elif not lane.in_flight_count and lane.is_deliverable and shared.allocator.offer(lane):
             self._resume(lane)  # it had waited for this ack
         shared.feed.on_room(partition)

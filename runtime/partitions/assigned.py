@@ -12,9 +12,10 @@ from headrace.runtime.partitions.buffers.ranges import OffsetRange, RangeBuffer
 from headrace.runtime.partitions.buffers.records import RecordBuffer
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.loose_lane import LooseLane, LooseOrdering
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.plan import KeptPlan
-from headrace.runtime.partitions.room import ChunkRoom, RangeRoom, RecordRoom, Room
+from headrace.runtime.partitions.room import ChunkRoom, LooseRoom, RangeRoom, RecordRoom, Room
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import WireRecord
 
@@ -31,10 +32,13 @@ class AssignedPartition:
         "_window",
         "failed",
         "fetched_before",
+        "is_loose",
         "is_paused",
         "key",
         "lane",
         "ledger",
+        "nacked",
+        "oldest_open_seconds",
         "plan",
         "unacked",
         "why_cut_off",
@@ -43,7 +47,7 @@ class AssignedPartition:
     def __init__(
         self, key: PartitionKey, start: Checkpoint, room: Room, buffer: Buffer, ack_window_size: int = 0
     ) -> None:
-        """Go on from `start`. The three functions below say which room goes with which buffer."""
+        """Go on from `start`. The functions below say which room goes with which buffer."""
         self.key = key
         self.ledger = Ledger(start.offset, start.acked)
         self.plan = KeptPlan(start.plan)
@@ -51,8 +55,11 @@ class AssignedPartition:
         self.is_paused = False  # the record in flight takes so long that fetching more is of no use
         self.why_cut_off = ""  # why the record at ledger.position can't be read: nothing more is fetched
         self.lane = PartitionLane(self, buffer)
+        self.is_loose = False  # records of it may overtake each other
         self.unacked = Unacked()
+        self.nacked: dict[int, str] = {}  # in flight, and failed whatever their handler says now; why
         self.fetched_before = 0  # what comes again ends here; workers have handled some of it
+        self.oldest_open_seconds = 0.0  # how long the same record has held up the commit, by who looks at it
         self._room = room
         self._window = AckWindow(ack_window_size)
 
@@ -70,7 +77,7 @@ class AssignedPartition:
     def unsettled(self) -> int:
         """Records that were fetched and are not settled: waiting, in flight, or unacked."""
         is_over = self.lane.state is PartitionState.REVOKED
-        return self.lane.in_flight_count if is_over else self.ledger.open_count
+        return self.lane.out_count if is_over else self.ledger.open_count
 
     @property
     def room(self) -> int:
@@ -129,13 +136,13 @@ class AssignedPartition:
         for first, end in self.lane.spans(records):
             ledger.add(first, end)
         if self.fetched_before:
-            self.lane.buffer.append_open(records, self.unacked.settled_in(ledger))
+            self.lane.put_open(records, self.unacked.settled_in(ledger))
             if ledger.position >= self.fetched_before:
                 self.fetched_before = 0
         elif is_acked_ahead:
-            self.lane.buffer.append_open(records, ledger)
+            self.lane.put_open(records, ledger)
         else:
-            self.lane.buffer.append(records)
+            self.lane.put(records)
         self.failed.forget_below(ledger.committable)
 
     def advance(self, position: int) -> None:
@@ -151,9 +158,8 @@ class AssignedPartition:
     def on_acked(self, first: int, end: int) -> None:
         """`[first, end)` is settled, wherever its records are now. They are not delivered again."""
         self.settle(first, end)
-        next_offset = self.lane.buffer.next_offset
-        if next_offset is not None and next_offset < end:
-            self.lane.buffer.keep_open(self.ledger)
+        for lane in self.lane.parts:
+            lane.drop_settled(end)
         self.unacked.forget(first, end)
         if self.failed:
             self.failed.forget_within(first, end)
@@ -208,8 +214,8 @@ class AssignedPartition:
             self.unacked.add(filter(self.ledger.is_open, firsts), self.lane.worker_index)
         if self.lane.buffer.holds_ranges:
             self.unacked.add_ends(self.lane.buffer.spans(self.lane.buffer.given))
-        if self.failed:
-            self.failed.forget(firsts)
+        if self.failed and self.lane.buffer.holds_ranges:
+            self.failed.forget(firsts)  # else they may still be nacked
 
     def note_failed(self, units: Sequence[Span], reason: str, among: int) -> list[int]:
         """The first offsets of those that are open: else they were acked."""
@@ -246,6 +252,15 @@ def of_records(
 ) -> AssignedPartition:
     """Decoded records, of which at most `capacity` are fetched and not settled."""
     return AssignedPartition(key, start, RecordRoom(capacity), RecordBuffer(), ack_window_size)
+
+
+def of_keys(
+    key: PartitionKey, start: Checkpoint, capacity: int, ordering: LooseOrdering
+) -> AssignedPartition:
+    """As `of_records`, where records of different keys, or all of them, may overtake each other."""
+    partition = AssignedPartition(key, start, LooseRoom(capacity), RecordBuffer())
+    partition.lane, partition.is_loose = LooseLane(partition, ordering), True
+    return partition
 
 
 def of_chunks(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from headrace.runtime.partitions.buffers.chunk import Chunk
 from headrace.runtime.partitions.key import PartitionKey
@@ -20,7 +20,33 @@ def next_lane_id() -> int:
     return next(_ids) % 2**32
 
 
-class Lane(Protocol):
+class Offered(Protocol):
+    """What a lane is to those who choose the next one for a worker."""
+
+    @property
+    def whole(self) -> "Lane":
+        """What workers are offered and told of: itself, or where each key has a lane, that of them all."""
+
+    @property
+    def is_deliverable(self) -> bool:
+        """Whether the next record may be handed out now."""
+
+    @property
+    def goes_alone(self) -> bool:
+        """The next record may kill its worker: nothing else is to run beside it."""
+
+    @property
+    def next_chunk(self) -> Chunk | None:
+        """What the next record is part of, where it is undecoded."""
+
+    def ready(self) -> "Lane":
+        """It may be handed out: what to offer to workers for that."""
+
+    def next_part(self) -> "Lane":
+        """What a worker gets now: itself, or of a whole the lane of one key."""
+
+
+class Lane(Offered, Protocol):
     """Its dispatcher alone calls the methods, on its event loop. None of them blocks.
 
     All that is in flight of it is at one worker. After a failure, and after a recall, it gives out nothing
@@ -56,16 +82,8 @@ class Lane(Protocol):
         """Some of them were asked to come back."""
 
     @property
-    def is_deliverable(self) -> bool:
-        """Whether the next record may be handed out now."""
-
-    @property
     def is_head_refused(self) -> bool:
         """The next record must not be delivered: its dispatcher decides what becomes of it."""
-
-    @property
-    def next_chunk(self) -> Chunk | None:
-        """What the next record is part of, where it is undecoded."""
 
     def attempt(self, record: WireRecord) -> int:
         """The number of this delivery of the record, from 1."""
@@ -114,9 +132,30 @@ class Lane(Protocol):
 
 
 class Plain:
-    """The part of a Lane that is of no interest where nobody waits for an answer, nor shares a worker."""
+    """The part of a Lane that is of no interest where nobody waits for an answer, nor shares a worker.
+
+    And which is whole by itself.
+    """
 
     source = 0
+
+    @property
+    def goes_alone(self) -> bool:
+        """As Lane says."""
+        return False
+
+    @property
+    def whole(self) -> Any:
+        """As Lane says."""
+        return self
+
+    def ready(self) -> Any:
+        """As Lane says."""
+        return self
+
+    def next_part(self) -> Any:
+        """As Lane says."""
+        return self
 
     def on_replied(self, record: WireRecord, reply: Reply) -> None:
         """As Lane says."""

@@ -1,44 +1,17 @@
 """The lane of a partition that is handled in order: what waits of it, and what is in flight at one worker."""
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Collection
+from itertools import count
 
-from headrace.runtime.partitions.books.failed_records import FailedRecords
-from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
-from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkRecord
-from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.lane import CutShort, Plain, next_lane_id
-from headrace.runtime.partitions.plan import KeptPlan
+from headrace.runtime.partitions.lane import CutShort, next_lane_id
 from headrace.runtime.partitions.state import TRANSITIONS, PartitionState
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.partitions.waiting_lane import Books, WaitingLane
+
+_ORDERS = count(1)
 
 
-class Books(Protocol):
-    """What the lanes of a partition share, and what they tell it: an AssignedPartition."""
-
-    @property
-    def key(self) -> PartitionKey: ...
-    @property
-    def ledger(self) -> Ledger: ...
-    @property
-    def failed(self) -> FailedRecords: ...
-    @property
-    def plan(self) -> KeptPlan: ...
-    @property
-    def unacked(self) -> Collection[int]: ...
-    @property
-    def to_hand_out(self) -> int: ...
-
-    is_paused: bool
-
-    def settle(self, first: int, end: int) -> None: ...
-    def note_unacked(self, firsts: Sequence[int]) -> None: ...
-    def note_failed(self, units: Sequence[Span], reason: str, among: int) -> list[int]: ...
-    def note_suspected(self, units: Sequence[Span]) -> None: ...
-
-
-class PartitionLane(Plain):
+class PartitionLane(WaitingLane):
     """Keeps Lane. What waits in its buffer is open in the ledger.
 
     From the moment that some records are asked to come back, or one has failed, nothing is handed out until
@@ -46,60 +19,49 @@ class PartitionLane(Plain):
     """
 
     __slots__ = (
-        "_books",
         "_is_alone",
         "_returned",
-        "buffer",
         "epoch",
         "failed_now",
-        "fetched_at",
         "id",
         "in_flight_count",
         "is_recalled",
         "state",
-        "waiting_since",
+        "stuck_order",
         "why_stuck",
         "worker_index",
     )
 
     def __init__(self, books: Books, buffer: Buffer) -> None:
+        super().__init__(books, buffer)
         self.id = next_lane_id()
         self.epoch = 0
         self.state = PartitionState.ACTIVE
         self.why_stuck = ""  # what holds up the head record, for as long as only somebody's hand helps
-        self.buffer = buffer
+        self.stuck_order = 0  # of several lanes, which was stuck first
         self.worker_index: int | None = None
         self.in_flight_count = 0
         self.is_recalled = False
         self.failed_now: list[int] = []  # what failed since something was handed out last
-        self.waiting_since = 0.0  # on the caller's clock: when the first record to hand out came
-        self.fetched_at = 0.0  # on the same clock: when the last one did
-        self._books = books
         self._returned: list[Records] = []
         self._is_alone = False  # nothing goes behind what is in flight
 
     # ---- what is so
 
     @property
-    def key(self) -> PartitionKey:
-        """Its partition's."""
-        return self._books.key
+    def parts(self) -> Collection["PartitionLane"]:
+        """The lanes that records of the partition are in."""
+        return (self,)
+
+    @property
+    def out_count(self) -> int:
+        """Records at workers, of all parts."""
+        return self.in_flight_count
 
     @property
     def is_idle(self) -> bool:
         """No record of it is held here, but for those that wait for an ack."""
         return not (self.buffer.count or self.in_flight_count or self._returned)
-
-    @property
-    def next_chunk(self) -> Chunk | None:
-        """What the next record to hand out is part of, undecoded."""
-        return head.chunk if isinstance(head := self.buffer.head, ChunkRecord) else None
-
-    @property
-    def is_head_refused(self) -> bool:
-        """The next record must not be delivered."""
-        failed, offset = self._books.failed, self.buffer.next_offset
-        return bool(failed) and offset is not None and failed.is_refused(offset)
 
     @property
     def is_deliverable(self) -> bool:
@@ -115,31 +77,14 @@ class PartitionLane(Plain):
         """What failed last is still to be handled."""
         return any(offset in self._books.failed for offset in self.failed_now)
 
-    def attempt(self, record: WireRecord) -> int:
-        """The number of this delivery of the record, from 1."""
-        failed = self._books.failed
-        return failed.attempt(self.buffer.first_offsets([record])[0]) if failed else 1
-
-    def first_offsets(self, records: Records) -> Sequence[int]:
-        """The first offset that each stands for."""
-        return self.buffer.first_offsets(records)
-
-    def spans(self, records: Records) -> Sequence[Span]:
-        """The offsets that these stand for, which follow each other."""
-        return self.buffer.spans(records)
-
     # ---- what happens to it
 
     def become(self, state: PartitionState, why_stuck: str = "") -> None:
         """The one place where its state changes. AssertionError where the table doesn't have the change."""
         assert state is self.state or state in TRANSITIONS[self.state], (self.state, state)
+        if not self.why_stuck:
+            self.stuck_order = next(_ORDERS)
         self.state, self.why_stuck = state, why_stuck
-
-    def note_arrival(self, now: float) -> None:
-        """Records are about to be added."""
-        self.fetched_at = now
-        if not self.buffer.count:
-            self.waiting_since = now
 
     def take(self, limit: int, byte_limit: int) -> Records:
         """The next records to hand out, one by one: at least one. One that failed goes alone."""
@@ -147,7 +92,7 @@ class PartitionLane(Plain):
         if self._books.failed:
             first = self.buffer.span_of_first(1)[0]
             limit, self._is_alone = self._books.failed.limit_run(first, limit, self.buffer.count_below)
-        return self._handed_out(self.buffer.take(min(limit, self._books.to_hand_out), byte_limit))
+        return self._handed_out(self.buffer.take(max(1, min(limit, self._books.to_hand_out)), byte_limit))
 
     def take_below(self, end: int) -> Records:
         """The records before offset `end`: this lane's part of a batch."""

@@ -10,6 +10,9 @@ from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.plan import KeptPlan
 
 NO_LIMIT = sys.maxsize
+MOST_OUT_OF_ORDER = 400
+"""Spans that were settled before something below them, and records that may become one. A commit's metadata,
+4,096 bytes, has place for so many."""
 
 
 class Held(Protocol):
@@ -25,6 +28,16 @@ class Held(Protocol):
     def failed(self) -> FailedRecords: ...
     @property
     def unacked(self) -> Unacked: ...
+    @property
+    def to_hand_out(self) -> int: ...
+    @property
+    def is_loose(self) -> bool: ...
+
+
+def decoded_in(held: Held) -> tuple[int, int]:
+    """How many decoded records wait in it, and about how many bytes they take."""
+    buffers = [lane.buffer for lane in held.lane.parts]
+    return sum(it.decoded_count for it in buffers), sum(it.decoded_bytes for it in buffers)
 
 
 class Room(Protocol):
@@ -89,6 +102,20 @@ class RecordRoom:
         return held.lane.is_idle and not self.to_fetch(held)
 
 
+class LooseRoom(RecordRoom):
+    """Decoded records that overtake each other, no further than a commit can tell."""
+
+    def to_fetch(self, held: Held) -> int:
+        """As above, or what there is room for where nothing moves: a key that stands isn't all of them."""
+        room = self.capacity - held.ledger.open_count
+        is_moving = held.lane.out_count > 0 or held.lane.is_deliverable
+        return max(room, 0) if 2 * room >= self.capacity or not is_moving else 0
+
+    def to_hand_out(self, held: Held) -> int:
+        """So that nothing that has succeeded is forgotten where this process dies."""
+        return max(0, MOST_OUT_OF_ORDER - held.ledger.settled_span_count - held.lane.out_count)
+
+
 class ChunkRoom:
     """Undecoded chunks: `capacity` bounds what is handed out and not settled, bytes bound what waits."""
 
@@ -122,6 +149,11 @@ class ChunkRoom:
     def is_used_up(self, held: Held) -> bool:
         """All that may be handed out is, and none of it runs."""
         return not held.lane.in_flight_count and self.unsettled(held) >= self.capacity
+
+
+def is_out_of_order(held: Held) -> bool:
+    """So many records have overtaken others that a commit can't tell of more: none of them goes on."""
+    return held.is_loose and not held.to_hand_out and held.ledger.settled_span_count > held.lane.out_count
 
 
 class RangeRoom:

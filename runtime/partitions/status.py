@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
 
 
@@ -29,6 +30,10 @@ class PartitionStatus:
     """Records that were handled and wait for an ack."""
     attempt: int
     """The number of the next delivery of the record to hand out next, from 1."""
+    oldest_open_seconds: float = 0.0
+    """How long the commit has been held up by the same record, to a second."""
+    limited_by: str = ""
+    """The setting that is reached, where nothing more is handed out before some is settled."""
     worker: int | None = None
     committed: int | None = None
     """What the last commit said: an offset."""
@@ -40,9 +45,15 @@ class PartitionStatus:
         return {key: getattr(self, name) for name, key in _KEYS.items()}
 
 
+def stuck_lane(partition: AssignedPartition) -> PartitionLane | None:
+    """The one that only somebody's hand moves, if there is one: of several that which stands longest."""
+    stuck = (lane for lane in partition.lane.parts if lane.why_stuck)
+    return min(stuck, key=lambda lane: lane.stuck_order, default=None)
+
+
 def is_stuck_in_a_record(partition: AssignedPartition) -> bool:
     """In one that was fetched. A dead letter that is only being written is no trouble yet."""
-    return bool(partition.lane.why_stuck)
+    return stuck_lane(partition) is not None
 
 
 def is_stuck(partition: AssignedPartition) -> bool:
@@ -53,20 +64,23 @@ def is_stuck(partition: AssignedPartition) -> bool:
 
 def stuck_at(partition: AssignedPartition) -> int:
     """The offset of the record that it can't get past, where it is stuck."""
-    offset = partition.lane.buffer.next_offset
-    return offset if is_stuck_in_a_record(partition) and offset is not None else partition.ledger.position
+    lane = stuck_lane(partition)
+    offset = lane.buffer.next_offset if lane is not None else None
+    return partition.ledger.position if offset is None else offset
 
 
 def state_name(partition: AssignedPartition) -> str:
     """In a word or two."""
-    return (PartitionState.HALTED if partition.why_cut_off else partition.lane.state).value
+    lane = stuck_lane(partition) or partition.lane
+    return (PartitionState.HALTED if partition.why_cut_off else lane.state).value
 
 
 def problem(partition: AssignedPartition) -> str:
     """In one line, where it is stuck and why; empty where it isn't."""
     if not is_stuck(partition):
         return ""
-    why = partition.lane.why_stuck or f": {partition.why_cut_off}"
+    lane = stuck_lane(partition)
+    why = f": {partition.why_cut_off}" if lane is None else lane.why_stuck
     return f"{partition} is {state_name(partition)} at offset {stuck_at(partition)}{why}"
 
 
@@ -78,13 +92,16 @@ def open_problem(partition: AssignedPartition) -> str:
 def handler_reason(partition: AssignedPartition) -> str:
     """What the handler's last failure said, where it is halted by one; else empty."""
     failed = partition.failed.of(stuck_at(partition))
-    is_halted = partition.lane.state is PartitionState.HALTED and failed is not None and failed.failures
-    return failed.reason_in_one_line if failed is not None and is_halted else ""
+    lane = stuck_lane(partition)
+    is_halted = lane is not None and lane.state is PartitionState.HALTED
+    return failed.reason_in_one_line if failed is not None and failed.failures and is_halted else ""
 
 
-def status(partition: AssignedPartition, *, worker: int | None, committed: int | None) -> PartitionStatus:
+def status(
+    partition: AssignedPartition, *, worker: int | None, committed: int | None, limited_by: str
+) -> PartitionStatus:
     """All that is known here, and what its dispatcher and its committer know."""
-    offset = partition.lane.buffer.next_offset
+    offset = partition.lane.next_offset
     return PartitionStatus(
         topic=partition.key.topic,
         partition=partition.key.partition,
@@ -92,10 +109,12 @@ def status(partition: AssignedPartition, *, worker: int | None, committed: int |
         is_stuck=is_stuck(partition),
         committable=partition.ledger.committable,
         position=partition.ledger.position,
-        in_flight=partition.lane.in_flight_count,
+        in_flight=partition.lane.out_count,
         unsettled=partition.unsettled,
         unacked=len(partition.unacked),
         attempt=1 if offset is None else partition.failed.attempt(offset),
+        oldest_open_seconds=round(partition.oldest_open_seconds, 1),
+        limited_by=limited_by,
         worker=worker,
         committed=committed,
         reason=handler_reason(partition),

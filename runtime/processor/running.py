@@ -230,6 +230,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             is_cumulative=policy.is_cumulative,
             takes_acks=router.takes_acks,
             is_batch=policy.batch is not None,
+            max_concurrency=policy.max_concurrency,
             decoder=policy.decoder,
             decoder_options=policy.decoder_options,
             event=policy.event or STREAM_EVENT,

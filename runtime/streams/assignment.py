@@ -8,10 +8,11 @@ from typing import Protocol
 
 from headrace.runtime.config.delivery import MAX_EVENTS
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_ranges, of_records
+from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_keys, of_ranges, of_records
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
+from headrace.runtime.partitions.room import decoded_in, is_out_of_order
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.wire.frames import WireRecord
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 COMMIT_INTERVAL_SECONDS = 1.0
 _COMMIT_TIMEOUT_SECONDS = 5.0
+_METADATA = "what a commit's metadata has place for"
 AHEAD_BYTES = 1 << 19
 """Undecoded, per partition: enough to keep workers busy during a fetch."""
 # Of its share: the rest is for what comes undecoded, and among chunks also for records at workers.
@@ -51,6 +53,11 @@ class Limits:
     def unsettled(self) -> int:
         """Records of one partition that may be handed out, or decoded, and not settled."""
         return max(self.channel_buffer_size, self.max_in_flight)
+
+    @property
+    def name(self) -> str:
+        """Of the setting that says so."""
+        return "maxInFlight" if self.max_in_flight > self.channel_buffer_size else "channelBufferSize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +115,13 @@ class Assignment:
         """Its owner sets it once it is connected."""
         self._dispatch = dispatch
         self._stream = stream
-        batch = dispatch.policy.batch
+        self._limits = limits
+        policy = dispatch.policy
         # Enough for a batch to fill while another one is handled.
-        self.capacity = max(limits.unsettled, 2 * batch.size if batch else 0)
+        held = 2 * policy.batch.size if policy.batch else 0
+        if policy.ordering != "partition":  # and for all workers to be full, as far as keys let them
+            held = 2 * dispatch.worker_count * policy.max_concurrency
+        self.capacity = max(limits.unsettled, held)
         self._max_buffered_bytes = limits.max_buffered_bytes
         self._ends: dict[PartitionKey, int] = {}
         self._generation = -1
@@ -181,6 +192,8 @@ class Assignment:
         if self.are_chunks:
             ahead_bytes = min(AHEAD_BYTES, self._share_bytes())
             partition = of_chunks(key, start, self.capacity, policy.ack_window_size, ahead_bytes)
+        elif policy.ordering != "partition":
+            partition = of_keys(key, start, 1, policy.ordering)
         else:
             # The first record says how large they are.
             partition = of_records(key, start, 1, policy.ack_window_size)
@@ -254,14 +267,14 @@ class Assignment:
 
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """They were fetched. `dispatch` is for the caller to call."""
-        buffer = partition.lane.buffer
-        before_bytes, before_count = buffer.decoded_bytes, buffer.decoded_count
+        before_count, before_bytes = decoded_in(partition)
         self._dispatch.add(partition, records)
+        count, decoded_bytes = decoded_in(partition)
         share_bytes = self._share_bytes()
         if isinstance(records, ChunkSlice):
             record_bytes = records.chunk.record_bytes
-        elif count := buffer.decoded_count - before_count:  # the buffer has measured them
-            record_bytes = (buffer.decoded_bytes - before_bytes) // count
+        elif count > before_count:  # the buffers have measured them
+            record_bytes = (decoded_bytes - before_bytes) // (count - before_count)
             share_bytes //= _DECODED_AMONG_CHUNKS_PART if self.are_chunks else _DECODED_PART
         else:
             return  # all were acked before they came
@@ -297,6 +310,16 @@ class Assignment:
     def end_of(self, partition: AssignedPartition) -> int:
         """By the last fetch; before the first one, where it ended when it was assigned."""
         return max(self._ends.get(partition.key, 0), self._stream.end_of(partition.key))
+
+    def limit_of(self, partition: AssignedPartition) -> str:
+        """By the setting's name."""
+        if is_out_of_order(partition):
+            return _METADATA
+        if not partition.waits_for_acks:
+            return ""
+        if partition.lane.buffer.holds_ranges:
+            return "one range at a time, with delivery: ranges,"
+        return "maxBufferedBytes" if partition.capacity < self.capacity else self._limits.name
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
         """One commit."""
@@ -334,7 +357,12 @@ class Assignment:
     def statuses(self) -> tuple[PartitionStatus, ...]:
         """A row for each partition."""
         return tuple(
-            status(partition, worker=self._dispatch.worker_of(key), committed=self.committer.committed(key))
+            status(
+                partition,
+                worker=self._dispatch.worker_of(key),
+                committed=self.committer.committed(key),
+                limited_by=self.limit_of(partition),
+            )
             for key, partition in self.partitions.items()
         )
 

@@ -46,6 +46,8 @@ class Committer:
         self._refused: set[PartitionKey] = set()  # likewise
         self._generation: int | None = None
         self._lock = asyncio.Lock()
+        self._begun = 0  # commits, under the lock
+        self._safe: dict[PartitionKey, int] = {}  # which of them has told the store all of a partition
 
     def open(
         self, keys: Iterable[PartitionKey], committed: Mapping[PartitionKey, Checkpoint], generation: int
@@ -55,6 +57,7 @@ class Committer:
             self._committed.pop(key, None)
             self._stale.discard(key)
             self._refused.discard(key)
+            self._safe.pop(key, None)
         self._committed |= committed
         self._generation = generation if generation >= 0 else None
 
@@ -66,6 +69,7 @@ class Committer:
         """It starts anew, its log was cut or replaced: its next commit is sent, and may be below the last."""
         async with self._lock:  # a commit under way would be remembered after this
             self._committed.pop(key, None)
+            self._safe.pop(key, None)
             self._stale.add(key)
 
     def committed(self, key: PartitionKey) -> int | None:
@@ -80,9 +84,17 @@ class Committer:
         refuses one partition, the others are safe all the same.
         A commit that fails loses nothing: what it covered is delivered again if this replica goes.
         """
+        partitions, asked = list(partitions), self._begun
         try:
             async with asyncio.timeout(timeout_seconds), self._lock:
-                return await self._commit(partitions)
+                # What was so when this was asked for may be safe by a commit that has begun since.
+                if self._is_open and all(self._safe.get(it.key, 0) > asked for it in partitions):
+                    return True
+                self._begun += 1
+                is_done = await self._commit(partitions)
+                if is_done:
+                    self._safe |= dict.fromkeys((it.key for it in partitions), self._begun)
+                return is_done
         except TimeoutError:
             self._failed(f"no answer within {timeout_seconds:g} s")
             return False

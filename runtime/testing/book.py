@@ -6,7 +6,7 @@ from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane
 from headrace.runtime.testing.results import Partition
-from headrace.runtime.wire.frames import Ack, WireRecord
+from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.reply import Reply
 
 
@@ -46,6 +46,10 @@ class Book:
         """As RecordListener says."""
         first = 0 if ack.is_through or self._is_cumulative else ack.first
         self._lanes[ack.topic, ack.partition].ledger.settle(first, ack.offset + 1)
+
+    def on_nacked(self, nack: Nack) -> None:
+        """As RecordListener says."""
+        self._lanes[nack.topic, nack.partition].fail(nack.offset, nack.reason)
 
     def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
         """No process dies here but the test's own."""

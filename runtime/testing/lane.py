@@ -41,6 +41,7 @@ class TrialLane(Plain):
         for record in records:
             self.ledger.add(record.offset, record.offset + 1)
         self._waiting: list[WireRecord] = list(records)
+        self._by_offset = {record.offset: record for record in records}
 
     @property
     def is_deliverable(self) -> bool:
@@ -94,6 +95,11 @@ class TrialLane(Plain):
         for record in records:
             cast("TrialRecord", record).failure = reason
         self._on_left(len(records))
+
+    def fail(self, offset: int, reason: str) -> None:
+        """It was nacked: of no effect where it is acked."""
+        if self.ledger.is_open(offset):
+            self._by_offset[offset].failure = reason
 
     def on_suspected(self, records: Sequence[WireRecord]) -> None:
         """They don't go on to `on_returned`."""

@@ -27,8 +27,8 @@ from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.worker.calls.handler import Handler, is_async, provide_nuclio
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
-from headrace.runtime.worker.handler import Handler, is_async, provide_nuclio
 from headrace.runtime.worker.loop import WorkerLoop
 from headrace.runtime.worker.orders import obey
 from headrace.runtime.worker.output import WireLogHandler

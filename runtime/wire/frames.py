@@ -7,7 +7,7 @@ that is sent to a worker has a sequence number `seq`, counted per worker from 0;
 import json
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -50,6 +50,8 @@ class Kind(IntEnum):
     ACKED = 25  # explicit acks of one lane's offsets, [first, end)
     REPLY = 26  # the response to one record, before its outcome: see wire/reply.py
     REPLY_PART = 27  # more of its body: seq, whether it is the last, the bytes
+    DONE = 28  # where several run at once: seq and ns of what has ended, well unless named before
+    NACK = 29  # JSON: a record has failed, whether its handler has returned or not, and why
 
 
 class WireRecord(Protocol):
@@ -89,7 +91,8 @@ class SentRecord(NamedTuple):
 class RunHeader:
     """What a run says before its records. `attempt` counts deliveries of each of them, from 1.
 
-    `has_more`: the next run belongs to the same batch.
+    `has_more`: the next run belongs to the same batch. `whole_id`: of the lane that LANE has told of, where
+    this is of one key of it; None where that is this one.
     """
 
     lane_id: int
@@ -98,6 +101,12 @@ class RunHeader:
     attempt: int
     count: int
     has_more: bool = False
+    whole_id: int | None = None
+
+    @property
+    def place_id(self) -> int:
+        """Of the lane that LANE has told of."""
+        return self.lane_id if self.whole_id is None else self.whole_id
 
 
 @dataclass(slots=True)
@@ -123,6 +132,16 @@ class Ack:  # not frozen: there is one per record, and that would double its cos
         return (replace(self, offset=offset, count=1) for offset in range(self.first, self.offset + 1))
 
 
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """A handler's statement that one record has failed, whether its handler has returned or not."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+
+
 # Of one frame from a worker: a reply may be long, anything else is short.
 _MAX_REPLY_BYTES = 64 << 20
 _MAX_SAID_BYTES = 2 << 20
@@ -131,7 +150,7 @@ _SIGN = b"\xfe\xc0\xff"
 _FRAME = struct.Struct("<IB3s")
 _KIND_BYTES = 4
 _KINDS = {kind.value: kind for kind in Kind}
-_RUN = struct.Struct("<IIQII?")
+_RUN = struct.Struct("<IIQII?I")
 _SLICE = struct.Struct("<IIq?")
 _SEQ = struct.Struct("<Q")
 _OFFSET = struct.Struct("<q")
@@ -217,7 +236,7 @@ def encode_run(header: RunHeader, records: Sequence[WireRecord]) -> bytes:
 
 def _pack_header(header: RunHeader) -> bytes:
     h = header
-    return _RUN.pack(h.lane_id, h.epoch, h.first_seq, h.attempt, h.count, h.has_more)
+    return _RUN.pack(h.lane_id, h.epoch, h.first_seq, h.attempt, h.count, h.has_more, h.place_id)
 
 
 def encode_chunk(size: int) -> bytes:
@@ -241,7 +260,9 @@ def decode_slice(body: bytes) -> tuple[int, int, int, bool]:
 
 def decode_run_header(body: bytes) -> RunHeader:
     """The first part of a RUN or a SLICE; cheap, so that the rest can wait until it is its worker's next."""
-    return RunHeader(*_RUN.unpack_from(body))
+    lane_id, epoch, first_seq, attempt, count, has_more, place_id = _RUN.unpack_from(body)
+    whole_id = None if place_id == lane_id else place_id
+    return RunHeader(lane_id, epoch, first_seq, attempt, count, has_more, whole_id)
 
 
 def decode_run_span(body: bytes) -> tuple[int, int]:
@@ -336,6 +357,16 @@ def decode_progress(body: bytes) -> tuple[int, int, int]:
     return seq, handler_ns, count
 
 
+def encode_done(ended: Sequence[tuple[int, int]]) -> bytes:
+    """DONE: each `seq`, and how long its handler took, ns."""
+    return frame(Kind.DONE, *[_SPAN.pack(*one) for one in ended])
+
+
+def decode_done(body: bytes) -> list[tuple[int, int]]:
+    """`seq, handler_ns` of each."""
+    return list(_SPAN.iter_unpack(body))
+
+
 def encode_about(kind: Kind, seq: int, text: str) -> bytes:
     """LOG or CANCEL: a text about one record."""
     return frame(kind, _SEQ.pack(seq), text.encode(errors="backslashreplace"))
@@ -382,6 +413,22 @@ def encode_ack(ack: Ack) -> bytes:
     """ACK. Offsets that Kafka can't have become the nearest that it can: they are refused all the same."""
     offset = max(-1, min(ack.offset, _MAX_OFFSET))
     return _encode_ack_about(ack.topic, ack.partition, ack.is_through) + _OFFSET.pack(offset)
+
+
+def encode_nack(nack: Nack) -> bytes:
+    """NACK. Offsets as in `encode_ack`."""
+    offset = max(-1, min(nack.offset, _MAX_OFFSET))
+    said = {"partition": nack.partition, "offset": offset, "reason": bounded(nack.reason, MAX_REASON)}
+    return json_frame(Kind.NACK, {"topic": nack.topic, **said})
+
+
+def decode_nack(body: bytes) -> Nack:
+    """The nack. Raises where it has other parts, or of other types."""
+    nack = Nack(**decode_json(body))
+    for value, expected in zip(astuple(nack), (str, int, int, str), strict=True):
+        if type(value) is not expected:
+            raise TypeError(f"{value!r}")
+    return replace(nack, reason=bounded(nack.reason, MAX_REASON))
 
 
 @lru_cache(maxsize=1024)

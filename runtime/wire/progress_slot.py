@@ -1,4 +1,4 @@
-"""Memory that a processor shares with a worker: which record the worker is in, and what it has acked.
+"""Memory that a processor shares with a worker: which records the worker is in, and what it has acked.
 
 docs/design/wire.md, "Progress slot", says what the word promises when a worker dies.
 """
@@ -13,9 +13,11 @@ from headrace.runtime.processes import die
 from headrace.runtime.wire import memory
 from headrace.runtime.wire.ack_slot import WORDS as ACK_WORDS
 from headrace.runtime.wire.ack_slot import AckSlot
+from headrace.runtime.wire.call_slots import WORDS_PER_PLACE, CallSlots
 from headrace.runtime.wire.lease import Lease
 
 _WORDS = 2
+_MOST_PLACES = 1000
 
 
 class Progress(NamedTuple):
@@ -29,10 +31,11 @@ class Progress(NamedTuple):
 class ProgressSlot:
     """Written by the worker alone, with single aligned stores: a kill between two leaves a true word.
 
-    The word is `2 * seq + 1` while record seq runs, `2 * seq` once everything before seq is done.
+    The word is `2 * seq + 1` while record seq runs, `2 * seq` once everything before seq is done. Where
+    several run at once it stays 0, and `calls` says which.
     """
 
-    __slots__ = ("_die", "_lease", "_lease_words", "_memory", "_words", "acks", "fd")
+    __slots__ = ("_die", "_lease", "_lease_words", "_memory", "_words", "acks", "calls", "fd")
 
     def __init__(self, fd: int, lease: Lease, die: Callable[[], NoReturn] = die) -> None:
         """No record is entered once `lease` is over: `die` instead. `fd` -1: memory of this process alone."""
@@ -43,20 +46,24 @@ class ProgressSlot:
         self._use(fd)
 
     def _use(self, fd: int) -> None:
-        size = 8 * (_WORDS + ACK_WORDS)
-        self._memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE) if fd < 0 else memory.map_writable(fd)
+        size = _size(_MOST_PLACES)
+        self._memory = mmap.mmap(-1, 8 * size, mmap.MAP_PRIVATE) if fd < 0 else memory.map_writable(fd)
         words = memoryview(self._memory).cast("Q")
         self._words = words[:_WORDS]
-        self.acks = AckSlot(words[_WORDS:])
+        self.acks = AckSlot(words[_WORDS : _size(0)])
+        self.calls = CallSlots(words[_size(0) :])
 
     def abandon(self) -> None:
         """In a process that the handler has forked: it shares the memory, and has no part in it."""
         self._use(-1)
 
     @classmethod
-    def create(cls, lease: Lease) -> "ProgressSlot":
-        """A new one, at 0. Its file descriptor is inherited by no process unless passed on."""
-        return cls(memory.create("headrace-progress", _WORDS + ACK_WORDS), lease)
+    def create(cls, lease: Lease, places: int = 0) -> "ProgressSlot":
+        """A new one, at 0, with places for so many records at once; 0: one after another.
+
+        Its file descriptor is inherited by no process unless passed on.
+        """
+        return cls(memory.create("headrace-progress", _size(places)), lease)
 
     @classmethod
     def take(cls, fd: int, lease: Lease) -> "ProgressSlot":
@@ -81,6 +88,13 @@ class ProgressSlot:
         words[1] = now
         words[0] = 2 * seq + 1
 
+    def enter_beside(self, seq: int) -> None:
+        """Record `seq` starts now, beside others; where the lease is over, this process ends instead."""
+        if self._lease.is_over:
+            self.calls.leave_all()  # nothing that runs must be blamed for this end
+            self._die()
+        self.calls.enter(seq, time.monotonic_ns())
+
     def _end(self, seq: int) -> None:
         self.leave(seq)  # the record before this one is done: it must not be blamed for this end
         self._die()
@@ -99,6 +113,11 @@ class ProgressSlot:
         if not self._memory.closed:
             self._words.release()
             self.acks.release()
+            self.calls.release()
             self._memory.close()
             if self.fd >= 0:
                 os.close(self.fd)
+
+
+def _size(places: int) -> int:
+    return _WORDS + ACK_WORDS + WORDS_PER_PLACE * places

@@ -31,6 +31,8 @@ class WorkerStart:
     takes_acks: bool = False
     """Some trigger of the function does."""
     is_batch: bool = False
+    max_concurrency: int = 1
+    """How many records an async handler may be in at once, where they don't come in batches."""
     wants_replies: bool = False
     """Whether what the handler returns is sent back, for each record that didn't raise."""
     guests: Sequence[tuple[str, str, str, bool]] = ()
@@ -49,6 +51,11 @@ class WorkerStart:
     """that is here: a SharedToken's, which the worker has inherited."""
     spark_session_id: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def places(self) -> int:
+        """For records that run at once; 0: one after another."""
+        return 0 if self.is_batch or self.max_concurrency == 1 else self.max_concurrency
 
 
 def encode_start(start: WorkerStart) -> bytes:

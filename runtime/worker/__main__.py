@@ -20,8 +20,8 @@ from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.start import decode_start
+from headrace.runtime.worker.calls.handler import HandlerNotLoadedError
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
-from headrace.runtime.worker.handler import HandlerNotLoadedError
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop
 from headrace.runtime.worker.orders import obey

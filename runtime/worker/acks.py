@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Ack
+from headrace.runtime.wire.frames import Ack, Nack
 from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.worker.given.current import Place
 from headrace.runtime.worker.given.event import PartitionView
 from headrace.runtime.worker.given.sdk import QualifiedOffset
 
@@ -42,6 +43,11 @@ class WorkerAcks:
         self._is_forked = False
         self._partitions: dict[tuple[str, int], PartitionView] = {}
 
+    def place(self) -> Place | None:
+        """Of the record that a handler is in, where they are handled one by one (main thread)."""
+        view = self.running
+        return None if view is None else Place(view.topic, view.partition, view.entered)
+
     def own(self, by_topic: Mapping[str, Sequence[int]]) -> None:
         """The partitions that this replica has now (link thread)."""
         self._owned = {topic: frozenset(partitions) for topic, partitions in by_topic.items()}
@@ -61,7 +67,7 @@ class WorkerAcks:
         a warning the first time, where the record's trigger acks by returning only. Raises RuntimeError where
         no ack of this process can count, ValueError for an offset inside a range.
         """
-        topic, partition, offset = _place(named)
+        topic, partition, offset = place_of(named)
         if self._is_forked:  # not False: that says to try again, where the record comes back
             raise RuntimeError(
                 f"explicit_ack({topic}/{partition}/{offset}): in a process that the handler has forked, which"
@@ -69,8 +75,7 @@ class WorkerAcks:
             )
         view = self._partitions.get((topic, partition))
         if not (self._takes_acks and partition in self._owned.get(topic, ())):
-            if not self._takes_acks or (self._mode == "disable" and view is not None):
-                self._warn_once(f"{topic}/{partition}/{offset}")
+            self._warn_once("explicit_ack", topic, partition, offset)
             return False
         first, last = (view.open_range if view else None) or (0, -1)
         if first <= offset < last:
@@ -88,13 +93,32 @@ class WorkerAcks:
             view.acked(offset, is_through=is_through or self._is_cumulative)
         return True
 
-    def _warn_once(self, place: str) -> None:
-        if not self._has_warned:
+    def nack(self, named: Any, reason: str) -> bool:
+        """Whether it is on its way: False as `ack` says. Raises RuntimeError as `ack` does."""
+        topic, partition, offset = place_of(named)
+        if self._is_forked:
+            raise RuntimeError(
+                f"explicit_nack({topic}/{partition}/{offset}): in a process that the handler has forked,"
+                " which can't nack; nack in the worker"
+            )
+        if not (self._takes_acks and partition in self._owned.get(topic, ())):
+            self._warn_once("explicit_nack", topic, partition, offset)
+            return False
+        self._send(wire.encode_nack(Nack(topic, partition, offset, reason)))
+        return True
+
+    def _warn_once(self, call: str, topic: str, partition: int, offset: int) -> None:
+        """Where its trigger acks by returning only."""
+        is_of_ours = self._mode == "disable" and (topic, partition) in self._partitions
+        if not self._has_warned and (not self._takes_acks or is_of_ours):
             self._has_warned = True
             logger.warning(
-                "explicit_ack(%s) does nothing, nor will later ones: explicitAckMode is %s, so records are"
+                "%s(%s/%d/%d) does nothing, nor will later ones: explicitAckMode is %s, so records are"
                 " acked when the handler returns; set it to enable or explicitOnly",
-                place,
+                call,
+                topic,
+                partition,
+                offset,
                 self._mode,
             )
 
@@ -116,7 +140,7 @@ class WorkerAcks:
             self._slot.acks.add(lane_id, offset)
 
 
-def _place(named: Any) -> tuple[str, int, int]:
+def place_of(named: Any) -> tuple[str, int, int]:
     """Topic, partition and offset of what is acked."""
     topic: str | bytes  # bytes with NUCLIO_PYTHON_DECODE_EVENT_STRINGS off
     if isinstance(named, QualifiedOffset):

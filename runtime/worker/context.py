@@ -1,19 +1,22 @@
 """What a handler gets as `context`: nuclio_sdk's, with what this runtime adds."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.given import sdk
 from headrace.runtime.worker.given.calls import Call, HttpCalls, in_thread
 from headrace.runtime.worker.spark import WorkerSpark
+from headrace.runtime.worker.tasks import EventTasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HANDLER_LOGGER = "headrace.handler"
+T = TypeVar("T")
 
 
 class Platform(sdk.Platform):
@@ -41,6 +44,14 @@ class Platform(sdk.Platform):
     async def explicit_ack_through(self, qualified_offset: sdk.QualifiedOffset) -> bool:
         """Ack this record and all before it in its partition; else like `explicit_ack`."""
         return self._acks.ack(qualified_offset, is_through=True)
+
+    async def explicit_nack(self, qualified_offset: sdk.QualifiedOffset, reason: str = "") -> bool:
+        """Say that a record has failed, whether its handler has returned or not: onFailure decides.
+
+        It counts as a failed attempt, which survives a restart, with `reason` for the log and the dead
+        letter. Returns, and raises, as `explicit_ack`. Of no effect once the record is acked.
+        """
+        return self._acks.nack(qualified_offset, reason or "it was nacked, without a reason")
 
     def call_function(
         self,
@@ -106,10 +117,21 @@ class Context(sdk.Context):
     source_options: Mapping[str, str]
     """With `delivery: ranges`: the options with which Spark's Kafka source reads the topics."""
 
-    def __init__(self, spark: WorkerSpark, source_options: Mapping[str, str], **parts: Any) -> None:
+    def __init__(
+        self, spark: WorkerSpark, tasks: EventTasks, source_options: Mapping[str, str], **parts: Any
+    ) -> None:
         super().__init__(**parts)
         self._spark = spark
+        self._tasks = tasks
         self.source_options = source_options
+
+    def create_task(self, coroutine: Coroutine[Any, Any, T], event: Any) -> asyncio.Task[T]:
+        """Have `coroutine` run on the worker's event loop for an event, beyond the handler's return.
+
+        The task is kept until it ends, and its log lines belong to the event. Where it raises, or is
+        cancelled, the event's record is nacked: see `explicit_nack`. Acking it is yours to do.
+        """
+        return self._tasks.create(coroutine, event)
 
     @property
     def spark(self) -> "SparkSession":
@@ -127,6 +149,7 @@ def create_context(
     """The one context of a worker process. `worker_id` is a string in handlers, as in Nuclio."""
     return Context(
         spark,
+        EventTasks(acks),
         start.source_options,
         logger=sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
         platform=Platform(acks, start.namespace, start.function_addresses),

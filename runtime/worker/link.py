@@ -11,6 +11,7 @@ from headrace.runtime.processes import die
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.worker.given.current import CURRENT
 
 _RECEIVE_BYTES = 1 << 18
 _MAX_LOG = 1 << 20  # characters
@@ -95,11 +96,13 @@ class Link:
         self._sock.close()
 
     def send_log(self, line: dict[str, object]) -> None:
-        """A log line, bound to the record that runs now."""
+        """A log line, bound to the record that its task works for, or else to the one that runs now."""
         now = self._slot.read()
+        if (place := CURRENT.get()) is not None:
+            line["of"] = place
         text = json.dumps(line)
         if len(text) > _MAX_LOG:
-            text = json.dumps({**line, "with": {"left_out": f"{len(text)} characters of what is bound"}})
+            text = json.dumps(line | {"with": {"left_out": f"{len(text)} characters of what is bound"}})
         self.send(wire.encode_about(Kind.LOG, now.seq if now.is_running else NO_RECORD, text))
 
     def receive(self) -> list[tuple[Kind, bytes]]:

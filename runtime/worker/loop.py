@@ -20,18 +20,20 @@ from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.callbacks import Callbacks
-from headrace.runtime.worker.chunks import ReceivedChunk, no_decoder
-from headrace.runtime.worker.context import create_context
-from headrace.runtime.worker.given.event import Event, PartitionView
-from headrace.runtime.worker.given.event_loop import WorkerEventLoop
-from headrace.runtime.worker.given.sources import Source, sources_of
-from headrace.runtime.worker.handler import (
+from headrace.runtime.worker.calls.at_once import LATE, AtOnce, Means
+from headrace.runtime.worker.calls.cancelling import Cancelling
+from headrace.runtime.worker.calls.handler import (
     Handler,
     HandlerNotLoadedError,
     load_handler,
     load_named,
 )
-from headrace.runtime.worker.inbox import Inbox, PendingRun
+from headrace.runtime.worker.calls.inbox import Inbox, PendingRun
+from headrace.runtime.worker.chunks import ReceivedChunk, no_decoder
+from headrace.runtime.worker.context import create_context
+from headrace.runtime.worker.given.event import Event, PartitionView
+from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.given.sources import Source, sources_of
 from headrace.runtime.worker.link import Sender
 from headrace.runtime.worker.returned import results as handler_results
 from headrace.runtime.worker.returned.failure import describe_failure
@@ -39,8 +41,6 @@ from headrace.runtime.worker.returned.replies import answers
 from headrace.runtime.worker.returned.results import HandlerReturnedError, Outcome
 from headrace.runtime.worker.returned.stream import Replies
 from headrace.runtime.worker.spark import WorkerSpark
-
-_LATE = "the handler returned after that"
 
 
 class WorkerLoop:
@@ -67,6 +67,9 @@ class WorkerLoop:
         self._may_ask_no_ack = start.ack_mode == "enable"
         self._must_ack = start.ack_mode == "explicitOnly"
         self._is_batch = start.is_batch
+        self._places = start.places
+        self._at_once: AtOnce | None = None
+        loop.place = self.acks.place
         self._sources = sources_of(start, load_named)
         self._source_of: dict[int, Source] = {}  # by lane
         self._spark = WorkerSpark(
@@ -86,10 +89,7 @@ class WorkerLoop:
         if start.decoder:
             self._decode = partial(load_named("decoder", start.decoder), **start.decoder_options)
         self._handler: Handler
-        self._task: asyncio.Task[Any] | None = None
-        self._cancelled_seq = -1  # the last that was to be cancelled
-        self._why_cancelled = ""
-        self._is_cancelled = False
+        self._cancelling = Cancelling(slot, loop)
 
     def load(self, folder: Path, module_name: str, function_name: str) -> None:
         """Import the handler and run its init_context. Raises HandlerNotLoadedError."""
@@ -98,6 +98,8 @@ class WorkerLoop:
     def use(self, handler: Handler, init_context: Any) -> None:
         """Call this handler, after its init_context if there is one. Raises HandlerNotLoadedError."""
         self._handler = handler
+        if handler.is_async and self._places:
+            self._at_once = self._overlapping(handler)
         if init_context is None:
             return
         try:
@@ -142,7 +144,7 @@ class WorkerLoop:
             chunk_id, skip, first, is_end = wire.decode_slice(body)
             chunk = self._chunk(chunk_id, is_end=is_end)
             span, decode = (first, first + header.count), partial(chunk.read, skip, header.count)
-        self._views[header.lane_id].received(*span)
+        self._views[header.place_id].received(*span)
         self.inbox.put(PendingRun(header, decode))
 
     def _chunk(self, chunk_id: int, *, is_end: bool) -> ReceivedChunk:
@@ -166,10 +168,14 @@ class WorkerLoop:
 
     def cancel(self, seq: int, why: str) -> None:
         """If the handler, which is async, is still in `seq`: that has failed, and is cancelled."""
-        if self._is_in(seq):
-            self._why_cancelled = why
-            self._cancelled_seq = seq  # whatever it does now, and if it never lets its loop turn
-            self._loop.call_soon_threadsafe(self._cancel, seq)
+        if self._at_once is not None:
+            self._at_once.cancel(seq, why)
+        else:
+            self._cancelling.cancel(seq, why)
+
+    def on_taken(self, seq: int, byte_count: int) -> None:
+        """So much of the answer's parts to `seq` was taken."""
+        (self.replies if self._at_once is None else self._at_once).on_taken(seq, byte_count)
 
     def abandon(self) -> None:
         """In a process that the handler has forked: records, slot and event loop are its parent's."""
@@ -181,10 +187,32 @@ class WorkerLoop:
     def _is_in_sync_handler(self) -> bool:
         return not self._handler.is_async and self._slot.read().is_running
 
+    def _overlapping(self, handler: Handler) -> AtOnce:
+        self.inbox.enter = self._slot.enter_beside
+        return AtOnce(
+            Means(
+                send=self._link.send,
+                slot=self._slot,
+                loop=self._loop,
+                inbox=self.inbox,
+                call=partial(handler.call, self._context),
+                place_of=self._place_of,
+                end_fork=self._end_fork,
+                may_ask_no_ack=self._may_ask_no_ack,
+            )
+        )
+
+    def _place_of(self, header: wire.RunHeader) -> tuple[Any, Source]:
+        """The view is None where the lane is over by now: then the run was recalled, and is empty."""
+        place_id = header.place_id
+        return self._views.get(place_id), self._source_of.get(place_id, self._sources[0])
+
     # ---- for the main thread
 
     def run_forever(self) -> None:
         """Until the processor says stop. While idle the event loop turns, so background tasks go on."""
+        if self._at_once is not None:
+            self._loop.run_until_complete(self._at_once.serve())
         while not self.inbox.is_finished:
             work = self._next_work()
             if work is None:
@@ -213,7 +241,9 @@ class WorkerLoop:
         self._is_idle = False
 
     def _wake(self) -> None:
-        if self._is_idle and not self._is_woken and not self._loop.ring():  # else it will look by itself
+        if self._at_once is not None:
+            self._at_once.wake()
+        elif self._is_idle and not self._is_woken and not self._loop.ring():  # else it will look by itself
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._stop_idling)
 
@@ -222,30 +252,18 @@ class WorkerLoop:
         if self._is_idle:  # else it is a handler that has the loop turn
             self._loop.stop()
 
-    def _cancel(self, seq: int) -> None:
-        """On the loop: so whatever runs is at an await."""
-        if self._is_in(seq) and self._task is not None and not self._task.done():  # else it was decoded
-            self._is_cancelled = True
-            self._task.cancel()
-
-    def _is_in(self, seq: int) -> bool:
-        now = self._slot.read()
-        return now.is_running and now.seq == seq
-
     # A call per record costs too much.
     async def _handle_run(self, run: PendingRun) -> None:  # noqa: C901, PLR0912, PLR0915
         """All records of a run. Awaits nothing for a sync handler: its calls hold the loop."""
         call, is_async = self._handler.call, self._handler.is_async
-        context, records = self._context, run.records
-        # None where the lane is over by now: then the run was recalled, and is empty.
-        view: Any = self._views.get(run.header.lane_id)
+        context, records, cancelling = self._context, run.records, self._cancelling
+        view, source = self._place_of(run.header)
         attempt = run.header.attempt
         seq = run.header.first_seq
-        source = self._source_of.get(run.header.lane_id, self._sources[0])
         enter, new_event, wants_replies = self._slot.enter, source.new_event, source.wants_replies
         self.replies.are_wanted = wants_replies
         if is_async:
-            self._task = asyncio.current_task()
+            self._cancelling.task = asyncio.current_task()
         started_ns = time.perf_counter_ns()
         self.acks.running = view
         due, waits = ((), False) if is_async else (self._loop.due, self._loop.waits)
@@ -269,8 +287,8 @@ class WorkerLoop:
                 if result is not None and handler_results.is_pending(result):
                     rest = self.replies.finish(seq, result)
                     result = await rest if is_async else self._loop.run_until_complete(rest)
-                if self._cancelled_seq == seq:
-                    raise HandlerReturnedError(_LATE)  # noqa: TRY301  # one way out
+                if cancelling.seq == seq:
+                    raise HandlerReturnedError(LATE)  # noqa: TRY301  # one way out
                 if wants_replies:
                     result = self.replies.answer(seq, result, is_last=not records)
                 if result is not None:
@@ -280,7 +298,7 @@ class WorkerLoop:
             except BaseException as error:  # user code may raise anything, SystemExit too
                 self._end_fork(error)
                 self.acks.flush(self.replies.take_held())
-                self.inbox.fail(run, seq, self._reason(error, seq))
+                self.inbox.fail(run, seq, self._cancelling.reason(error, seq))
             seq += 1
         self._end_fork()
         if not wants_replies:
@@ -295,7 +313,7 @@ class WorkerLoop:
     async def _handle_batch(self, batch: Sequence[PendingRun]) -> None:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""
         started_ns = time.perf_counter_ns()
-        viewed = [(run, view) for run in batch if (view := self._views.get(run.header.lane_id)) is not None]
+        viewed = [(run, view) for run in batch if (view := self._views.get(run.header.place_id)) is not None]
         of_runs = [_events_of(run, view, self._sources[0].new_event) for run, view in viewed]
         events = [event for of_run in of_runs for event in of_run]
         end = batch[-1].header.first_seq + batch[-1].header.count
@@ -322,15 +340,15 @@ class WorkerLoop:
     async def _call_batch(self, events: list[Event], seq: int) -> list[Outcome]:
         is_async = self._handler.is_async
         if is_async:
-            self._task = asyncio.current_task()
+            self._cancelling.task = asyncio.current_task()
         try:
             # A copy: whatever the handler does with its list, outcomes are told of what was handed over.
             result = self._handler.call(self._context, events.copy())
             if handler_results.is_pending(result):
                 rest = handler_results.finish(result, keeps_items=self._sources[0].wants_replies)
                 result = await rest if is_async else self._loop.run_until_complete(rest)
-            if self._cancelled_seq == seq:
-                raise HandlerReturnedError(_LATE)  # noqa: TRY301  # one way out
+            if self._cancelling.seq == seq:
+                raise HandlerReturnedError(LATE)  # noqa: TRY301  # one way out
             self._end_fork()
             if self._sources[0].wants_replies:
                 result = handler_results.joined(result)
@@ -338,7 +356,7 @@ class WorkerLoop:
         except BaseException as error:  # user code may raise anything, SystemExit too
             self._end_fork(error)
             self._spark.doubt()
-            return [Outcome(self._reason(error, seq))] * len(events)
+            return [Outcome(self._cancelling.reason(error, seq))] * len(events)
 
     def _end_fork(self, error: BaseException | None = None) -> None:
         """A process that the handler has forked ends where the handler does, and touches nothing."""
@@ -350,17 +368,6 @@ class WorkerLoop:
         if error is not None:
             traceback.print_exception(error)
         os._exit(error is not None)
-
-    def _reason(self, error: BaseException, seq: int) -> str:
-        """Of a failure. If it came of a cancellation, that ends here."""
-        if self._cancelled_seq != seq:
-            return describe_failure(error)
-        if not self._is_cancelled:
-            return f"{self._why_cancelled}:\n{describe_failure(error)}"
-        assert self._task is not None
-        self._is_cancelled = False
-        self._task.uncancel()
-        return f"{self._why_cancelled} and was cancelled:\n{describe_failure(error)}"
 
 
 def _spans(seqs: Sequence[int], outcomes: Sequence[Outcome]) -> Iterator[tuple[int, int, Outcome]]:

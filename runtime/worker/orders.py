@@ -22,7 +22,7 @@ def obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:  # noqa: C901  # 
         case Kind.CANCEL:
             worker.cancel(*wire.decode_about(body))
         case Kind.TAKEN:
-            worker.replies.on_taken(*decode_taken(body))
+            worker.on_taken(*decode_taken(body))
         case Kind.DRAIN:
             worker.drain()
         case Kind.TERMINATE:

@@ -77,12 +77,13 @@ class WorkerHandle:
     What a process holds, was told and has said ends with it: each has its own InFlight, Outbox and News.
     """
 
-    def __init__(self, index: int, spawn: Spawn, listener: WorkerListener) -> None:
+    def __init__(self, index: int, spawn: Spawn, listener: WorkerListener, max_concurrency: int = 1) -> None:
         self.index = index
         self.state = WorkerState.STARTING
         self.restarts = 0
         self.can_cancel = False
         """Its handler is async: a record can be cancelled."""
+        self._max_concurrency = max_concurrency
         self._spawn = spawn
         self._listener = listener
         self._process: WorkerProcess | None = None
@@ -216,6 +217,7 @@ class WorkerHandle:
 
     def _on_ready(self) -> None:
         self.can_cancel = self._news.is_async
+        self.in_flight.seats = self._max_concurrency if self.can_cancel else 1
         self._listener.on_loaded(self)
         if self._is_kill_ours:
             return
@@ -251,12 +253,12 @@ class WorkerHandle:
         if not any(run.lane is lane for run in self.in_flight.runs):
             return Withdrawal.NOT_HERE
         self.recall(lane)
-        running = self.look()
-        if running is None or not (running.lane is lane or self.in_flight.batch_size):
+        running = [it for it in self.running() if it.lane is lane or self.in_flight.batch_size]
+        if not running:
             return Withdrawal.RECALLED
         if self.in_flight.batch_size or not self.can_cancel:  # in a batch are others too
             return Withdrawal.RUNS_ON
-        self.outbox.cancel(running.seq, _NOBODY_WAITS)
+        self.outbox.cancel(running[0], _NOBODY_WAITS)
         return Withdrawal.CANCELLED
 
     def send_frame(self, *frame: Buffer) -> None:
@@ -274,19 +276,23 @@ class WorkerHandle:
 
     # ---- where that is
 
-    def look(self) -> RunningRecord | None:
-        """The record that it is in, by its slot alone; None where it is idle. Settles nothing."""
+    def running(self) -> list[RunningRecord]:
+        """The records that it is in, by its slot alone. Settles nothing."""
         if self._process is None or not self.is_ready:
-            return None
-        return self.in_flight.running(self._process.slot.read())
+            return []
+        return self.in_flight.running(self._process.slot)
 
     def has_waiting(self, lane: Lane, first: int, end: int) -> bool:
         """Whether a record of offsets `[first, end)` is there and has not started, as far as is known."""
         in_flight = self.in_flight
         if self._process is None or not in_flight.runs or in_flight.batch_size:  # a batch starts as a whole
             return False
-        progress = self._process.slot.read()
-        return in_flight.holds(lane, first, end, progress.seq + progress.is_running)
+        if in_flight.overlaps:
+            from_seq = max((it.seq + 1 for it in self.running() if it.lane is lane), default=0)
+        else:
+            progress = self._process.slot.read()
+            from_seq = progress.seq + progress.is_running
+        return in_flight.holds(lane, first, end, from_seq)
 
     def sync_progress(self) -> None:
         """Settle what the worker has finished or acked, and not reported yet."""

@@ -9,10 +9,10 @@ from itertools import groupby
 
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import NonsenseError, RunHeader, WireRecord
-from headrace.runtime.wire.progress_slot import Progress
+from headrace.runtime.wire.progress_slot import ProgressSlot
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
     """Consecutive records of one lane at one worker; record i has seq `first_seq + i`."""
 
@@ -58,10 +58,17 @@ class RunningRecord:
 
 
 class InFlight:
-    """Runs at one worker process, in the order in which it gets to them."""
+    """Runs at one worker process, in the order in which it gets to them.
+
+    Where its records overlap, those of different lanes end in any order.
+    """
 
     def __init__(self) -> None:
         self.runs: deque[Run] = deque()
+        self.seats = 1
+        """How many records its process may run at once."""
+        self.is_isolated = False
+        """What was sent last may kill its process: nothing is to run beside it."""
         self.batch_size = 0
         """How many records the last batch had; 0 where they are handled one by one."""
         self.slow_seq: int | None = None
@@ -70,11 +77,23 @@ class InFlight:
         """Of the record that it will be given next."""
         self._count = 0
         self._given: dict[int, _Given] = {}  # by lane
+        self._run_of: dict[int, Run] = {}  # by seq, where they overlap
+        self._runs_of: dict[int, int] = {}  # how many, by lane, where they overlap
 
     @property
     def is_straggling(self) -> bool:
         """Its process is still in the record that took long."""
         return self.slow_seq is not None and bool(self.runs) and self.runs[0].first_seq <= self.slow_seq
+
+    @property
+    def overlaps(self) -> bool:
+        """Its process may run several records at once."""
+        return self.seats > 1
+
+    @property
+    def has_free_seat(self) -> bool:
+        """Another lane would run at once: the records of one never run beside each other."""
+        return len(self._runs_of) < self.seats if self.overlaps else not self.runs
 
     def __len__(self) -> int:
         """How many records."""
@@ -86,12 +105,18 @@ class InFlight:
         self.next_seq += len(records)
         self._count += len(records)
         first = records[0]
-        given = self._given.get(lane.id) or self._given.setdefault(lane.id, _Given(first.offset))
+        whole_id = lane.whole.id
+        given = self._given.get(whole_id) or self._given.setdefault(whole_id, _Given(first.offset))
         given.first = min(given.first, first.offset)
         given.end = max(given.end, records[-1].offset + 1)
         given.count += len(records)
-        self.runs.append(Run(lane, first_seq, records, lane.epoch))
-        return RunHeader(lane.id, lane.epoch, first_seq, lane.attempt(first), len(records), has_more)
+        run = Run(lane, first_seq, records, lane.epoch)
+        self.runs.append(run)
+        if self.overlaps:
+            self._run_of.update(dict.fromkeys(range(first_seq, self.next_seq), run))
+            self._runs_of[lane.id] = self._runs_of.get(lane.id, 0) + 1
+        attempt, of_whole = lane.attempt(first), None if whole_id == lane.id else whole_id
+        return RunHeader(lane.id, lane.epoch, first_seq, attempt, len(records), has_more, of_whole)
 
     def forget(self, lane: Lane) -> None:
         """It is over, and nothing of it is there."""
@@ -111,10 +136,11 @@ class InFlight:
             yield run.lane, done
 
     def take(self, seq: int) -> tuple[Lane, Sequence[WireRecord]] | None:
-        """Take out record `seq`, which must be the first in flight; None where it isn't in flight."""
-        if not self.runs or self.runs[0].first_seq != seq:
+        """Take out record `seq`; None where it isn't the first in flight, or if they overlap of its run."""
+        run = self._run_of.get(seq) if self.overlaps else self.runs[0] if self.runs else None
+        if run is None or run.first_seq != seq:
             return None
-        run = self.runs[0]
+        self._run_of.pop(seq, None)
         record = run.records[:1]
         self._drop(run, 1)
         return run.lane, record
@@ -141,26 +167,36 @@ class InFlight:
         returned = run.records[keep : end - run.first_seq]
         run.records = run.records[:keep]
         self._count -= len(returned)
+        for seq in range(first, end) if self.overlaps else ():
+            del self._run_of[seq]
         if not keep:
-            self.runs.remove(run)
+            self._remove(run)
         return run.lane, returned
 
     def take_all(self) -> Sequence[Run]:
         """Take out what is left."""
         runs, self.runs, self._count = self.runs, deque(), 0
+        self._run_of.clear()
+        self._runs_of.clear()
         return runs
 
     def find(self, seq: int) -> tuple[Lane, WireRecord] | None:
         """Record `seq`, left where it is."""
-        for run in self.runs:
-            if run.first_seq <= seq < run.end_seq:
-                return run.lane, run.records[seq - run.first_seq]
-        return None
+        if self.overlaps:
+            run = self._run_of.get(seq)
+        else:
+            run = next((run for run in self.runs if run.first_seq <= seq < run.end_seq), None)
+        return None if run is None else (run.lane, run.records[seq - run.first_seq])
 
-    def running(self, progress: Progress) -> RunningRecord | None:
-        """What the slot says; None where that is idle, or in a record whose outcome has come."""
-        found = self.find(progress.seq) if progress.is_running else None
-        return None if found is None else RunningRecord(progress.seq, *found, progress.since_ns)
+    def running(self, slot: ProgressSlot) -> list[RunningRecord]:
+        """What the slot says, by seq, without those whose outcome has come."""
+        if self.overlaps:
+            said: Sequence[tuple[int, int]] = slot.calls.read()
+        else:
+            now = slot.read()
+            said = [(now.seq, now.since_ns)] if now.is_running else []
+        found = [(seq, self.find(seq), since_ns) for seq, since_ns in said]
+        return [RunningRecord(seq, *it, since_ns) for seq, it, since_ns in found if it is not None]
 
     def holds(self, lane: Lane, first: int, end: int, from_seq: int) -> bool:
         """Whether a record of offsets `[first, end)` is among those from `from_seq` on."""
@@ -175,10 +211,17 @@ class InFlight:
     def _drop(self, run: Run, count: int) -> None:
         self._count -= count
         if count == len(run.records):
-            self.runs.popleft()
+            self._remove(run)
         else:
             run.records = run.records[count:]
             run.first_seq += count
+
+    def _remove(self, run: Run) -> None:
+        self.runs.remove(run)  # the first, unless they overlap
+        if self.overlaps:
+            left = self._runs_of.pop(run.lane.id) - 1
+            if left:
+                self._runs_of[run.lane.id] = left
 
 
 def _joined(runs: Sequence[Run]) -> Run:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire.frames import Ack, WireRecord
+from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.reply import Reply
 
 
@@ -37,6 +37,9 @@ class RecordListener(Protocol):
 
     def on_acked(self, ack: Ack) -> None:
         """The handler acked a record, of whichever trigger."""
+
+    def on_nacked(self, nack: Nack) -> None:
+        """The handler says that a record has failed, of whichever trigger."""
 
     def on_nonsense(self) -> None:
         """It said what can't be, and is killed for it."""

@@ -13,14 +13,14 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.ack_slot import AckedSpan
 from headrace.runtime.wire.frames import Ack, Kind, NonsenseError, WireRecord
-from headrace.runtime.wire.progress_slot import Progress
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, decode_part, decode_reply
 from headrace.runtime.wire.text import MAX_LINE, bounded
 from headrace.runtime.workers.in_flight import InFlight, Run
 from headrace.runtime.workers.joined_acks import JoinedAcks
 from headrace.runtime.workers.listener import RecordListener
 from headrace.runtime.workers.process import WorkerProcess
-from headrace.runtime.workers.verdict import Death, Fate, Verdict, judge
+from headrace.runtime.workers.verdict import Death, Fate, Verdict, judge, judge_beside
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,8 @@ class News:
         except NonsenseError as error:
             process.refuse(str(error))
             return None
-        self.settle_before(progress.seq)
+        if not self._in_flight.overlaps:
+            self.settle_before(progress.seq)
         return progress
 
     def on_death(self, process: WorkerProcess, death: Death) -> bool:
@@ -110,30 +111,52 @@ class News:
         Whether it had started one.
         """
         progress = self.take_in(process)
-        if progress is None and self.nonsense and (seq := self._accused(process.slot.read())) is not None:
+        if self._in_flight.overlaps:
+            has_started = self._on_death_beside(process.slot, death, is_heard=progress is not None)
+        else:
+            has_started = self._on_death_in_turn(process.slot, death, progress)
+        process.slot.close()
+        for run in self._in_flight.take_all():
+            self._listener.on_returned(run.lane, run.records)
+        self._listener.on_changed()
+        return has_started
+
+    def _on_death_in_turn(self, slot: ProgressSlot, death: Death, progress: Progress | None) -> bool:
+        """Where one record, or batch, follows another. Whether one had started."""
+        if progress is None and self.nonsense and (seq := self._accused(slot)) is not None:
             progress = Progress(seq, is_running=True, since_ns=0)
             death = replace(death, verdict=Verdict(seq, self.nonsense, is_certain=False))
             if not self._in_flight.batch_size:
                 self._return_before(seq)
-        process.slot.close()
-        started: Sequence[Run] = []
-        if progress is not None and progress.is_running:
-            started = self._in_flight.take_started(progress.seq, is_batch=bool(self._in_flight.batch_size))
-            self._on_died_in(started, *judge(progress.seq, started, death))
-        for run in self._in_flight.take_all():
-            self._listener.on_returned(run.lane, run.records)
-        self._listener.on_changed()
+        if progress is None or not progress.is_running:
+            return False
+        started = self._in_flight.take_started(progress.seq, is_batch=bool(self._in_flight.batch_size))
+        self._on_died_in(started, *judge(progress.seq, started, death))
         return bool(started)
 
-    def _accused(self, said: Progress) -> int | None:
+    def _on_death_beside(self, slot: ProgressSlot, death: Death, *, is_heard: bool) -> bool:
+        """Where several run at once. Whether one had started."""
+        if not (is_heard or self.nonsense):
+            return False
+        seqs = [running.seq for running in self._in_flight.running(slot)]
+        if not is_heard:
+            seqs = seqs or [run.first_seq for run in self._in_flight.runs][:1]
+            death = replace(death, verdict=Verdict(min(seqs, default=-1), self.nonsense, is_certain=False))
+        taken = [(seq, it) for seq in seqs if (it := self._in_flight.take(seq)) is not None]
+        started = [Run(lane, seq, records) for seq, (lane, records) in taken]
+        for run, fate in zip(started, judge_beside(started, death), strict=True):
+            self._on_died_in([run], fate, death.why_killed if fate is Fate.RETURNED else death.reason)
+        return bool(started)
+
+    def _accused(self, slot: ProgressSlot) -> int | None:
         """Which record it was in when it lied; where its slot doesn't say, the first that it may have begun.
 
         Without one a handler that lies each time would be given its record for ever.
         """
-        if (running := self._in_flight.running(said)) is not None:
-            return running.seq
+        if running := self._in_flight.running(slot):
+            return running[0].seq
         runs = self._in_flight.runs
-        return runs[0].first_seq if runs and runs[0].first_seq < said.seq else None
+        return runs[0].first_seq if runs and runs[0].first_seq < slot.read().seq else None
 
     def _return_before(self, seq: int) -> None:
         for lane, records in self._in_flight.settle_before(seq):
@@ -163,10 +186,14 @@ class News:
         match kind:
             case Kind.PROGRESS:
                 self._on_progress(*said)
+            case Kind.DONE:
+                self._on_done(said)
             case Kind.FAILED:
                 self._on_failed(*said)
             case Kind.ACKED:
                 self._on_acked(AckedSpan(*said))
+            case Kind.NACK:
+                self._listener.on_nacked(said)
             case Kind.REPLY:
                 self._on_reply(*said)
             case Kind.REPLY_PART:
@@ -193,10 +220,25 @@ class News:
     def _on_progress(self, seq: int, handler_ns: int, count: int) -> None:
         self._check_before(seq)
         self._check_reached(seq, is_end=True)
-        if count > self._in_flight.next_seq or handler_ns > time.monotonic_ns() - self._born_ns:
+        is_beside = self._in_flight.overlaps
+        if is_beside or count > self._in_flight.next_seq or handler_ns > time.monotonic_ns() - self._born_ns:
             raise NonsenseError(f"it ran {count} records in {handler_ns} ns")
         self.settle_before(seq)
         self._listener.on_measured(self._worker_index, count, handler_ns)
+
+    def _on_done(self, ended: Sequence[tuple[int, int]]) -> None:
+        """Each of them has succeeded, unless it was named before."""
+        given = range(self._in_flight.next_seq if self._in_flight.overlaps else 0)
+        if len(ended) > len(given) or not all(seq in given for seq, _ in ended):
+            raise NonsenseError(f"it has done records {ended[:5]}")
+        handler_ns = sum(ns for _, ns in ended)
+        if handler_ns > len(ended) * (time.monotonic_ns() - self._born_ns):
+            raise NonsenseError(f"it ran {len(ended)} records in {handler_ns} ns")
+        for seq, _ in ended:
+            if (taken := self._in_flight.take(seq)) is not None:
+                self.has_handled = True
+                self._listener.on_handled(*taken)
+        self._listener.on_measured(self._worker_index, len(ended), handler_ns)
 
     def _on_acked(self, acked: AckedSpan) -> None:
         """A span is seen again and again, each time longer perhaps: what is new of it."""
@@ -230,6 +272,9 @@ class News:
         is_held = first < end and in_flight.find(first) is not None and in_flight.find(end - 1) is not None
         if not is_held or not (in_flight.batch_size or end == first + 1):
             raise NonsenseError(f"records {first} to {end} have failed")
+        if in_flight.overlaps:
+            self._listener.on_failed(*self._take(first), reason, 1)
+            return
         self._check_reached(first)
         self.settle_before(first)
         among = 1 if is_named else in_flight.batch_size or 1
@@ -241,9 +286,10 @@ class News:
         if self._in_flight.find(seq) is None:
             raise NonsenseError(f"it decides on record {seq}")
         self._check_reached(seq)
-        self.settle_before(seq)
-        taken = self._in_flight.take(seq)
-        assert taken is not None, "it was found, and all before it is settled"
+        if not self._in_flight.overlaps:
+            self.settle_before(seq)
+        if (taken := self._in_flight.take(seq)) is None:
+            raise NonsenseError(f"it decides on record {seq} before those that it follows")
         return taken
 
     def _check_before(self, seq: int) -> None:
@@ -255,9 +301,10 @@ class News:
         """Its slot, which only its own code can write, says that it has got there.
 
         Or is in the last record before that end: an answer leaves before the slot does. Not of a batch, whose
-        outcomes do too.
+        outcomes do too, nor where several run, whose places others get once that is said.
         """
-        if self.look is None or seq <= self._reached or self._in_flight.batch_size:
+        is_in_turn = not (self._in_flight.batch_size or self._in_flight.overlaps)
+        if self.look is None or seq <= self._reached or not is_in_turn:
             return
         now = self.look()
         self._reached = now.seq
@@ -266,7 +313,9 @@ class News:
 
     def _on_log(self, seq: int, line: dict[str, Any]) -> None:
         bound = {"worker": self._worker_index, **line["with"]}
-        if (found := self._in_flight.find(seq)) is not None:
+        if "of" in line:
+            bound |= {"partition": "{}/{}".format(*line["of"]), "offset": line["of"][2]}
+        elif (found := self._in_flight.find(seq)) is not None:
             lane, record = found
             bound |= {"partition": str(lane.key), "offset": record.offset}
         message = bounded(line["message"], MAX_LINE)
@@ -279,6 +328,10 @@ def _read_log(body: bytes) -> tuple[int, dict[str, Any]]:
     for name, kind in (("level", int), ("message", str), ("with", dict)):
         if not isinstance(line[name], kind):
             raise TypeError(name)
+    if "of" in line:
+        topic, partition, offset = line["of"]
+        if not (isinstance(topic, str) and isinstance(partition, int) and isinstance(offset, int)):
+            raise TypeError("of")
     return seq, line
 
 
@@ -286,11 +339,13 @@ _READERS: Mapping[Kind, Callable[[bytes], Any]] = {
     Kind.READY: lambda body: bool(body[0]),
     Kind.INIT_FAILED: wire.decode_init_failed,
     Kind.PROGRESS: wire.decode_progress,
+    Kind.DONE: wire.decode_done,
     Kind.FAILED: wire.decode_failed,
     Kind.RETURNED: wire.decode_returned,
     Kind.LOG: _read_log,
     Kind.UNACKED: wire.decode_seq,
     Kind.ACKED: wire.decode_acked,
+    Kind.NACK: wire.decode_nack,
     Kind.REPLY: decode_reply,
     Kind.REPLY_PART: decode_part,
 }

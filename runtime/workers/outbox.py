@@ -11,7 +11,7 @@ from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.frames import Buffer, Kind, RunHeader, WireRecord
 from headrace.runtime.wire.reply import encode_taken
-from headrace.runtime.workers.in_flight import InFlight
+from headrace.runtime.workers.in_flight import InFlight, RunningRecord
 
 # Some times what a chunk of 1 MB takes to be decoded; a lane may wait so long for its turn.
 _KEPT_SECONDS = 0.03
@@ -49,8 +49,7 @@ class Outbox:
         self._lanes = lanes
         self._kept: ChunkCache[int] = ChunkCache()
         self._displaced_at = 0.0  # when a chunk was dropped that it wasn't done with
-        self._cancelled_seq: int | None = None
-        self._cancelled_at = 0.0
+        self._cancelled_at: dict[tuple[int, int], float] = {}  # by seq, and since when that runs
         self.send_frame = sink.send
         self.flush = sink.flush
 
@@ -96,18 +95,20 @@ class Outbox:
             self._in_flight.forget(lane)
             self.send_frame(wire.encode_forget(lane.id))
 
-    def cancel(self, seq: int, why: str) -> float:
-        """Cancel the handler in record `seq`, if it is still there. Idempotent; seconds since the first.
+    def cancel(self, running: RunningRecord, why: str) -> float:
+        """Cancel the handler in this record, if it is still there. Idempotent; seconds since the first.
 
         `why` begins the reason that the record fails with.
         """
-        if self._cancelled_seq != seq:
-            self._cancelled_seq, self._cancelled_at = seq, time.monotonic()
-            self.send_frame(wire.encode_about(Kind.CANCEL, seq, why))
-        return time.monotonic() - self._cancelled_at
+        call, find = (running.seq, running.since_ns), self._in_flight.find
+        if call not in self._cancelled_at:
+            held = {it: at for it, at in self._cancelled_at.items() if find(it[0]) is not None}
+            self._cancelled_at = {**held, call: time.monotonic()}
+            self.send_frame(wire.encode_about(Kind.CANCEL, running.seq, why))
+        return time.monotonic() - self._cancelled_at[call]
 
     def _frames(self, lane: Lane, records: Sequence[WireRecord], *, has_more: bool) -> list[Buffer]:
-        frames = [] if lane.id in self._lanes else [self._announce(lane)]
+        frames = [] if lane.whole.id in self._lanes else [self._announce(lane.whole)]
         lane.on_sent(self._worker_index)
         header = self._in_flight.add(lane, records, has_more)
         if isinstance(records, ChunkSlice):

@@ -55,7 +55,7 @@ class WorkerProcess:
         self._session_end: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
         with contextlib.ExitStack() as on_failure:
-            self.slot = ProgressSlot.create(lease)
+            self.slot = ProgressSlot.create(lease, start.places)
             on_failure.callback(self.slot.close)
             ours, theirs = socket.socketpair()
             on_failure.callback(ours.close)

@@ -1,7 +1,7 @@
 """Whose fault it was that a worker process died: what becomes of the records that it had started. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from headrace.runtime.processes import describe_exit
@@ -33,6 +33,12 @@ class Death:
     verdict: Verdict | None = None
     why_killed: str = ""
 
+    @property
+    def reason(self) -> str:
+        """Of what ran, where that failed."""
+        died = f"worker {self.worker_index} died while running it ({describe_exit(self.exit_code)})"
+        return died if self.verdict is None else self.verdict.reason
+
 
 class Fate(Enum):
     """What is to become of records that had started."""
@@ -50,8 +56,19 @@ def judge(seq: int, started: Sequence[Run], death: Death) -> tuple[Fate, str]:
     verdict = death.verdict if death.verdict is not None and death.verdict.seq == seq else None
     if death.is_kill_ours and verdict is None:
         return Fate.RETURNED, death.why_killed
-    died = f"worker {death.worker_index} died while running it ({describe_exit(death.exit_code)})"
-    reason = verdict.reason if verdict is not None else died
     is_one = sum(len(run.records) for run in started) == 1
     is_certain = is_one or (verdict is not None and verdict.is_certain)
-    return Fate.FAILED if is_certain else Fate.SUSPECTED, reason
+    return Fate.FAILED if is_certain else Fate.SUSPECTED, replace(death, verdict=verdict).reason
+
+
+def judge_beside(started: Sequence[Run], death: Death) -> list[Fate]:
+    """What becomes of each of those that ran beside each other.
+
+    It is never known which of them has ended the process, or has let no other go on until one was late: all
+    are suspects, unless one was alone. A verdict on a record that is over counts against nobody.
+    """
+    verdict = death.verdict
+    is_over = verdict is not None and all(run.first_seq != verdict.seq for run in started)
+    if death.is_kill_ours and (verdict is None or is_over):
+        return [Fate.RETURNED] * len(started)
+    return [Fate.FAILED if len(started) == 1 else Fate.SUSPECTED] * len(started)

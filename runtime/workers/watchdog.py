@@ -11,6 +11,7 @@ from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.workers.handle import WorkerHandle
+from headrace.runtime.workers.in_flight import RunningRecord
 from headrace.runtime.workers.verdict import Verdict
 
 _MEMORY_INTERVAL_SECONDS = 0.1
@@ -54,18 +55,26 @@ class Watchdog:
 
     def _time_left(self, worker: WorkerHandle, limit_seconds: float, reason: str) -> float:
         """Until this worker has to be looked at again, seconds. Acts where its time is up."""
-        running = worker.look()
-        if running is None:
+        running = worker.running()
+        if not running:
             return min(limit_seconds, self._time_left_to_begin(worker, limit_seconds))
         self._waits.pop(worker.index, None)
+        return min(self._time_left_of(it, worker, limit_seconds, reason) for it in running)
+
+    @staticmethod
+    def _time_left_of(
+        running: RunningRecord, worker: WorkerHandle, limit_seconds: float, reason: str
+    ) -> float:
+        """As above, of one record."""
         # No more than the limit, whatever the process says since when it runs.
         left = min(limit_seconds, limit_seconds - running.seconds)
         if left > 0:
             return left
         running.lane.on_cut_short("late")
-        if worker.can_cancel and (waited := worker.outbox.cancel(running.seq, _LATE)) < _CANCEL_SECONDS:
+        if worker.can_cancel and (waited := worker.outbox.cancel(running, _LATE)) < _CANCEL_SECONDS:
             return min(_CANCEL_SECONDS - waited, limit_seconds)
-        worker.kill(Verdict(running.seq, reason, is_certain=True))
+        # Another that runs beside it may be what lets it not go on.
+        worker.kill(Verdict(running.seq, reason, is_certain=worker.in_flight.seats == 1))
         return limit_seconds
 
     def _time_left_to_begin(self, worker: WorkerHandle, limit_seconds: float) -> float:
@@ -97,9 +106,8 @@ class Watchdog:
         used = (
             f"used {used_bytes >> 20} MiB, more than resources.limits.memory ({limit_bytes >> 20} MiB) allows"
         )
-        running = worker.look()
-        if running is not None:
-            worker.kill(Verdict(running.seq, f"its worker {used}", is_certain=False))
+        if running := worker.running():
+            worker.kill(Verdict(running[0].seq, f"its worker {used}", is_certain=False))
         else:
             worker.replace(f"it {used}, while {'idle' if worker.is_ready else 'loading the handler'}")
 

@@ -127,5 +127,5 @@ class LinesTrigger(NoFeed, Trigger):
     def status(self) -> TriggerStatus:
         """A row for each file."""
         of = self._dispatch.worker_of
-        rows = (status(p, worker=of(p.key), committed=None) for p in self._partitions)
+        rows = (status(p, worker=of(p.key), limited_by="", committed=None) for p in self._partitions)
         return TriggerStatus({"folder": str(self._folder)}, tuple(rows))

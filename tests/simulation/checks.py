@@ -2,11 +2,13 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
 from fake_worker import FakeProcess
+from shape import record_key
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
@@ -53,6 +55,10 @@ class Call:
     parts: list[tuple[Delivery, Sequence[int]]] = field(default_factory=list)
     is_open: bool = True
     outcomes: Sequence[str] = ()
+    turns: list[Hashable] = field(default_factory=list)
+    """What else must not run meanwhile."""
+    seq: int = -1
+    """Where several run at once."""
 
 
 class History:
@@ -80,8 +86,8 @@ class History:
         """By an operator's hand."""
         self._produced = produced
         self._now = now
-        self._running: dict[PartitionKey, Call] = {}
-        self._last: dict[FakeProcess, Call] = {}
+        self._running: dict[Hashable, Call] = {}
+        self._calls: dict[FakeProcess, list[Call]] = defaultdict(list)  # the last ones
         self._covered: dict[PartitionKey, int] = defaultdict(int)  # by commits, and looked at
 
     def offsets(self, key: PartitionKey, first: int, end: int) -> Sequence[int]:
@@ -101,10 +107,15 @@ class History:
             self._tell("starts: first, end, attempt", delivery.key, about)
             at = f"{delivery.key} offset {event.first_offset}"
             self._require(not is_lease_over, at, "starts after its lease")
+            turn = self._turn(delivery.key, event.first_offset)
+            self._require(self._running.get(turn, call) is call, at, "starts while what it follows runs")
             self._check_start(delivery, event, call, at)
-            self._running[delivery.key] = call
+            self._running[turn] = call
+            call.turns.append(turn)
             call.parts.append((delivery, range(event.first_offset, event.offset + 1)))
-        self._last[process] = call
+        calls = self._calls[process]
+        recent = 4 * self.policy.max_concurrency
+        calls[:] = [*(it for it in calls[:-recent] if it.is_open), *calls[-recent:], call]
         if self.policy.batch is not None:
             self._check_plans(call)
         return call
@@ -113,7 +124,6 @@ class History:
         key, now, require = delivery.key, self._now(), self._require
         require(not delivery.is_over, at, "starts after its assignment")
         require(now <= delivery.revoked_at + GRACE_SECONDS, at, "starts long after the revoke")
-        require(self._running.get(key, call) is call, at, "starts while another of its partition runs")
         for offset in self.offsets(key, event.first_offset, event.offset + 1):
             handler = delivery.handled.get(offset)
             require(handler is None or handler.is_dead, at, f"starts again, {offset} of it went well")
@@ -153,9 +163,11 @@ class History:
         return (offset for offset in offsets if offset in produced)
 
     def _open_below(self, delivery: Delivery, end: int) -> Iterator[int]:
-        key = delivery.key
+        key, turn = delivery.key, self._turn(delivery.key, end)
+        if self.policy.ordering != "partition":
+            delivery.low = 0  # below it others may be open
         for offset in self.offsets(key, max(delivery.low, delivery.start.offset), end):
-            if not (
+            if self._turn(key, offset) == turn and not (
                 offset in delivery.handled
                 or offset in self.acked[key]
                 or offset in self.given_up[key]
@@ -164,6 +176,13 @@ class History:
                 yield offset
                 return
             delivery.low = offset + 1
+
+    def _turn(self, key: PartitionKey, offset: int) -> Hashable:
+        """Records that have the same one follow each other."""
+        if self.policy.ordering == "partition":
+            return key
+        name = record_key(offset) if self.policy.ordering == "key" else None
+        return key, offset if name is None else name
 
     def _committed_failures(self, key: PartitionKey, offset: int) -> int:
         spans = self.commits[key].attempts
@@ -198,26 +217,32 @@ class History:
                 self._count(delivery, offsets)
                 delivery.failed[offsets[0]] += 1
                 continue
-            delivery.failed.pop(offsets[0], None)  # it may come again, and begins anew
-            delivery.attempts.pop(offsets[0], None)
+            if outcome == "ok" and self.policy.ack_mode is not AckMode.EXPLICIT_ONLY:
+                delivery.failed.pop(offsets[0], None)
+                delivery.attempts.pop(offsets[0], None)
             if not delivery.is_over:
                 delivery.handled |= dict.fromkeys(offsets, call.process)
                 if outcome == "ok" and self.policy.ack_mode is not AckMode.EXPLICIT_ONLY:
                     self.done[delivery.key].update(offsets)
                     delivery.settled.update(offsets)
 
-    def on_death(self, process: FakeProcess, *, is_in_a_record: bool) -> None:
-        """It ends what runs there; and undoes what it had no time to say."""
-        call = self._last.get(process)
-        if call is None or not (call.is_open or is_in_a_record):
-            return
-        if call.is_open:
-            self._close(call)
+    def on_death(
+        self, process: FakeProcess, *, is_in_a_record: bool, unsaid: AbstractSet[int] | None
+    ) -> None:
+        """It ends what runs there; and undoes what it had no time to say: `unsaid`, where several run."""
+        calls = self._calls.pop(process, [])
+        if unsaid is None:
+            started = [call for call in calls[-1:] if call.is_open or is_in_a_record]
         else:
-            self._undo(call)
-        for delivery, offsets in call.parts:
-            self._tell("dies", delivery.key, (offsets, process))
-            self._count(delivery, offsets)
+            started = [call for call in calls if call.is_open or call.seq in unsaid]
+        for call in started:
+            if call.is_open:
+                self._close(call)
+            else:
+                self._undo(call)
+            for delivery, offsets in call.parts:
+                self._tell("dies", delivery.key, (offsets, process))
+                self._count(delivery, offsets)
 
     def _undo(self, call: Call) -> None:
         for (delivery, offsets), outcome in zip(call.parts, call.outcomes, strict=True):
@@ -231,8 +256,8 @@ class History:
 
     def _close(self, call: Call) -> None:
         call.is_open = False
-        for delivery, _ in call.parts:
-            self._running.pop(delivery.key, None)
+        for turn in call.turns:
+            self._running.pop(turn, None)
 
     def _count(self, delivery: Delivery, offsets: Sequence[int]) -> None:
         failure = self.policy.failure
@@ -281,7 +306,8 @@ class History:
 
     def on_left(self, delivery: Delivery, *, is_clean: bool) -> None:
         """Nothing of it runs, and where that is clean, all that was done in it is committed."""
-        self._require(delivery.key not in self._running, str(delivery.key), "left with a handler in it")
+        running = [it for call in self._running.values() for it, _ in call.parts if it is delivery]
+        self._require(not running, str(delivery.key), "left with a handler in it")
         self._tell("has left", delivery.key, "cleanly" if is_clean else "")
         delivery.is_over = True
         if not is_clean or self.policy.ack_window_size:

@@ -15,9 +15,9 @@ from headrace.runtime.wire.frames import Buffer, Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart, decode_start, encode_start
+from headrace.runtime.worker.calls.handler import Handler
 from headrace.runtime.worker.context import Platform
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
-from headrace.runtime.worker.handler import Handler
 from headrace.runtime.worker.loop import WorkerLoop
 from headrace.runtime.worker.orders import obey
 from headrace.runtime.workers.channel import OnFrame
@@ -89,6 +89,8 @@ class _Loop(WorkerLoop):
         return self._context.platform
 
     async def serve(self, process: "FakeProcess") -> None:
+        if self._at_once is not None:
+            await self._at_once.serve()
         while not (process.is_dead or self.inbox.is_finished):
             if (work := self._next_work()) is not None:
                 await work
@@ -100,6 +102,20 @@ class _Loop(WorkerLoop):
         """What it still does touches nobody: it is dead."""
         self._slot.abandon()
         self.inbox.abandon()
+        for task in self._at_once._runs.values() if self._at_once is not None else ():
+            task.cancel()
+
+    def current_seq(self) -> int:
+        """Of the record whose handler asks; -1 where they are handled one after another."""
+        calls = self._at_once._calls if self._at_once is not None else {}
+        task = asyncio.current_task()
+        return next((seq for seq, call in calls.items() if call.task is task), -1)
+
+    def unsaid(self) -> set[int] | None:
+        """Of what its processor hasn't heard that it has ended, where several run; None where none do."""
+        if self._at_once is None:
+            return None
+        return {seq for seq, _ in self._at_once._ended} | self._at_once._calls.keys()
 
 
 class FakeProcess:
@@ -117,7 +133,7 @@ class FakeProcess:
         self.pid = next(_pids)
         self.index = start.worker_id
         self.spark_session_id = start.spark_session_id
-        self.slot = ProgressSlot.create(lease)
+        self.slot = ProgressSlot.create(lease, start.places)
         self.exited: asyncio.Future[int] = self._loop.create_future()
         self.on_read: Callable[[], None] = lambda: None
         self.is_alive, self.is_dead, self.is_loaded = True, False, False

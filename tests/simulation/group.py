@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from checks import History
 from chunks import Written, batch
+from shape import record_key
 from worker_bench import Record
 
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
@@ -44,7 +45,7 @@ class Group:
             written = [Written(value=str(offset).encode()) for offset in offsets]
             piece: Piece = ChunkSlice(Chunk(first, count, batch(first, written), decode))
         else:
-            piece = [Record(offset, str(offset).encode()) for offset in offsets]
+            piece = [Record(offset, str(offset).encode(), record_key(offset)) for offset in offsets]
         self._pieces[key].append(piece)
         self.produced[key] += offsets
         self.ends[key] = offsets.stop

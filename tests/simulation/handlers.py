@@ -55,7 +55,8 @@ class Handlers:
 
     def on_death(self, process: FakeProcess) -> None:
         slot = process.worker._slot if hasattr(process, "worker") else process.slot
-        self._history.on_death(process, is_in_a_record=slot.read().is_running)
+        unsaid = process.worker.unsaid() if hasattr(process, "worker") else None
+        self._history.on_death(process, is_in_a_record=slot.read().is_running, unsaid=unsaid)
 
     # ---- the handler
 
@@ -63,6 +64,7 @@ class Handlers:
         """One event, or a batch of them."""
         events = given if isinstance(given, list) else [given]
         call = self._history.on_start(process, events, is_lease_over=process._lease.is_over)
+        call.seq = process.worker.current_seq()
         try:
             return await self._handle(process, call, events, is_batch=isinstance(given, list))
         except BaseException:

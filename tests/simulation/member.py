@@ -236,6 +236,7 @@ class Member:
             is_cumulative=policy.is_cumulative,
             takes_acks=policy.ack_mode.is_explicit,
             is_batch=policy.batch is not None,
+            max_concurrency=policy.max_concurrency,
             decoder=policy.decoder,
             decoder_options=policy.decoder_options,
             event=policy.event or STREAM_EVENT,
@@ -261,7 +262,7 @@ class Member:
             return set()
         lanes = [it.lane for it in dispatcher.partitions.values()]
         return {
-            (lane.id, lane.buffer.next_offset)
+            (lane.id, lane.next_offset)
             for lane in lanes
             if lane.is_deliverable and not lane.in_flight_count
             if (worker := dispatcher.worker_of(lane.key)) is None or worker in free

@@ -8,6 +8,8 @@ from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolic
 from headrace.runtime.config.failure import FailurePolicy, Then
 
 Delivery = Literal["records", "chunks", "ranges"]
+Ordering = Literal["partition", "key", "none"]
+ORDERINGS: list[Ordering] = ["partition", "partition", "partition", "partition", "key", "key", "none"]
 RANGE_EVENT = "headrace.runtime.worker.given.event:RangeEvent"
 DECODER = "headrace.triggers.kafka.format.decoder:decode"
 
@@ -43,17 +45,23 @@ class Shape:
 
 def draw(rng: random.Random) -> Shape:
     """Any combination that a function.yaml may ask for."""
+    ordering = rng.choice(ORDERINGS)
+    is_loose = ordering != "partition"
     deliveries: list[Delivery] = ["records", "records", "chunks", "ranges"]
-    delivery = rng.choice(deliveries)
-    is_batch = delivery == "ranges" or (delivery == "records" and rng.random() < 0.5)
-    mode = rng.choice([AckMode.DISABLE, AckMode.ENABLE, AckMode.EXPLICIT_ONLY])
+    delivery = "records" if is_loose else rng.choice(deliveries)
+    is_batch = delivery == "ranges" or (delivery == "records" and not is_loose and rng.random() < 0.5)
+    mode = AckMode.DISABLE if is_loose else rng.choice(list(AckMode))
     is_cumulative = mode.is_explicit and rng.random() < 0.2
+    is_async = rng.random() < 0.5
+    is_static = not is_loose and (mode.is_explicit or rng.random() < 0.3)
     policy = DeliveryPolicy(
         ack_mode=mode,
+        ordering=ordering,
+        max_concurrency=rng.choice([1, 3, 8]) if is_async and not is_batch else 1,
         explicit_ack_semantics="cumulative" if is_cumulative else "individual",
-        ack_window_size=rng.choice([0, 0, 0, 3]) if delivery != "ranges" else 0,
+        ack_window_size=rng.choice([0, 0, 0, 3]) if delivery != "ranges" and not is_loose else 0,
         late_ack_seconds=rng.choice([0.0, 0.1]) if mode.is_explicit else 0.0,
-        worker_allocation_mode="static" if mode.is_explicit or rng.random() < 0.3 else "pool",
+        worker_allocation_mode="static" if is_static else "pool",
         failure=_failure(rng),
         batch=BatchPolicy(rng.choice([2, 5, 16]), rng.choice([0.0, 0.05, 0.3])) if is_batch else None,
         decoder=DECODER if delivery == "chunks" else "",
@@ -68,8 +76,8 @@ def draw(rng: random.Random) -> Shape:
         replicas=rng.randint(1, 2),
         workers=rng.randint(1, 3),
         capacity=rng.choice([4, 16, 64]),
-        is_async=rng.random() < 0.5,
-        max_text_chars=rng.choice([4096, 4096, 80]),
+        is_async=is_async,
+        max_text_chars=4096 if is_loose else rng.choice([4096, 4096, 80]),
         has_sessions=is_batch and rng.random() < 0.8,
         rates=Rates(rng.choice([0, 0.02, 0.1]), rng.choice([0, 0.01, 0.05]), rng.choice([0, 0.01, 0.05])),
         seconds=rng.uniform(2, 8),
@@ -86,3 +94,8 @@ def _failure(rng: random.Random) -> FailurePolicy:
         then=rng.choice(thens),
         dead_letter_topic="dead",
     )
+
+
+def record_key(offset: int) -> bytes | None:
+    """Few, and sometimes none."""
+    return b"%d" % (offset * 31 % 6) if offset % 11 else None

@@ -5,8 +5,10 @@ import logging
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from checks import History, ViolationError
+from fake_worker import DeadError
 from group import Group
 from handlers import Handlers
 from member import SESSION_SECONDS, WAIT_SECONDS, Member
@@ -220,7 +222,12 @@ class World:
     def _unexcused(self, key: PartitionKey) -> list[int]:
         """What isn't committed, below the record at which the partition has halted by rule."""
         offsets, partition = self.history.uncommitted(key), self._partition(key)
-        if partition is not None and self._has_halted_by_rule(partition):
+        if partition is not None and self.shape.policy.ordering != "partition":
+            halted = self._halted_lanes(partition)
+            held = {record.offset for lane in halted for record in lane.buffer}
+            is_full = bool(held) and len(held) >= partition.capacity  # then nothing more is fetched, by rule
+            offsets = [] if is_full else [it for it in offsets if it not in held]
+        elif partition is not None and self._has_halted_by_rule(partition):
             offsets = [it for it in offsets if it < stuck_at(partition) and not self._is_orphan(key, it)]
         if len(offsets) <= self.shape.policy.ack_window_size:
             offsets = [offset for offset in offsets if not self.history.is_finished(key, offset)]
@@ -240,6 +247,14 @@ class World:
             and failure.then == "halt"
             and failure.is_spent(failures[partition.key, stuck_at(partition)])
         )
+
+    def _halted_lanes(self, partition: AssignedPartition) -> list[Any]:
+        """Of keys whose next record has failed for good."""
+        failure, failures = self.shape.policy.failure, self.history.failures
+        if failure.then != "halt":
+            return []
+        halted = [it for it in partition.lane.parts if it.state is PartitionState.HALTED]
+        return [it for it in halted if failure.is_spent(failures[partition.key, it.next_offset or 0])]
 
     def _partition(self, key: PartitionKey) -> AssignedPartition | None:
         return next(
@@ -272,7 +287,7 @@ class World:
 
     def _on_error(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
-        if not isinstance(error, ViolationError):
+        if not isinstance(error, ViolationError | DeadError):
             self.history.violations.append(f"{self.loop.time():.3f} s: {context['message']}: {error!r}")
 
 

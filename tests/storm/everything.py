@@ -21,6 +21,7 @@ from typing import TextIO
 
 from root import ROOT
 from sabotage import FAILPOINTS
+from ways import WAYS
 
 HERE = ROOT / "tests" / "storm"
 RESULTS = ROOT / ".storm"
@@ -61,6 +62,9 @@ STORMS = [
     Storm("faults", "k4", 3, 75),
     Storm("faults", "r1", 6, 55),
     Storm("faults", "t1", 3),
+    *(Storm("faults", f"k1-{way}", 2, 40) for way in WAYS),
+    *(Storm("faults", f"k2-{way}", 2, 30) for way in WAYS),
+    *(Storm("faults", f"r1-{way}", 2, 40) for way in WAYS),
     Storm("network", "cut-1s", 3, 20),
     Storm("network", "cut-10s", 3, 30),
     Storm("network", "cut-60s", 3, 10),
@@ -84,6 +88,7 @@ STORMS = [
     *of("rebalances", wait=5, finish=3, join=5, drain=5),
     *of("acks", restart=6, hole=5),
     *of("poison", raises=5, halt=5, letters=5, unwritable=3, skip=5, dies=9, rebalances=3),
+    *(Storm("poison_ways", f"p1-{way}", 2) for way in WAYS),
     *of("batches", replica=8, worker=8),
     *of("spark_kills", replica=3, worker=3, server=3),
 ]

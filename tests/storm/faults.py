@@ -6,6 +6,7 @@ k3                  a replica is frozen past its session, then goes on: as a who
 k4                  SIGTERM of a replica
 r1                  replicas join and leave all the time, cleanly and not, with every assignment strategy
 t1                  a handler takes longer than every timeout of the group
+k1-, k2-, r1-...    the same three where keys, or all records, may overtake each other, or 50 run at once
 
 usage: faults.py [SCENARIO] [--count N] [--seed N] [--seconds LOAD]
 """
@@ -39,6 +40,7 @@ from load import (
 from processes import children_of, is_running
 from replica import Replica, wait_until
 from scenario import Report, Scenario, main
+from ways import IN_ORDER, SECONDS, WAYS, Way
 
 REPLICAS = 3
 SLEEPER = f"""
@@ -50,21 +52,28 @@ SLEEPER = f"""
 """
 
 
-def records_for(seconds: float, replicas: int = REPLICAS, handler_seconds: float = HANDLER_SECONDS) -> int:
+def records_for(
+    seconds: float,
+    replicas: int = REPLICAS,
+    handler_seconds: float = HANDLER_SECONDS,
+    way: Way = IN_ORDER,
+) -> int:
     """As many as keep so many replicas busy for about that long."""
-    return int(seconds * replicas * WORKERS / handler_seconds * 0.8)
+    if way.at_once > 1:
+        handler_seconds = SECONDS
+    return int(seconds * way.together(replicas * WORKERS, 12) / handler_seconds * 0.8)
 
 
-def long_records_for(seconds: float, replicas: int = REPLICAS) -> int:
+def long_records_for(seconds: float, replicas: int = REPLICAS, way: Way = IN_ORDER) -> int:
     """The same for LONG_AT_TIMES."""
-    return records_for(seconds, replicas, LONG_AT_TIMES_SECONDS)
+    return records_for(seconds, replicas, LONG_AT_TIMES_SECONDS, way)
 
 
-def k1(mode: str, broker: Broker, folder: Path, number: int, report: Report) -> None:
+def k1(way: Way, broker: Broker, folder: Path, number: int, report: Report) -> None:
     """Whoever is killed is replaced; the others take over meanwhile."""
     faults: list[Fault] = []
-    records = long_records_for(report.seconds)
-    with Load(broker, folder, records, handler=LONG_AT_TIMES, workerAllocationMode=mode) as load:
+    records = long_records_for(report.seconds, way=way)
+    with Load(broker, folder, records, handler=LONG_AT_TIMES, way=way) as load:
         load.begin(*REPLICAS * [load.function])
         while load.is_busy(left=500):
             faults.append(kill_busy(load, random.choice(load.replicas)))
@@ -79,7 +88,7 @@ def k1(mode: str, broker: Broker, folder: Path, number: int, report: Report) -> 
                 "s to the next start, for each kill meanwhile", resumed, 0, SESSION_SECONDS + 2, number
             )
         check_deaths(load, faults, report, number)
-        load.check(report, number, Allowed(load.may_repeat(faults), cut_off=WORKERS * len(faults)))
+        load.check(report, number, Allowed(load.may_repeat(faults), cut_off=load.in_hand * len(faults)))
 
 
 def resumed_seconds_by_kill(load: Load, fault: Fault, faults: list[Fault]) -> float:
@@ -103,10 +112,10 @@ def check_deaths(load: Load, faults: list[Fault], report: Report, number: int) -
         report.add("kill to the last word of its workers, s", seconds, -1e9, 1, number)
 
 
-def k2(broker: Broker, folder: Path, number: int, report: Report) -> None:
-    """Only the record that it was in comes again, and the group doesn't notice."""
+def k2(way: Way, broker: Broker, folder: Path, number: int, report: Report) -> None:
+    """Only what it was in comes again, and the group doesn't notice."""
     kills = 0
-    with Load(broker, folder, records_for(report.seconds)) as load:
+    with Load(broker, folder, records_for(report.seconds, way=way), way=way) as load:
         load.begin(*REPLICAS * [load.function])
         before = [running.trigger()["generation"] for running in load.replicas]
         while load.is_busy(left=1000):
@@ -124,7 +133,8 @@ def k2(broker: Broker, folder: Path, number: int, report: Report) -> None:
         report.add_faults("kills", kills, number)
         # A machine that is too busy for a heartbeat brings rebalances too.
         report.add("rebalances", before != after, 0, bool(load.lost_memberships()), number)
-        load.check(report, number, Allowed(repeats=kills, cut_off=kills, attempts=1))
+        most = kills * way.at_once
+        load.check(report, number, Allowed(repeats=most, cut_off=most, attempts=1))
 
 
 def _is_replaced(running: Replica, pid: int) -> bool:
@@ -259,15 +269,15 @@ def k4(broker: Broker, folder: Path, number: int, report: Report) -> None:
         load.check(report, number, Allowed())
 
 
-def r1(broker: Broker, folder: Path, number: int, report: Report) -> None:
+def r1(way: Way, broker: Broker, folder: Path, number: int, report: Report) -> None:
     """At least one stays. With clean leaves only, nothing is handled twice."""
     strategy = ("range", "roundrobin", "sticky")[number % 3]
     is_clean = number % 2 == 0
     faults: list[Fault] = []
     changes = 0
-    records = long_records_for(report.seconds, 4)
-    load = Load(broker, folder, records, partitions=24, handler=LONG_AT_TIMES, balanceStrategy=strategy)
-    with load:
+    records = long_records_for(report.seconds, 4, way)
+    options = {"partitions": 24, "handler": LONG_AT_TIMES, "way": way}
+    with Load(broker, folder, records, balanceStrategy=strategy, **options) as load:  # type: ignore[arg-type]
         load.begin(load.function, load.function)
         while load.is_busy(left=500):
             pause(0.2, 2)
@@ -286,7 +296,7 @@ def r1(broker: Broker, folder: Path, number: int, report: Report) -> None:
         report.add_faults("joins and leaves", changes, number)
         report.add_faults("kills", len(faults), number, low=0)
         check_deaths(load, faults, report, number)
-        load.check(report, number, Allowed(load.may_repeat(faults), cut_off=WORKERS * len(faults)))
+        load.check(report, number, Allowed(load.may_repeat(faults), cut_off=load.in_hand * len(faults)))
 
 
 def t1(broker: Broker, folder: Path, number: int, report: Report) -> None:
@@ -307,13 +317,16 @@ def t1(broker: Broker, folder: Path, number: int, report: Report) -> None:
 
 
 SCENARIOS: dict[str, Scenario] = {
-    "k1-pool": partial(k1, "pool"),
-    "k1-static": partial(k1, "static"),
-    "k2": k2,
+    "k1-pool": partial(k1, IN_ORDER),
+    "k1-static": partial(k1, Way(allocation="static")),
+    "k2": partial(k2, IN_ORDER),
     "k3": k3,
     "k4": k4,
-    "r1": r1,
+    "r1": partial(r1, IN_ORDER),
     "t1": t1,
+    **{f"k1-{name}": partial(k1, way) for name, way in WAYS.items()},
+    **{f"k2-{name}": partial(k2, way) for name, way in WAYS.items()},
+    **{f"r1-{name}": partial(r1, way) for name, way in WAYS.items()},
 }
 
 if __name__ == "__main__":

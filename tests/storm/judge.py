@@ -12,6 +12,7 @@ from deliveries import early_attempts, longest_stall, lost, repeated, unended
 from history import Entry, Partition, RecordId
 from order import out_of_order, overlaps, passed_over
 from scenario import Report
+from ways import IN_ORDER, Way
 
 STALL_SECONDS = 12.0
 """A session that has to end, and a rebalance, three times in a row."""
@@ -57,26 +58,27 @@ class Add(Protocol):
     def __call__(self, name: str, value: float, high: float = 0) -> None: ...
 
 
-def judge(found: Evidence, allowed: Allowed, report: Report, number: int) -> None:
+def judge(found: Evidence, allowed: Allowed, report: Report, number: int, way: Way = IN_ORDER) -> None:
     """Every figure of repetition `number`, against its bound."""
+    turned = way.turned(found)
 
     def add(name: str, value: float, high: float = 0) -> None:
         report.add(name, value, 0, high, number)
 
     add("memberships lost", found.memberships_lost, allowed.memberships_lost + LOST_BY_CHANCE)
     report.add("produced", len(found.produced), 1, 1e9, number)
-    _judge_deliveries(found, allowed, add)
-    _judge_order(found, add)
+    _judge_deliveries(found, turned, allowed, add)
+    _judge_order(turned, add)
     _judge_commits(found, add)
 
 
-def _judge_deliveries(found: Evidence, allowed: Allowed, add: Add) -> None:
+def _judge_deliveries(found: Evidence, turned: Evidence, allowed: Allowed, add: Add) -> None:
     history = found.history
     add("L1 lost", len(lost(found.produced, history, found.given_up)))
     again = len(repeated(history))
     add("L2 repeated, of those allowed", _share(again, allowed.repeats), 1)
     add("L2 repeated", again, allowed.repeats)
-    cut_off, failed = unended(it for it in history if it.record not in found.given_up)
+    cut_off, failed = unended(it for it in turned.history if it.record not in turned.given_up)
     add("L2 cut off in a handler", len(cut_off), allowed.cut_off)
     add("L2 started, not ended, and their worker went on", len(failed))
     early = max((by for _, by in early_attempts(history)), default=0)

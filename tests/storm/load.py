@@ -20,6 +20,7 @@ from kafka_records import produce
 from processes import children_of, is_running
 from replica import Replica, replica, set_trigger, wait_until, write_function
 from scenario import Report
+from ways import AT_ONCE, IN_ORDER, KEYS, Way
 
 SESSION_SECONDS = 2.0
 WORKERS = 2
@@ -84,6 +85,7 @@ class Load:
         brokers: str = "",
         fields: dict[str, object] | None = None,
         body_bytes: int = 8,
+        way: Way = IN_ORDER,
         **attributes: object,
     ) -> None:
         self.broker = broker
@@ -92,8 +94,10 @@ class Load:
         self.group = f"group-{self.topic}"
         self.records = records
         self._body_bytes = body_bytes
-        self._attributes = {"sessionTimeout": f"{SESSION_SECONDS:g}s"} | attributes
-        self._handler, self._fields = handler, fields or {}
+        self._attributes = {"sessionTimeout": f"{SESSION_SECONDS:g}s"} | way.attributes | attributes
+        self._handler = handler if way.at_once == 1 else AT_ONCE
+        self._fields = fields or {}
+        self._way = way
         self.function = self.write(folder / "f", brokers or broker.bootstrap)
         self._history = History(self.function)
         self.replicas: list[Replica] = []
@@ -127,7 +131,8 @@ class Load:
 
     def produce(self) -> None:
         """All records, evenly."""
-        produce(self.broker, self.topic, self.records, self.partitions, self._body_bytes)
+        keys = KEYS if self._way.ordering == "key" else 0
+        produce(self.broker, self.topic, self.records, self.partitions, self._body_bytes, keys=keys)
 
     def occupy(self, victim: Replica) -> None:
         """Each record that its workers start from now on takes longer than any session (LONG_AT_TIMES)."""
@@ -161,6 +166,11 @@ class Load:
     def ends(self) -> dict[Partition, int]:
         """Where the partitions end: what is committed at last."""
         return {(self.topic, n): -(-(self.records - n) // self.partitions) for n in range(self.partitions)}
+
+    @property
+    def in_hand(self) -> int:
+        """Records that a replica is in at most."""
+        return WORKERS * self._way.at_once
 
     def is_busy(self, left: int = 0) -> bool:
         """More than `left` records have still to be handled."""
@@ -206,7 +216,7 @@ class Load:
         allowed = replace(
             allowed,
             repeats=allowed.repeats + self.may_repeat(late),
-            cut_off=allowed.cut_off + WORKERS * len(late),
+            cut_off=allowed.cut_off + self.in_hand * len(late),
         )
         evidence = Evidence(
             self.produced,
@@ -218,7 +228,7 @@ class Load:
             alive_until=self._killed,
             memberships_lost=len(late),
         )
-        judge(evidence, allowed, report, number)
+        judge(evidence, allowed, report, number, self._way)
         failed = sum(len(running.log_times("a commit failed")) for running in self._started)
         report.add("commits that failed", failed, 0, 1e9, number)
         # Where records fail, tracebacks are their handler's.
@@ -242,7 +252,7 @@ class Load:
     def may_repeat(self, faults: list[Fault]) -> int:
         """In flight, and settled since the last commit."""
         history = self.history
-        return sum(WORKERS + len(self._uncommitted(fault, history)) for fault in faults)
+        return sum(self.in_hand + len(self._uncommitted(fault, history)) for fault in faults)
 
     def handled_unknowing(self, fault: Fault, seconds: float = SESSION_SECONDS + 1) -> int:
         """What it handled frozen or cut off, and still a member: if it is thrown out, it can't commit."""

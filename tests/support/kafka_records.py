@@ -15,17 +15,20 @@ from broker import Broker
 from replica import environment, lines, replica, wait_until
 
 
-async def _produce(bootstrap: str, topic: str, count: int, partitions: int, size: int) -> None:
+async def _produce(bootstrap: str, topic: str, count: int, partitions: int, size: int, *, keys: int) -> None:
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=20) as producer:
         for number in range(count):
             body = str(number).encode().ljust(size, b".")
-            await producer.send(topic, body, partition=number % partitions)
+            key = b"k%d" % (number // partitions % keys) if keys else None
+            await producer.send(topic, body, key, partition=number % partitions)
         await producer.flush()
 
 
-def produce(broker: Broker, topic: str, count: int, partitions: int = 8, size: int = 8) -> None:
-    """Records, evenly over the partitions."""
-    asyncio.run(_produce(broker.bootstrap, topic, count, partitions, size))
+def produce(
+    broker: Broker, topic: str, count: int, partitions: int = 8, size: int = 8, *, keys: int = 0
+) -> None:
+    """Records, evenly over the partitions; in each of so many keys, by their offsets in turn."""
+    asyncio.run(_produce(broker.bootstrap, topic, count, partitions, size, keys=keys))
 
 
 def truncate(broker: Broker, topic: str, partition: int, before: int) -> None:

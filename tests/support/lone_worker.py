@@ -12,7 +12,7 @@ from worker_bench import PRELUDE
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane, TrialRecord
-from headrace.runtime.wire.frames import Ack, WireRecord
+from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.wire.start import WorkerStart
@@ -52,6 +52,9 @@ class Heard:
 
     def on_acked(self, ack: Ack) -> None:
         self.told.append(("acked", ack.partition, [ack.offset]))
+
+    def on_nacked(self, nack: Nack) -> None:
+        self.told.append(("nacked", nack.partition, [nack.offset]))
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         self.told.append(("replied", lane.key.partition, [record.offset]))

@@ -17,6 +17,7 @@ class StandingWorker:
 
     index: int = 0
     is_ready: bool = True
+    seats: int = 1
     since_ns: int | None = None
     in_flight: InFlight = field(default_factory=InFlight)
     unsuited: set[int] = field(default_factory=set)
@@ -33,13 +34,13 @@ class StandingWorker:
     def is_straggling(self) -> bool:
         return self.in_flight.is_straggling
 
-    def look(self) -> RunningRecord | None:
+    def running(self) -> list[RunningRecord]:
         self.looks += 1
         if not self.in_flight.runs:
-            return None
+            return []
         run = self.in_flight.runs[0]
         since_ns = time.monotonic_ns() if self.since_ns is None else self.since_ns
-        return RunningRecord(run.first_seq, run.lane, run.records[0], since_ns)
+        return [RunningRecord(run.first_seq, run.lane, run.records[0], since_ns)]
 
     def recall(self, lane: Lane) -> None:
         self.recalled.append(lane)

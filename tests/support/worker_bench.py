@@ -17,7 +17,7 @@ from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, Stati
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.metrics import Metrics, TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
+from headrace.runtime.partitions.assigned import AssignedPartition, of_keys, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire.frames import Headers, WireRecord
@@ -51,8 +51,12 @@ class Bench:
     metrics: Metrics
 
     def assign(self, *names: tuple[str, int], start: int = 0) -> list[AssignedPartition]:
+        keys, ordering = [PartitionKey(*name) for name in names], self.dispatcher.policy.ordering
         partitions = [
-            of_records(PartitionKey(topic, number), Checkpoint(start), 256) for topic, number in names
+            of_records(key, Checkpoint(start), 256)
+            if ordering == "partition"
+            else of_keys(key, Checkpoint(start), 1000, ordering)
+            for key in keys
         ]
         self.dispatcher.begin(partitions)
         return partitions
@@ -160,6 +164,7 @@ async def bench(
             decoder=decoder,
             event=event,
             is_batch=policy.batch is not None,
+            max_concurrency=policy.max_concurrency,
             wants_replies=policy.wants_replies,
             spark_session_id=spark_session_id,
         )

@@ -223,7 +223,7 @@ class Requests:
             self._dispatch.recall(lane)
 
     def _is_full(self) -> bool:
-        waiting = self._unanswered - self._dispatch.worker_count
+        waiting = self._unanswered - self._dispatch.seats
         most = MOST_WAITING if self._wait_seconds else 0
         return waiting >= most or self._bytes > MOST_WAITING_BYTES
 

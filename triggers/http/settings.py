@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Le
 from pydantic import AfterValidator
 
+from headrace.runtime.config.concurrency import CONCURRENCY_RULES, MaxConcurrency, max_concurrency
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.declare import Rule, Settings, section, setting
 from headrace.runtime.settings.types import Anything, Count, Flag, Text, Texts
@@ -114,7 +115,10 @@ class HttpSettings(Settings):
         effect="A longer request line or header is answered with 400.",
     )
 
+    max_concurrency: MaxConcurrency = max_concurrency()
+
     rules: ClassVar[tuple[Rule, ...]] = (
+        *CONCURRENCY_RULES,
         Rule(
             "cors.allow_credentials",
             ("cors.enabled", "cors.allow_credentials", "cors.allow_origins"),

@@ -30,13 +30,13 @@ _ONCE = FailurePolicy(max_attempts=1, then="report")  # whoever asked decides wh
 
 
 class HttpTrigger(Trigger):
-    """One port. Workers are taken by whoever comes first; each answers one request at a time."""
+    """One port. Workers are taken by whoever comes first; each answers as many at a time as is set."""
 
     kind, aliases, Settings = "http", (), HttpSettings
     annotations: ClassVar[Mapping[str, str]] = {}
 
     @staticmethod
-    def delivery(settings: HttpSettings, fields: TriggerFields) -> DeliveryPolicy:  # noqa: ARG004  # as all kinds'
+    def delivery(settings: HttpSettings, fields: TriggerFields) -> DeliveryPolicy:
         """Answers are wanted, and nothing is tried again."""
         return replace(
             fields.delivery,
@@ -44,6 +44,7 @@ class HttpTrigger(Trigger):
             failure=_ONCE,
             event=_EVENT,
             wants_replies=True,
+            max_concurrency=settings.max_concurrency,
         )
 
     @staticmethod

@@ -13,6 +13,7 @@ from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.room import decoded_in
 from headrace.runtime.streams.assignment import AHEAD_BYTES, Assignment
 from headrace.triggers.kafka.client import chunks, fetches
 from headrace.triggers.kafka.client.budget import Budget
@@ -61,7 +62,7 @@ class Fetching:
     @property
     def buffered_bytes(self) -> int:
         """What this process holds of the partitions' records, or may get by open requests."""
-        decoded = sum(partition.lane.buffer.decoded_bytes for partition in self._assigned.values())
+        decoded = sum(decoded_in(partition)[1] for partition in self._assigned.values())
         return self.budget.used_bytes + decoded
 
     def decode_here(self) -> None:
@@ -126,7 +127,7 @@ class Fetching:
         if partition is None or partition.room:
             return False
         lane = partition.lane
-        return partition.is_paused or not (lane.in_flight_count or lane.is_deliverable)
+        return partition.is_paused or not (lane.out_count or lane.is_deliverable)
 
     # ---- where a fetch fails
 

@@ -52,14 +52,19 @@ class KafkaTrigger(Trigger):
 
     @staticmethod
     def delivery(settings: KafkaSettings, fields: TriggerFields) -> DeliveryPolicy:
-        """One lane for each partition. Workers decode, where the processor need not look at each record."""
+        """One lane for each partition, or key. Workers decode, where nobody here need look at records."""
         common, is_ranges = fields.delivery, settings.delivery == "ranges"
         decoder = "" if common.batch else settings.decoder
         return replace(
             common,
             worker_allocation_mode=settings.worker_allocation_mode,
+            ordering=settings.ordering,
+            max_concurrency=settings.max_concurrency,
             explicit_ack_semantics=settings.explicit_ack_semantics,
             ack_window_size=settings.ack_window_size,
+            ack_deadline_seconds=(settings.ack_deadline_seconds or None)
+            if common.ack_mode.is_explicit
+            else None,
             failure=settings.on_failure.policy,
             decoder=decoder,
             decoder_options={"max_batch_bytes": settings.max_batch_bytes} if decoder else {},

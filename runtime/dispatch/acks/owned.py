@@ -7,7 +7,7 @@ from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.wire.frames import Ack
+from headrace.runtime.wire.frames import Ack, Nack
 
 logger = logging.getLogger(__name__)
 
@@ -55,9 +55,13 @@ class Acks:
         if self._delivered.get(partition.key) is partition:
             del self._delivered[partition.key]
 
-    def has(self, ack: Ack) -> bool:
-        """Whether the ack's partition is ours."""
-        return (ack.topic, ack.partition) in self.owned
+    def has(self, said: Ack | Nack) -> bool:
+        """Whether the partition that it is about is ours."""
+        return (said.topic, said.partition) in self.owned
+
+    def delivered(self, said: Nack) -> AssignedPartition | None:
+        """The partition that it is about; None where nothing of that has been handed out here."""
+        return self._delivered.get((said.topic, said.partition))
 
     def has_had(self, key: PartitionKey) -> bool:
         """Whether it is ours, or was: an ack may cross the end of that on its way."""

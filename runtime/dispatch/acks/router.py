@@ -6,7 +6,7 @@ from typing import Protocol
 
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Ack, Kind
+from headrace.runtime.wire.frames import Ack, Kind, Nack
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ class AckTarget(Protocol):
     def has_had(self, key: PartitionKey) -> bool:
         """Whether it has the partition, or had it before."""
 
-    def take_ack(self, ack: Ack) -> bool:
-        """Whether it has the partition, and so has decided on the ack."""
+    def take(self, said: Ack | Nack) -> bool:
+        """Whether it has the partition, and so has decided on it."""
 
     def send_to_workers(self, frame: bytes) -> None:
         """To all that are there."""
@@ -50,22 +50,23 @@ class AckRouter:
         """Whether any trigger does."""
         return any(target.takes_acks for target in self._targets)
 
-    def route(self, ack: Ack, sender: AckTarget | None = None) -> None:
-        """To the triggers that have the partition: `sender`'s own workers' acks to it, where it is its.
+    def route(self, said: Ack | Nack, sender: AckTarget | None = None) -> None:
+        """To the triggers that have the partition: what `sender`'s own workers say to it, where it is its.
 
         Groups share a topic without sharing their progress: what one of them has handled, another may not
         have begun. If none has it, the record is delivered where it is now.
         """
-        is_senders = sender is not None and sender.has_had(PartitionKey(ack.topic, ack.partition))
+        is_senders = sender is not None and sender.has_had(PartitionKey(said.topic, said.partition))
         targets = [sender] if sender is not None and is_senders else self._targets
-        taken = [target.take_ack(ack) for target in targets if target.takes_acks]
+        taken = [target.take(said) for target in targets if target.takes_acks]
         if not any(taken):
             logger.warning(
-                "an ack of %s/%d offset %d is refused: the partition is not assigned to this replica; "
+                "%s of %s/%d offset %d is refused: the partition is not assigned to this replica; "
                 "the record is delivered again where it is",
-                ack.topic,
-                ack.partition,
-                ack.offset,
+                "an ack" if isinstance(said, Ack) else "a nack",
+                said.topic,
+                said.partition,
+                said.offset,
             )
 
     def sync(self) -> None:

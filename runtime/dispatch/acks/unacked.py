@@ -1,7 +1,7 @@
 """Handled records that nobody acks: told in time, with what may be behind it."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from headrace.runtime.partitions.assigned import AssignedPartition
@@ -26,7 +26,9 @@ class _Overtaken:
 class Unacked:
     """Looks at a trigger's partitions from time to time. Times are seconds of one clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_of: Callable[[AssignedPartition], str]) -> None:
+        """`limit_of`: what keeps more of a partition from being handed out."""
+        self._limit_of = limit_of
         self._overtaken: dict[int, _Overtaken] = {}
         self._full: set[int] = set()
         self._has_told = False
@@ -81,8 +83,7 @@ class Unacked:
                 partition.ledger.committable,
                 f"later ones were acked: {_CURE}"
                 if _is_overtaken(partition)
-                else "it gets no more before some are acked; maxInFlight and maxBufferedBytes say how many it"
-                " may hold (with delivery: ranges, one range)",
+                else f"it gets no more before some are acked: {self._limit_of(partition)} is reached",
             )
         return is_full
 

@@ -28,6 +28,11 @@ class IntervalSet:
         page = self._pages[bisect_right(self._borders, number)]
         return bisect_right(page, number) % 2 == 1
 
+    @property
+    def span_count(self) -> int:
+        """How many spans it has."""
+        return sum(map(len, self._pages)) // 2
+
     def to_list(self) -> list[tuple[int, int]]:
         """The spans, ascending."""
         return [span for page in self._pages for span in _pairs(page)]

@@ -54,6 +54,11 @@ class Ledger:
         """
         return bool(self._ahead)
 
+    @property
+    def settled_span_count(self) -> int:
+        """How many spans are settled above `committable`, below `position`."""
+        return self._settled.span_count
+
     def settled_spans(self) -> list[tuple[int, int]]:
         """All settled spans from `committable` on, those ahead too; disjoint, not adjacent, ascending."""
         spans, ahead = self._settled.to_list(), self._ahead.to_list()

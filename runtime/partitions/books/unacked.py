@@ -63,6 +63,18 @@ class Unacked(AbstractSet[int]):
         self.has_orphans |= bool(orphans)
         return len(orphans)
 
+    def abandon(self, first: int) -> bool:
+        """Nobody is to ack this one any more; whether it waits for that."""
+        if first not in self._workers:
+            return False
+        self._workers[first] = None
+        self.has_orphans = True
+        return True
+
+    def is_orphan(self, first: int) -> bool:
+        """It is to come again."""
+        return first in self._workers and self._workers[first] is None
+
     def drop_orphans(self) -> None:
         """They come again."""
         self._workers = {first: worker for first, worker in self._workers.items() if worker is not None}

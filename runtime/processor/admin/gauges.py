@@ -20,6 +20,7 @@ def fill_gauges(
     for row in partitions:
         keys = (*labels, row.topic, row.partition)
         gauges.unsettled.labels(*keys).set(row.unsettled)
+        gauges.oldest_open.labels(*keys).set(row.oldest_open_seconds)
         gauges.halted.labels(*keys).set(row.is_stuck)
         if row.committed is not None:
             gauges.committed.labels(*keys).set(row.committed)

@@ -7,10 +7,12 @@ from asyncio.events import _get_running_loop, _set_running_loop  # for loops of 
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from contextvars import Context
+from contextvars import Context, copy_context
 from selectors import BaseSelector
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
+
+from headrace.runtime.worker.given.current import CURRENT, Place
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,6 +39,8 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         """What the next turn runs. The same object for ever: a test of it is all that a record pays."""
         self.waits = False
         """Whether timers or connections waited for a later turn at the last one."""
+        self.place: Callable[[], Place | None] = _nothing
+        """Of the record that a handler is in, where they run one by one. Its owner sets it."""
         self._looked_at = 0.0
         self._bell = _locked()
         self._bells: list[Lock] = []  # it, while the loop's thread waits for it
@@ -58,6 +62,13 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
     def is_running(self) -> bool:
         """Whether it turns, or is held."""
         return self.is_held or super().is_running()
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        """As asyncio has it; what it logs belongs to the record whose handler has created it."""
+        if CURRENT.get() is None and (place := self.place()) is not None and options.get("context") is None:
+            options["context"] = copy_context()
+            options["context"].run(CURRENT.set, place)
+        return super().create_task(coro, **options)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None

@@ -83,7 +83,7 @@ async def test_a_failed_record_that_waits_in_the_worker_again_is_not_handled_onc
         b.feed(busy, waiting)
         await until(lambda: "1 0" in b.lines())
         b.expect_quick_handlers()
-        b.dispatcher._failures.retry(p)
+        b.dispatcher._failures.retry(p.lane)
         assert p.lane.in_flight_count == 1
         assert await ack(b, 1) == ["True"]
         await until(lambda: not p.lane.is_recalled)  # it has come back

@@ -16,6 +16,7 @@ from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.wire.lease import Lease
 
 
@@ -31,7 +32,7 @@ def waiting(count: int) -> tuple[Runs, Shared, list[AssignedPartition]]:
     return Runs(shared, refuse), shared, partitions
 
 
-def refuse(partition: AssignedPartition) -> None:
+def refuse(partition: AssignedPartition, lane: PartitionLane) -> None:
     raise AssertionError(partition)
 
 

@@ -1,14 +1,13 @@
 """What a worker had handled, and nobody had acked, when it died: it comes again, and nothing else does."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 from ack_bench import BATCHES, ENABLE, OBEYS, ONLY, WRITES, ack, handled
-from failure_bench import Journal
+from refetching import Log
 from worker_bench import Bench, bench, kill_worker, records, until
 
-from headrace.runtime.partitions.assigned import AssignedPartition, of_ranges
+from headrace.runtime.partitions.assigned import of_ranges
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.state import PartitionState
@@ -17,22 +16,6 @@ WRITES_ATTEMPTS = """
 async def handler(context, event):
     write(f"{event.shard_id} {event.offset} {event.attempt}")
 """
-
-
-class Log(Journal):
-    """A source that has its records still: those below `end` of any partition."""
-
-    def __init__(self, b: Bench) -> None:
-        super().__init__()
-        self._bench = b
-        self.asked: list[int] = []
-        b.dispatcher.connect(self)
-
-    def refetch(self, partition: AssignedPartition, offset: int) -> bool:
-        self.asked.append(offset)
-        count = partition.ledger.position - offset
-        asyncio.get_running_loop().call_soon(self._bench.feed, partition, records(offset, count))
-        return True
 
 
 async def died(b: Bench, index: int = 0) -> None:

@@ -53,9 +53,9 @@ async def _decide(p: AssignedPartition) -> bool:
     shared: Any = SimpleNamespace(policy=DeliveryPolicy(failure=POLICY), metrics=None, feed=NoFeed())
     resumed = asyncio.Event()
     failures = Failures(shared, lambda _: resumed.set())
-    failures.after_failure(p)
+    failures.after_failure(p, p.lane)
     if is_last := p.lane.state is PartitionState.HALTED:
-        failures.retry(p)
+        failures.retry(p.lane)
     await resumed.wait()
     await failures.stop()
     return is_last

@@ -9,7 +9,7 @@ import pytest
 from broker import Broker, embedded
 from kafka_records import produce
 from processes import java_children
-from replica import replica, set_spec, wait_until, write_function
+from replica import lines, replica, set_spec, wait_until, write_function
 from spark import QUICK, use_spark
 
 from headrace.runtime.embedded.programs import run_program
@@ -113,8 +113,8 @@ def test_spark_finds_what_handlers_do_and_no_secrets(
     set_spec(use_spark(folder, QUICK), env=[{"name": "MINE", "value": "x"}])
     with replica(folder, "--pass-env", "AWS_*") as running:
         produce(broker, topic, 1)
-        wait_until((folder / "log").exists, about=running)
-        assert (folder / "log").read_text() == "AWS_REGION MINE\n"
+        wait_until(lambda: lines(folder), about=running)
+        assert lines(folder) == ["AWS_REGION MINE"]
         (java,) = java_children(running.process.pid)
         assert b"SECRET_KEY" not in Path(f"/proc/{java}/environ").read_bytes()
 

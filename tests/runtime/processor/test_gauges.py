@@ -66,7 +66,7 @@ def test_a_counter_counts_its_own_metric_and_nothing_else(
 
 
 def row(partition: AssignedPartition) -> PartitionStatus:
-    return status(partition, worker=None, committed=None)
+    return status(partition, worker=None, committed=None, limited_by="")
 
 
 def test_metrics_have_different_names() -> None:
@@ -116,6 +116,8 @@ def test_a_status_page_says_the_names_in_camel_case() -> None:
         "unsettled": 0,
         "unacked": 0,
         "attempt": 1,
+        "oldestOpenSeconds": 0.0,
+        "limitedBy": "",
         "worker": 1,
         "committed": None,
         "reason": "",

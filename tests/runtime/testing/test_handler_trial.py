@@ -250,9 +250,7 @@ def test_the_examples_do_what_they_say(capsys: pytest.CaptureFixture[str]) -> No
         "three numbers, 6 in all\n1 numbers wait for a third; they come again, here or elsewhere\n"
     )
     lookups = example("late_acks/lookups.py")
-    run = run_handler(
-        lookups.handler, [b"Ada"], init_context=lookups.init_context, explicit_ack_mode="explicitOnly"
-    )
+    run = run_handler(lookups.handler, [b"Ada"], explicit_ack_mode="explicitOnly")
     assert run.acked == [0]
     orders = example("dead_letters/orders.py")
     run = run_handler(

@@ -6,8 +6,8 @@ import pytest
 from worker_bench import bench, records
 
 from headrace.runtime.errors import HandlerLoadError
+from headrace.runtime.worker.calls.handler import load_named
 from headrace.runtime.worker.given.event import RangeEvent, StreamEvent
-from headrace.runtime.worker.handler import load_named
 
 HANDLER = "def handler(context, event):\n    write(f'{type(event).__name__} {event.offset} {event.greeting}')"
 EVENTS = """

@@ -9,8 +9,8 @@ from headrace.runtime.wire.frames import Kind, RunHeader, SentRecord
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.worker.calls.handler import Handler
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
-from headrace.runtime.worker.handler import Handler
 from headrace.runtime.worker.loop import WorkerLoop
 
 

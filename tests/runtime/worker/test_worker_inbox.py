@@ -5,7 +5,7 @@ import threading
 from worker_bench import records
 
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.worker.inbox import Inbox, PendingRun
+from headrace.runtime.worker.calls.inbox import Inbox, PendingRun
 
 
 def run(lane_id: int, first_seq: int, count: int, epoch: int = 0) -> PendingRun:

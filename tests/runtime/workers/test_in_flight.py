@@ -1,5 +1,8 @@
 """The processor's book of what a worker holds, against a plain list."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +12,14 @@ from headrace.runtime.partitions.assigned import of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire.frames import NonsenseError
-from headrace.runtime.wire.progress_slot import Progress
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.workers.in_flight import InFlight
+
+
+def slot_at(seq: int, *, is_running: bool) -> ProgressSlot:
+    """It says that."""
+    slot: Any = SimpleNamespace(read=lambda: Progress(seq, is_running, since_ns=5))
+    return cast(ProgressSlot, slot)
 
 
 def filled(lengths: list[int]) -> tuple[InFlight, list[tuple[int, int]]]:
@@ -72,12 +81,12 @@ def test_what_the_slot_names_is_found_until_its_outcome_has_come(
     done = data.draw(st.integers(0, len(book)))
     assert list(in_flight.settle_before(done)) or not done
     for seq in range(len(book) + 2):
-        running = in_flight.running(Progress(seq, is_running=True, since_ns=5))
-        assert (running is not None) == (done <= seq < len(book))
-        if running is not None:
+        running_now = in_flight.running(slot_at(seq, is_running=True))
+        assert len(running_now) == (done <= seq < len(book))
+        for running in running_now:
             found = running.lane.key.partition, running.record.offset
             assert (running.seq, running.since_ns, found) == (seq, 5, book[seq])
-        assert in_flight.running(Progress(seq, is_running=False, since_ns=5)) is None
+        assert not in_flight.running(slot_at(seq, is_running=False))
 
 
 @given(lengths, st.data())
@@ -88,3 +97,33 @@ def test_a_worker_straggles_until_the_slow_record_is_done(lengths: list[int], da
     for seq in range(len(book) + 1):
         list(in_flight.settle_before(seq))
         assert in_flight.is_straggling == (seq <= slow)
+
+
+@given(lengths, st.data())
+def test_where_records_overlap_each_run_ends_in_its_own_order_whatever_the_others_do(
+    lengths: list[int], data: st.DataObject
+) -> None:
+    in_flight = InFlight()
+    in_flight.seats = data.draw(st.integers(2, 8))
+    open_runs: dict[int, list[int]] = {}
+    for number, length in enumerate(lengths):
+        partition = of_records(PartitionKey("t", number), Checkpoint(0), 64)
+        partition.on_fetched(records(0, length))
+        first = in_flight.add(partition.lane, partition.lane.take(64, 1 << 20)).first_seq
+        open_runs[number] = list(range(first, first + length))
+    while open_runs:
+        number = data.draw(st.sampled_from(sorted(open_runs)))
+        seqs = open_runs[number]
+        assert all(in_flight.take(seq) is None for seq in seqs[1:]), "before those that it follows"
+        found = in_flight.find(seqs[-1])
+        assert found is not None
+        assert found[0].key.partition == number
+        taken = in_flight.take(seqs.pop(0))
+        assert taken is not None
+        assert taken[0].key.partition == number
+        if not seqs:
+            del open_runs[number]
+        assert len(in_flight) == sum(map(len, open_runs.values()))
+        assert in_flight.has_free_seat == (len(open_runs) < in_flight.seats)
+    assert not in_flight.runs
+    assert not in_flight._run_of

@@ -15,20 +15,19 @@ async def test_a_look_shows_the_record_that_runs_and_settles_nothing(tmp_path: P
     async with bench(tmp_path, handler) as b:
         (p,) = b.assign(("t", 0))
         (worker,) = b.dispatcher.workers
-        assert worker.look() is None
+        assert not worker.running()
         p.on_fetched(records(0, 3))
         worker.send(p.lane, p.lane.take(3, 1 << 20))  # one run: its progress is told at its end
         await until(lambda: b.lines() == ["0", "1"])
-        running = worker.look()
-        assert running is not None
+        (running,) = worker.running()
         assert (running.lane, running.record.offset) == (p.lane, 1)
         assert (p.ledger.committable, len(worker.in_flight)) == (0, 3)
         worker.sync_progress()
         assert (p.ledger.committable, len(worker.in_flight)) == (1, 2)
-        assert worker.look() == running
+        assert worker.running() == [running]
         (tmp_path / "go").touch()
         await b.settled(p, 3)
-        assert worker.look() is None
+        assert not worker.running()
 
 
 async def test_nothing_is_seen_of_a_worker_that_was_stopped(tmp_path: Path) -> None:
@@ -43,6 +42,6 @@ async def test_nothing_is_seen_of_a_worker_that_was_stopped(tmp_path: Path) -> N
         await until(b.lines)
         (worker,) = b.dispatcher.workers
         await worker.stop(0)
-        assert worker.look() is None
+        assert not worker.running()
         worker.sync_progress()
         assert p.lane.in_flight_count == 0

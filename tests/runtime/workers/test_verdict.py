@@ -9,7 +9,7 @@ from headrace.runtime.partitions.assigned import of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.workers.in_flight import Run
-from headrace.runtime.workers.verdict import Death, Fate, Verdict, judge
+from headrace.runtime.workers.verdict import Death, Fate, Verdict, judge, judge_beside
 
 SEQ = 7
 BLAME = "it took too long"
@@ -66,3 +66,24 @@ def test_each_death_has_one_fate(how: str, what: str, code: int) -> None:
 
 def test_the_table_has_every_case() -> None:
     assert set(EXPECTED) == set(product(DEATHS, (True, False)))
+
+
+FAILED, SUSPECTED, RETURNED = Fate.FAILED, Fate.SUSPECTED, Fate.RETURNED
+BESIDE = {
+    "by itself": (FAILED, [SUSPECTED] * 3),
+    "killed by us, nobody is blamed": (RETURNED, [RETURNED] * 3),
+    "killed by us for this record": (FAILED, [SUSPECTED] * 3),
+    "killed by us, perhaps for this record": (FAILED, [SUSPECTED] * 3),
+    "killed by us for an earlier record": (RETURNED, [RETURNED] * 3),
+    "killed by us, perhaps for an earlier record": (RETURNED, [RETURNED] * 3),
+    "killed by us for a later record": (RETURNED, [SUSPECTED] * 3),
+}
+
+
+@pytest.mark.parametrize("how", DEATHS)
+def test_each_of_several_that_ran_beside_each_other_has_its_fate(how: str) -> None:
+    death = Death(4, -9, *DEATHS[how])
+    alone, together = BESIDE[how]
+    assert judge_beside(started([1]), death) == [alone]
+    assert judge_beside(started([1, 1, 1]), death) == together
+    assert death.reason == (BLAME if death.verdict else "worker 4 died while running it (signal SIGKILL)")

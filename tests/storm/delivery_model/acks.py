@@ -38,7 +38,7 @@ class AcksAndCommits(Batches):
         """As a dispatcher does: what had waited for this record goes on."""
         partition = replica.partitions[number]
         if partition.lane.state.waits_for_a_record and not partition.lane.has_failed_waiting:
-            self.in_loop(lambda: replica.failed.retry(partition))
+            self.in_loop(lambda: replica.failed.retry(partition.lane))
 
     def take_early_acks(self, replica: Replica) -> None:
         """Those that came before the start was known, of what is begun now."""

@@ -125,7 +125,7 @@ class State(RuleBasedStateMachine):
         """As a dispatcher does when something is back."""
         partition = replica.partitions[number]
         if partition.lane.state is PartitionState.RETURNING and not partition.lane.in_flight_count:
-            self.in_loop(lambda: replica.failed.after_failure(partition))
+            self.in_loop(lambda: replica.failed.after_failure(partition, partition.lane))
 
 
 def covers(commit: Checkpoint, offset: int) -> bool:

@@ -161,7 +161,7 @@ async def test_an_answer_whose_worker_dies_amid_it_is_cut_off(tmp_path: Path) ->
     """
     async with http_function(tmp_path, handler) as f:
         asked = f.begin()
-        await until(f.running.dispatcher.workers[0].look)
+        await until(f.running.dispatcher.workers[0].running)
         (tmp_path / "go").touch()
         with pytest.raises(aiohttp.ClientPayloadError):
             await asked

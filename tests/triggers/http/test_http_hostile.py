@@ -167,7 +167,7 @@ async def test_a_worker_that_dies_amid_a_request_is_502_and_its_request_is_not_r
     async with http_function(tmp_path, WAITS, numWorkers=2) as f:
         doomed = f.begin("/doomed")
         await until(lambda: f.lines() == ["/doomed"])
-        worker = next(worker for worker in f.running.dispatcher.workers if worker.look())
+        worker = next(worker for worker in f.running.dispatcher.workers if worker.running())
         kill_worker_process(worker)
         assert (await doomed).status == 502
         (tmp_path / "go").touch()

@@ -16,11 +16,7 @@ def test_an_attribute_that_is_not_built_is_refused(tmp_path: Path, attribute: st
 
 @pytest.mark.parametrize(
     ("attribute", "value"),
-    [
-        ("balanceStrategy", "cooperative"),
-        ("ordering", "key"),
-        ("maxConcurrency", 2),
-    ],
+    [("balanceStrategy", "cooperative")],
 )
 def test_a_value_that_is_not_built_is_refused(tmp_path: Path, attribute: str, value: object) -> None:
     text = problems_with(tmp_path, nested(attribute, value))

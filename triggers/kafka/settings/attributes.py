@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator
 
+from headrace.runtime.config.concurrency import MaxConcurrency, max_concurrency
 from headrace.runtime.config.on_failure import FailureSettings
 from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE, checked_address
 from headrace.runtime.settings.declare import section, setting
@@ -38,7 +39,7 @@ BalanceStrategy = Annotated[Literal["range", "roundrobin", "sticky", "cooperativ
 AllocationMode = Annotated[Literal["pool", "static"], CHOICE]
 IsolationLevel = Annotated[Literal["read_uncommitted", "read_committed"], CHOICE]
 AckSemantics = Annotated[Literal["auto", "individual", "cumulative"], CHOICE]
-Ordering = Annotated[Literal["partition", "key"], CHOICE]
+Ordering = Annotated[Literal["partition", "key", "none"], CHOICE]
 Delivery = Annotated[Literal["events", "ranges"], CHOICE]
 
 
@@ -290,18 +291,20 @@ class KafkaAttributes(ClientAttributes):
         effect="cumulative settles every lower record too, finished or not; with individual lower ones that"
         " nobody acks stay open. auto is cumulative for functions that mlrun has written, else individual.",
     )
+    ack_deadline_seconds: Annotated[Seconds, Ge(0)] = setting(
+        "ackDeadline",
+        0.0,
+        unit="seconds",
+        effect="What was handled and isn't acked so long after has failed, by onFailure; 0: never. Too low"
+        " fails work that is only slow, without it a lost task holds up its partition for ever.",
+    )
     ordering: Ordering = setting(
         "ordering",
         "partition",
-        built_values=("partition",),
-        effect="key lets records of different keys in a partition overtake each other.",
+        effect="key lets records of different keys in a partition overtake each other, and those without one;"
+        " none all of them. Whoever expects the order of the partition finds it broken.",
     )
-    max_concurrency: Annotated[Count, Ge(1)] = setting(
-        "maxConcurrency",
-        1,
-        built_values=(1,),
-        effect="Too high runs more records at once than the handler is written for.",
-    )
+    max_concurrency: MaxConcurrency = max_concurrency()
     max_in_flight: Annotated[Count, Ge(0)] = setting(
         "maxInFlight",
         0,
@@ -332,7 +335,8 @@ class KafkaAttributes(ClientAttributes):
     def decoder(self) -> str:
         """Of batches that workers may decode; empty where the processor has to look at each record."""
         is_plain = self.isolation_level == "read_uncommitted" and not self.fetch_max_bytes
-        return _DECODER if is_plain and self.delivery == "events" else ""
+        is_in_order = self.ordering == "partition"  # else their keys have to be known
+        return _DECODER if is_plain and is_in_order and self.delivery == "events" else ""
 
     @property
     def event(self) -> str:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from headrace.runtime.config.concurrency import CONCURRENCY_RULES
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.settings.declare import Rule
 from headrace.triggers.kafka.settings.access import broker_access
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
 from headrace.triggers.kafka.settings.failure_rules import FAILURE_RULES
+from headrace.triggers.kafka.settings.order_rules import ORDER_RULES
 from headrace.triggers.kafka.settings.rules import RULES
 from headrace.triggers.kafka.settings.spark_options import spark_source_options
 
@@ -18,7 +20,7 @@ ANNOTATIONS: Mapping[str, str] = {"explicit_ack_mode": "kafka-explicit-ack-mode"
 class KafkaSettings(KafkaAttributes):
     """What a Kafka trigger goes by."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*RULES, *FAILURE_RULES)
+    rules: ClassVar[tuple[Rule, ...]] = (*RULES, *FAILURE_RULES, *ORDER_RULES, *CONCURRENCY_RULES)
 
     @property
     def access(self) -> BrokerAccess:

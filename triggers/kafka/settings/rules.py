@@ -130,6 +130,12 @@ def _ack_semantics_are_unused(settings: KafkaAttributes, trigger: TriggerFields)
     return "has no effect while explicitAckMode is disable"
 
 
+def _ack_deadline_is_unused(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """is noticed while explicitAckMode is disable."""
+    is_unused = settings.ack_deadline_seconds > 0 and trigger.explicit_ack_mode == "disable"
+    return "has no effect while explicitAckMode is disable: returning acks" if is_unused else ""
+
+
 def _ranges_need_batches(settings: KafkaAttributes, trigger: TriggerFields) -> str:
     """ranges needs batch mode, whose batchSize says how long a range gets."""
     is_missing = settings.delivery == "ranges" and trigger.batch.mode != "enable"
@@ -215,6 +221,12 @@ RULES = (
         "explicit_ack_semantics",
         ("explicit_ack_semantics", "trigger.explicit_ack_mode"),
         _ack_semantics_are_unused,
+        is_error=False,
+    ),
+    Rule(
+        "ack_deadline_seconds",
+        ("ack_deadline_seconds", "trigger.explicit_ack_mode"),
+        _ack_deadline_is_unused,
         is_error=False,
     ),
     Rule("delivery", ("delivery", "trigger.batch.mode"), _ranges_need_batches),

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from headrace.runtime.wire.frames import RunHeader, encode_failed, encode_returned
@@ -51,14 +51,14 @@ class Inbox:
     def __init__(
         self, send: Callable[[bytes], None], wake: Callable[[], None], enter: Callable[[int], None]
     ) -> None:
-        """`enter` says that record `seq` starts now, with a run."""
+        """`enter` says that record `seq` starts now, with a run; it may be set anew before the first one."""
         self._send = send
         self._wake = wake
-        self._enter = enter
+        self.enter = enter
         self._lock = threading.Lock()
         self._waiting: deque[PendingRun] = deque()
         self._incomplete: list[PendingRun] = []  # the beginning of a batch
-        self._current: PendingRun | None = None
+        self._begun: dict[int, PendingRun] = {}  # by lane: what the main thread is in
         self._closed_epochs: dict[int, int] = {}
         self._is_stopping = False
 
@@ -92,18 +92,29 @@ class Inbox:
 
     def abandon(self) -> None:
         """In a process that the handler has forked: nothing that is here is its to handle."""
-        if self._current is not None:
-            self._current.records.clear()
+        for run in self._begun.values():
+            run.records.clear()
 
     def next(self) -> PendingRun | None:
         """The next run, opened; None where none waits (main thread)."""
         with self._lock:
-            self._current = self._waiting.popleft() if self._waiting else None
-            if self._current is not None:
-                # Before it is decoded: that may take as long, and kill as well, as a handler.
-                self._enter(self._current.header.first_seq)
-                self._current.open()
-            return self._current
+            self._begun.clear()
+            return self._begin(self._waiting.popleft()) if self._waiting else None
+
+    def next_beside(self, lanes: Container[int]) -> PendingRun | None:
+        """The next run of a lane that isn't among `lanes`, opened; `end` follows (main thread)."""
+        with self._lock:
+            at = next((at for at, run in enumerate(self._waiting) if run.header.lane_id not in lanes), None)
+            if at is None:
+                return None
+            run = self._waiting[at]
+            del self._waiting[at]
+            return self._begin(run)
+
+    def end(self, run: PendingRun) -> None:
+        """All of it has ended, or was given back (main thread)."""
+        with self._lock:
+            del self._begun[run.header.lane_id]
 
     def next_batch(self) -> list[PendingRun]:
         """All that waits, opened: there is one batch at a time. It can't be given back any more."""
@@ -128,11 +139,19 @@ class Inbox:
         """Record `seq` of `run` failed; whatever follows it in its lane goes back (main thread)."""
         with self._lock:
             self._send(encode_failed(seq, seq + 1, reason))
-            self._closed_epochs[run.header.lane_id] = run.header.epoch
+            if run.header.lane_id == run.header.place_id:  # else nothing of its lane is behind it
+                self._closed_epochs[run.header.lane_id] = run.header.epoch
             self._give_back_lane(run.header.lane_id)
 
+    def _begin(self, run: PendingRun) -> PendingRun:
+        self._begun[run.header.lane_id] = run
+        # Before it is decoded: that may take as long, and kill as well, as a handler.
+        self.enter(run.header.first_seq)
+        run.open()
+        return run
+
     def _give_back_lane(self, lane_id: int) -> None:
-        held = [*([self._current] if self._current else []), *self._waiting, *self._incomplete]
+        held = [*self._begun.values(), *self._waiting, *self._incomplete]
         runs = [run for run in held if run.header.lane_id == lane_id]
         self._waiting = deque(run for run in self._waiting if run not in runs)
         self._incomplete = [run for run in self._incomplete if run not in runs]

@@ -1,0 +1,16 @@
+"""Which record a task works for: log lines of a task belong to that one, not to whichever runs meanwhile."""
+
+from contextvars import ContextVar
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """A record."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+CURRENT: ContextVar[Place | None] = ContextVar("headrace_record", default=None)
+"""Set in tasks that a handler has created, and where records run at once. Elsewhere the slot says it."""

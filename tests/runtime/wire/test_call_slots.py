@@ -1,0 +1,57 @@
+"""Places for records that run at once: which run, since when, and never more than there are places."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.runtime.wire.call_slots import CallSlots, RunningCall
+from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.progress_slot import ProgressSlot
+
+
+@given(st.integers(1, 6), st.lists(st.integers(0, 9), max_size=60))
+def test_what_was_entered_and_not_left_runs(places: int, moves: list[int]) -> None:
+    """Each number is a record: entered if it isn't in and there is place, left if it is."""
+    slots = CallSlots(memoryview(bytearray(16 * places)).cast("Q"))
+    running: dict[int, int] = {}
+    for now, seq in enumerate(moves):
+        if seq in running:
+            slots.leave(seq)
+            del running[seq]
+        elif slots.has_place:
+            slots.enter(seq, now)
+            running[seq] = now
+        assert slots.has_place == (len(running) < places)
+        assert slots.read() == sorted(RunningCall(seq, since) for seq, since in running.items())
+
+
+def test_both_ends_see_the_same_places_and_the_word_beside_them_stays() -> None:
+    ours = ProgressSlot.create(Lease.create(1), places=2)
+    theirs = ProgressSlot(ours.fd, Lease.create(1))
+    theirs.enter_beside(0)
+    theirs.enter_beside(7)
+    assert [call.seq for call in ours.calls.read()] == [0, 7]
+    assert not ours.read().is_running
+    theirs.calls.leave(0)
+    theirs.calls.leave(0)
+    theirs.acks.add(1, 5)
+    assert [call.seq for call in ours.calls.read()] == [7]
+    ours.close()
+
+
+def test_once_the_lease_is_over_nothing_is_entered() -> None:
+    lease = Lease.create(1)
+    ends: list[bool] = []
+
+    def die() -> None:
+        ends.append(True)
+        raise SystemExit
+
+    slot = ProgressSlot.create(lease, places=1)
+    theirs = ProgressSlot(slot.fd, lease, die)  # type: ignore[arg-type]
+    lease.end_at(0)
+    with pytest.raises(SystemExit):
+        theirs.enter_beside(3)
+    assert ends == [True]
+    assert slot.calls.read() == []
+    slot.close()
