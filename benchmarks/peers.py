@@ -21,6 +21,12 @@ def program(name: str) -> Path:
     return BENCHMARKS / "peers" / f"{name}.py"
 
 
+def _path() -> str:
+    """Where uv looks for a Python: on PATH, and among pyenv's."""
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    return os.pathsep.join([os.environ.get("PATH", ""), *map(str, sorted(root.glob("versions/*/bin")))])
+
+
 def install(name: str) -> str:
     """The peer's Python. Raises RuntimeError with one line where it can't be installed."""
     folder = _FOLDER / name
@@ -30,7 +36,7 @@ def install(name: str) -> str:
         wanted = BENCHMARKS / "peers" / f"{name}.txt"
         versions = wanted.read_text().splitlines()[0].removeprefix("# python")
         try:
-            _run([uv, "venv", "--quiet", "--python", versions, str(folder)])
+            _run([uv, "venv", "--quiet", "--python", versions, str(folder)], PATH=_path())
             _run([uv, "pip", "install", "--quiet", "-r", str(wanted)], VIRTUAL_ENV=str(folder))
         except RuntimeError:
             shutil.rmtree(folder, ignore_errors=True)
