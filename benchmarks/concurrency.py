@@ -193,14 +193,14 @@ async def main() -> int:
 def beside_pyrallel(load: Load) -> list[bool]:
     """The same records and handlers, in turns."""
     try:
-        python = peers.install("pyrallel_keys")
+        python = peers.install("pyrallel_async")
     except RuntimeError as error:
         print(f"Pyrallel-Consumer is left out: {error}")
         return []
     held = []
     for seconds in (0.0, 0.005, 0.02):
         os.environ["BENCH_SECONDS"] = str(seconds)
-        theirs = script(peers.program("pyrallel_keys"), python)
+        theirs = script(peers.program("pyrallel_async"), python)
         ours = headrace(1, SLEEPS.format(seconds=seconds), ordering="key", maxConcurrency=100)
         ratios = [measure(ours, load) / measure(theirs, load) for _ in range(ROUNDS)]
         name = f"beside Pyrallel-Consumer, {seconds * 1000:g} ms, 100 at once"

@@ -262,8 +262,7 @@ class Dispatcher:
     def _resume(self, lane: Lane) -> None:
         if (partition := self._shared.partition_of(lane)) is not None and partition.unacked.has_orphans:
             self._acks.redeliver(partition)
-        self._shared.offer(lane)
-        self._shared.offer(lane.whole)  # what is settled may let other keys go on
+        self._shared.offer_again(lane)
         self._shared.on_room(lane)
         self.dispatch()
 

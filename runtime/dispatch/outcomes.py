@@ -171,9 +171,7 @@ class Outcomes:
                     self._failures.after_failure(partition, lane)
                 if partition.unacked.has_orphans:
                     self._acks.redeliver(partition)
-            shared.offer(lane)
-            if lane.whole is not lane:
-                shared.offer(lane.whole)  # there may be room for more of it
+            shared.offer_again(lane)
         if partition is not None:
             shared.feed.on_room(partition)
 

@@ -41,6 +41,12 @@ class Shared:
         """To workers, if it may be handed out; whether it wasn't offered already."""
         return lane.is_deliverable and self.allocator.offer(lane.ready())
 
+    def offer_again(self, lane: Lane) -> None:
+        """As `offer`, and its whole: there may be room for more of that."""
+        self.offer(lane)
+        if lane.whole is not lane:
+            self.offer(lane.whole)
+
     def limit_of(self, partition: AssignedPartition) -> str:
         """What keeps more of it from being handed out before some is settled; empty where nothing does."""
         return self.feed.limit_of(partition)

@@ -135,7 +135,7 @@ class TriggerAcks:
         shared.news.set()
         if lane.state.waits_for_a_record and not lane.has_failed_waiting:
             self._retry(lane)
-        elif not lane.in_flight_count and lane.is_deliverable and shared.allocator.offer(lane):
+        elif not lane.in_flight_count and shared.offer(lane):
             self._resume(lane)  # it had waited for this ack
         shared.feed.on_room(partition)
 

@@ -84,10 +84,7 @@ def _out_of_order(way: Way, starts: list[tuple[int, int]]) -> int:
     """Of how many partitions or keys a higher record started before a lower one was done with."""
     turns: dict[object, list[int]] = defaultdict(list)
     for partition, offset in starts:
-        turn = {"partition": partition, "key": (partition, offset % KEYS)}.get(
-            way.ordering, (partition, offset)
-        )
-        turns[turn].append(offset)
+        turns[way.turn(("", partition), offset)].append(offset)
     in_turn = ([offset for offset, _ in groupby(offsets)] for offsets in turns.values())
     return sum(offsets != sorted(set(offsets)) for offsets in in_turn)
 

@@ -65,15 +65,16 @@ class Way:
         )
 
     def _turned(self, entry: Entry, pids: dict[tuple[int, int], int]) -> Entry:
-        _, turn = self._turn(entry.key, entry.offset)
+        _, turn = self.turn(entry.key, entry.offset)
         pid = pids.setdefault((entry.pid, turn), len(pids))
         return replace(entry, partition=turn, pid=pid)
 
     def _record(self, record: RecordId) -> RecordId:
         topic, partition, offset = record
-        return (*self._turn((topic, partition), offset), offset)
+        return (*self.turn((topic, partition), offset), offset)
 
-    def _turn(self, partition: Partition, offset: int) -> Partition:
+    def turn(self, partition: Partition, offset: int) -> Partition:
+        """What is in order within itself, as a partition is."""
         topic, number = partition
         if self.ordering == "key":
             return topic, number * KEYS + offset % KEYS

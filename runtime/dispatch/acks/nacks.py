@@ -77,7 +77,7 @@ class Nacks:
         """A handler says that one of its records has failed."""
         first = partition.acked_by(nack.offset)
         if first is not None and first in partition.unacked:
-            self._fail(partition, first, nack.offset + 1, nack.reason)
+            self._fail(partition, first, nack.reason)
         elif first is not None and _is_in_flight(partition, first):
             partition.nacked[first] = nack.reason  # once its handler has returned
         elif not partition.ledger.is_settled(nack.offset):
@@ -88,8 +88,7 @@ class Nacks:
         """These wait for their acks now. Some may have been nacked before."""
         for first in firsts:
             if (reason := partition.nacked.pop(first, None)) is not None and first in partition.unacked:
-                end = dict(partition.unacked.ranges()).get(first, first + 1)
-                self._fail(partition, first, end, reason)
+                self._fail(partition, first, reason)
 
     def begin_anew(self, partition: AssignedPartition) -> None:
         """Some of what waited for acks is to be handled again, and may fail again."""
@@ -109,8 +108,11 @@ class Nacks:
 
     # ---- inside
 
-    def _fail(self, partition: AssignedPartition, first: int, end: int, reason: str) -> None:
-        failing = self._failing.setdefault(partition.lane.id, _Failing())
+    def _fail(self, partition: AssignedPartition, first: int, reason: str) -> None:
+        end, failing = (
+            partition.unacked.end_of(first),
+            self._failing.setdefault(partition.lane.id, _Failing()),
+        )
         if first in failing.due or partition.unacked.is_orphan(first):
             return  # it is to come again already
         policy, shared = self._shared.policy.failure, self._shared
@@ -160,11 +162,10 @@ class Nacks:
     def _look(self, partition: AssignedPartition, deadline_seconds: float) -> None:
         before, now = self._seen.get(partition.lane.id, {}), asyncio.get_running_loop().time()
         seen = self._seen[partition.lane.id] = {first: before.get(first, now) for first in partition.unacked}
-        ends = dict(partition.unacked.ranges())
         why = f"it was handled {format_duration(deadline_seconds)} ago and is not acked (ackDeadline)"
         for first, since in seen.items():
             if now - since >= deadline_seconds:
-                self._fail(partition, first, ends.get(first, first + 1), why)
+                self._fail(partition, first, why)
 
 
 def _is_in_flight(partition: AssignedPartition, first: int) -> bool:

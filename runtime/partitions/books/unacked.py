@@ -39,6 +39,10 @@ class Unacked(AbstractSet[int]):
         """Those that are ranges."""
         return self._ends.items()
 
+    def end_of(self, first: int) -> int:
+        """Of what begins there."""
+        return self._ends.get(first, first + 1)
+
     def add(self, firsts: Iterable[int], worker_index: int | None) -> None:
         """That worker has handled these."""
         self._workers |= dict.fromkeys(firsts, worker_index)
@@ -86,5 +90,5 @@ class Unacked(AbstractSet[int]):
         if ledger.committable < ledger.position:
             found.add(ledger.committable, ledger.position)
         for first in self._workers:
-            found.settle(first, self._ends.get(first, first + 1))
+            found.settle(first, self.end_of(first))
         return found

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind, RunHeader
 from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.worker.calls.cancelling import late_reason
 from headrace.runtime.worker.calls.inbox import Inbox, PendingRun
 from headrace.runtime.worker.given.current import CURRENT, Place
 from headrace.runtime.worker.given.event import PartitionView
@@ -197,10 +198,7 @@ def _reason(call: _Call, error: BaseException) -> str:
     """Of a failure. If it came of a cancellation, that ends here."""
     if not call.why_cancelled:
         return describe_failure(error)
-    if not call.is_cancelled:
-        return f"{call.why_cancelled}:\n{describe_failure(error)}"
-    call.task.uncancel()
-    return f"{call.why_cancelled} and was cancelled:\n{describe_failure(error)}"
+    return late_reason(error, call.why_cancelled, call.task if call.is_cancelled else None)
 
 
 def _stepwise(result: Any) -> Any:

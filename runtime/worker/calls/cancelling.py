@@ -31,12 +31,8 @@ class Cancelling:
         """Of a failure. If it came of a cancellation, that ends here."""
         if self.seq != seq:
             return describe_failure(error)
-        if not self._is_cancelled:
-            return f"{self._why}:\n{describe_failure(error)}"
-        assert self.task is not None
-        self._is_cancelled = False
-        self.task.uncancel()
-        return f"{self._why} and was cancelled:\n{describe_failure(error)}"
+        cancelled, self._is_cancelled = self.task if self._is_cancelled else None, False
+        return late_reason(error, self._why, cancelled)
 
     def _cancel(self, seq: int) -> None:
         """On the loop: so whatever runs is at an await."""
@@ -47,3 +43,11 @@ class Cancelling:
     def _is_in(self, seq: int) -> bool:
         now = self._slot.read()
         return now.is_running and now.seq == seq
+
+
+def late_reason(error: BaseException, why: str, cancelled: asyncio.Task[Any] | None) -> str:
+    """Of a call that was to end, and `why`. If it came of a cancellation of that task, that ends here."""
+    if cancelled is None:
+        return f"{why}:\n{describe_failure(error)}"
+    cancelled.uncancel()
+    return f"{why} and was cancelled:\n{describe_failure(error)}"
