@@ -195,8 +195,20 @@ class Load:
             wait_until(lambda: bool(self.samples) and self.samples[-1].offsets == ends, seconds)
         except TimeoutError:
             print(f"not all was handled and committed within {seconds:g} s", flush=True)
+            self._show_stall()
         for running in self.replicas:
             running.stop()
+
+    def _show_stall(self) -> None:
+        """What each replica says of the partitions that aren't at their end, and of its workers."""
+        for running in self.replicas:
+            trigger = running.trigger()
+            print(f"{running.log_path.name} /ready: {running.get('/ready')}")
+            for row in trigger["partitions"]:
+                if row["committed"] != self.ends[self.topic, row["partition"]]:
+                    print(f"  {row}")
+            for worker in trigger["workers"]:
+                print(f"  {worker}", flush=True)
 
     def check(
         self,
