@@ -34,8 +34,9 @@ async def latencies(start: Start, bootstrap: str, topic: str, rate: int) -> tupl
         process = start(load, folder)
         try:
             async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
-                while not _read(folder):
-                    await producer.send_and_wait(topic, _TIME.pack(0.0), partition=0)
+                begin = time.monotonic()
+                while not any(sent > begin for sent, _ in _read(folder)):  # what is older comes first
+                    await producer.send_and_wait(topic, _TIME.pack(time.monotonic()), partition=0)
                     await asyncio.sleep(0.1)
                 begin = time.monotonic()
                 await _produce(producer, topic, rate)

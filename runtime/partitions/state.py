@@ -15,15 +15,15 @@ class PartitionState(Enum):
     PLANNING = "planning"  # a batch is handed out once the commit that plans it is done
     REVOKED = "revoked"  # for good: a new assignment is a new object
 
-    @property
-    def is_final(self) -> bool:
-        """Nothing more comes of this assignment by itself."""
-        return self in (PartitionState.HALTED, PartitionState.REVOKED)
+    is_final: bool
+    """Nothing more comes of this assignment by itself."""
+    waits_for_a_record: bool
+    """One that failed, and nothing else, holds up the rest."""
 
-    @property
-    def waits_for_a_record(self) -> bool:
-        """One that failed, and nothing else, holds up the rest."""
-        return self in (PartitionState.BACKOFF, PartitionState.WRITING_DEAD_LETTER, PartitionState.HALTED)
+    def __init__(self, _: str) -> None:
+        """Once: each fetch asks."""
+        self.is_final = self.name in {"HALTED", "REVOKED"}
+        self.waits_for_a_record = self.name in {"BACKOFF", "WRITING_DEAD_LETTER", "HALTED"}
 
 
 _S = PartitionState

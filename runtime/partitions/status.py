@@ -72,7 +72,7 @@ def stuck_at(partition: AssignedPartition) -> int:
 def state_name(partition: AssignedPartition) -> str:
     """In a word or two."""
     lane = stuck_lane(partition) or partition.lane
-    return (PartitionState.HALTED if partition.why_cut_off else lane.state).value
+    return str((PartitionState.HALTED if partition.why_cut_off else lane.state).value)
 
 
 def problem(partition: AssignedPartition) -> str:

@@ -267,17 +267,19 @@ class Assignment:
 
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """They were fetched. `dispatch` is for the caller to call."""
-        before_count, before_bytes = decoded_in(partition)
-        self._dispatch.add(partition, records)
-        count, decoded_bytes = decoded_in(partition)
-        share_bytes = self._share_bytes()
         if isinstance(records, ChunkSlice):
-            record_bytes = records.chunk.record_bytes
-        elif count > before_count:  # the buffers have measured them
-            record_bytes = (decoded_bytes - before_bytes) // (count - before_count)
-            share_bytes //= _DECODED_AMONG_CHUNKS_PART if self.are_chunks else _DECODED_PART
+            self._dispatch.add(partition, records)
+            part, record_bytes = 1, records.chunk.record_bytes
         else:
-            return  # all were acked before they came
+            before_count, before_bytes = decoded_in(partition)
+            self._dispatch.add(partition, records)
+            count, decoded_bytes = decoded_in(partition)
+            if count <= before_count:
+                return  # all were acked before they came
+            # The buffers have measured them.
+            part = _DECODED_AMONG_CHUNKS_PART if self.are_chunks else _DECODED_PART
+            record_bytes = (decoded_bytes - before_bytes) // (count - before_count)
+        share_bytes = self._share_bytes() // part
         partition.resize(max(1, min(self.capacity, share_bytes // max(1, record_bytes))))
 
     async def commit_forever(self) -> None:

@@ -48,7 +48,7 @@ class Lease:
     @property
     def is_over(self) -> bool:
         """Nothing may start any more."""
-        return self.left_seconds <= 0
+        return self.words[_END] <= now_ns()
 
     @property
     def left_seconds(self) -> float:

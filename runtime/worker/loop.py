@@ -235,6 +235,7 @@ class WorkerLoop:
 
     def _idle(self) -> None:
         """Until something comes, which may have been already, let the loop turn if it has anything to do."""
+        self._is_woken = False
         self._is_idle = True
         if self.inbox.is_empty and not self._loop.wait():  # what came before this was set has woken nobody
             self._loop.turn_until_stopped()
@@ -243,12 +244,12 @@ class WorkerLoop:
     def _wake(self) -> None:
         if self._at_once is not None:
             self._at_once.wake()
-        elif self._is_idle and not self._is_woken and not self._loop.ring():  # else it will look by itself
-            self._is_woken = True
-            self._loop.call_soon_threadsafe(self._stop_idling)
+        elif self._is_idle and not self._is_woken:  # else it will look by itself
+            self._is_woken = True  # first: what comes late ends the next wait too, and nobody waits in vain
+            if not self._loop.ring():
+                self._loop.call_soon_threadsafe(self._stop_idling)
 
     def _stop_idling(self) -> None:
-        self._is_woken = False
         if self._is_idle:  # else it is a handler that has the loop turn
             self._loop.stop()
 

@@ -52,8 +52,11 @@ class Fetching:
 
     def on_room(self, partition: AssignedPartition) -> None:
         """Fetch it, or not."""
+        self._on_room(partition, partition.room)
+
+    def _on_room(self, partition: AssignedPartition, room: int) -> None:
         key = partition.key
-        if not partition.room:
+        if not room:
             self._wanted.discard(key)  # left undrained, not paused: pausing throws prefetched data away
         elif key not in self._wanted:
             self._wanted.add(TopicPartition(*key))
@@ -104,8 +107,8 @@ class Fetching:
         partition = self._assigned.get(key)
         if partition is None:
             return 0
-        self.on_room(partition)
         room = partition.room
+        self._on_room(partition, room)
         is_bound = room and self._assignment.are_chunks
         return min(room, self._item_limit.items(partition.left_bytes)) if is_bound else room
 

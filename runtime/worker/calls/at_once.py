@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any
 
 from headrace.runtime.wire import frames as wire
@@ -62,7 +63,9 @@ class AtOnce:
         self._runs: dict[int, asyncio.Task[None]] = {}  # by lane
         self._said: list[bytes] = []
         self._ended: list[tuple[int, int]] = []
+        self._unanswered = Replies(means.send, means.loop)  # of all to which nobody wants an answer
         self._woken = asyncio.Event()
+        self._is_to_wake = False
         self._broken: asyncio.Task[None] | None = None
 
     async def serve(self) -> None:
@@ -70,6 +73,7 @@ class AtOnce:
         inbox = self._means.inbox
         while self._runs or not inbox.is_finished:
             self._woken.clear()
+            self._is_to_wake = False
             self._begin()
             await self._woken.wait()
             if self._broken is not None:  # by no handler's failure: the processor mends that
@@ -78,7 +82,9 @@ class AtOnce:
 
     def wake(self) -> None:
         """Something has come (any thread)."""
-        self._means.loop.call_soon_threadsafe(self._woken.set)
+        if not self._is_to_wake:
+            self._is_to_wake = True
+            self._means.loop.call_soon_threadsafe(self._woken.set)
 
     def cancel(self, seq: int, why: str) -> None:
         """If the handler is still in `seq`: that has failed, and is cancelled (link thread)."""
@@ -142,8 +148,7 @@ class AtOnce:
         assert task is not None, "it is one"
         view.entered = record.offset
         CURRENT.set(Place(view.topic, view.partition, record.offset))
-        call = self._calls[seq] = _Call(task, Replies(means.send, means.loop))
-        call.replies.are_wanted = source.wants_replies
+        call = self._calls[seq] = _Call(task, self._replies(source))
         started_ns = time.perf_counter_ns()
         try:
             result = means.call(source.new_event(record, view, run.header.attempt))
@@ -158,20 +163,30 @@ class AtOnce:
         means.end_fork(None)
         self._end(seq, time.perf_counter_ns() - started_ns)
 
+    def _replies(self, source: Source) -> Replies:
+        if not source.wants_replies:
+            return self._unanswered
+        replies = Replies(self._means.send, self._means.loop)
+        replies.are_wanted = True
+        return replies
+
     async def _rest(self, seq: int, call: _Call, result: Any) -> Iterable[bytes]:
         """Do the rest of the handler's work; what is to be said before its end."""
         replies, wants_replies = call.replies, call.replies.are_wanted
+        if type(result) is CoroutineType:  # what nearly all async handlers give
+            result = await result
         if wants_replies and results.is_stream(result):
             result = _stepwise(result)
         if result is not None and results.is_pending(result):
             result = await replies.finish(seq, result)
-            if wants_replies and results.is_stream(result):  # a coroutine's
+            if wants_replies and results.is_stream(result):  # of what isn't quite a coroutine
                 result = await replies.finish(seq, _stepwise(result))
         if call.why_cancelled:
             raise results.HandlerReturnedError(LATE)
         if wants_replies:
             result = replies.answer(seq, result, is_last=True)
-        results.check(result)
+        if result is not None:
+            results.check(result)
         if self._means.may_ask_no_ack and results.asks_no_ack(result):
             self._flush()  # those that it follows have ended before it
             return replies.take_held(), wire.encode_seq(Kind.UNACKED, seq)

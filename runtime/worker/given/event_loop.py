@@ -2,13 +2,14 @@
 
 import asyncio
 import functools
+import select
+import selectors
 import time
 from asyncio.events import _get_running_loop, _set_running_loop  # for loops of others, as their docs say
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import Context, copy_context
-from selectors import BaseSelector
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
@@ -32,8 +33,8 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
     is_held = False
     """It only counts as running."""
 
-    def __init__(self, selector: BaseSelector | None = None) -> None:
-        super().__init__(selector)
+    def __init__(self, selector: selectors.BaseSelector | None = None) -> None:
+        super().__init__(selector or _exact_selector())
         _let_sync_code_run_loops()
         self.due: deque[Any] = self._ready  # type: ignore[attr-defined]  # asyncio's own
         """What the next turn runs. The same object for ever: a test of it is all that a record pays."""
@@ -127,6 +128,21 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         """Timers, or connections."""
         own_pipe = 1
         return bool(self._scheduled) or len(self._selector.get_map()) > own_pipe  # type: ignore[attr-defined]
+
+
+def _exact_selector() -> selectors.BaseSelector | None:
+    """One whose waits aren't rounded up to a millisecond, as epoll's are; None where asyncio's own isn't."""
+    if not hasattr(selectors, "EpollSelector"):
+        return None
+
+    class ExactSelector(selectors.EpollSelector):
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            if timeout is not None and timeout > 0:
+                select.select([self], (), (), timeout)
+                timeout = 0
+            return super().select(timeout)
+
+    return ExactSelector()
 
 
 class _Hold:

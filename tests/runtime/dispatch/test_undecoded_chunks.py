@@ -230,6 +230,20 @@ def test_a_batch_with_fewer_records_than_it_says_is_padded() -> None:
     assert found[3].value == b"next"
 
 
+@pytest.mark.parametrize("said", [2, 3, 4])
+def test_one_batch_is_read_at_once_as_it_is_read_bit_by_bit(said: int) -> None:
+    data = bytearray(batch(10, [Written(value=b"a", headers=[("h", b"1")]), Written(), Written()]))
+    struct.pack_into(">i", data, 57, said)
+    at_once, bit_by_bit = decode(sealed(data)).read(said), decode(sealed(data))
+    pieces = [bit_by_bit.read(1)[0] for _ in range(said)]
+    assert [it.offset for it in at_once] == [it.offset for it in pieces] == list(range(10, 10 + said))
+    plain = min(said, 3)
+    assert [(it.value, it.headers) for it in at_once[:plain]] == [
+        (it.value, it.headers) for it in pieces[:plain]
+    ]
+    assert [type(it) for it in at_once] == [type(it) for it in pieces]
+
+
 def test_batches_that_are_skipped_are_not_looked_into() -> None:
     piece = with_a_damaged_batch()
     assert [record.value for record in decode(piece.chunk.data, 4)] == [b"1", b"2"]

@@ -47,7 +47,8 @@ class ChunkReader:
     def __init__(self, view: memoryview, skip: int, max_batch_bytes: int, must_live: bool) -> None:
         self._take = _Take()
         # It does not know this object: a cycle would keep a chunk until cycles are looked for.
-        self._steps = _read_batches(view, skip, self._take, max_batch_bytes, must_live)
+        self._steps: Iterator[None] = _read_batches(view, skip, self._take, max_batch_bytes, must_live)
+        self._plain = view if not skip and len(view) < _LARGE_BYTES else None
 
     def __iter__(self) -> Iterator[WireRecord]:
         """All that is left."""
@@ -56,10 +57,31 @@ class ChunkReader:
 
     def read(self, count: int) -> list[WireRecord]:
         """The next ones: fewer than `count` where that is the end."""
+        plain, self._plain = self._plain, None
+        if plain is not None and (all_of_it := _read_plain(plain, count)):
+            self._steps = iter(())
+            return all_of_it
         self._take.wanted = count
         next(self._steps, None)
         found, self._take.found = self._take.found, []
         return found
+
+
+def _read_plain(view: memoryview, count: int) -> list[WireRecord]:
+    """What most chunks are where few records come, in one step: one batch of `count`, not compressed.
+
+    Nothing where it is something else, or isn't sound.
+    """
+    if len(view) < HEADER.size:
+        return []
+    _, length, _, _, _, attributes, *_, found = HEADER.unpack_from(view)
+    if found != count or _BEFORE_LENGTH + length != len(view) or attributes & CODEC_MASK:
+        return []
+    try:
+        records = list(DefaultRecordBatch(padded(view)))
+    except Exception:  # it is looked at again, record by record
+        return []
+    return records if len(records) == count else []
 
 
 class _Take:
