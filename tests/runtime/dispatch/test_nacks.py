@@ -208,6 +208,27 @@ async def handler(context, event):
         assert lines.index("0 2") < lines.index("1 50")
 
 
+async def test_it_comes_again_while_others_are_nacked_all_the_time(tmp_path: Path) -> None:
+    handler = (
+        HANDLES
+        + """
+async def handler(context, event):
+    write(f"{event.offset} {event.attempt}")
+    await asyncio.sleep(0.02)
+    ack, nack = context.platform.explicit_ack, context.platform.explicit_nack
+    await (ack(event) if event.attempt > 1 else nack(event, "not yet"))
+    """
+    )
+    policy = replace(ONLY, failure=replace(TWICE, max_attempts=0, backoff_seconds=0.05))
+    async with bench(tmp_path, handler, static=True, policy=policy) as b:
+        Log(b)
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 100))
+        await b.settled(p, 100)
+        lines = b.lines()
+        assert lines.index("0 2") < lines.index("99 1")
+
+
 async def test_where_returning_acks_a_nack_says_that_it_does_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

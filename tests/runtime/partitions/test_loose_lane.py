@@ -14,6 +14,8 @@ from headrace.runtime.partitions.checkpoint_text import CheckpointText
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.loose_lane import KeyLane, LooseLane, LooseOrdering
 from headrace.runtime.partitions.room import MOST_OUT_OF_ORDER
+from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.partitions.status import is_stuck, stuck_at
 from headrace.runtime.wire.undecodable import UndecodableRecord
 
 KEY = PartitionKey("t", 0)
@@ -88,6 +90,20 @@ def test_what_fails_holds_up_its_key_alone_and_comes_again_at_its_next_attempt()
     assert offsets(take(p)) == [1]
     assert take(p) is None
     assert a.attempt(a.buffer.head) == 2  # type: ignore[arg-type]
+
+
+def test_of_several_keys_that_stand_the_first_that_stood_is_the_one_to_move() -> None:
+    p = partition()
+    fetch(p, "a", "b", "c")
+    a, b, c = (lane for _ in range(3) if (lane := take(p)) is not None)
+    for lane in (b, c, a):
+        lane.on_failed(lane.given, "no", 1)  # type: ignore[attr-defined]
+        lane.on_returned(lane.given)  # type: ignore[attr-defined]
+        lane.become(PartitionState.HALTED, ": no")
+    for lane in (b, c, a):
+        assert stuck_at(p) == lane.next_offset
+        lane.become(PartitionState.ACTIVE)
+    assert not is_stuck(p)
 
 
 def test_a_key_that_has_nothing_left_takes_no_memory() -> None:

@@ -1,5 +1,7 @@
 """Places for records that run at once: which run, since when, and never more than there are places."""
 
+from typing import NoReturn
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,3 +57,26 @@ def test_once_the_lease_is_over_nothing_is_entered() -> None:
     assert ends == [True]
     assert slot.calls.read() == []
     slot.close()
+
+
+class _EndedError(Exception):
+    """In the place of a process's end."""
+
+
+def test_what_runs_when_the_lease_ends_is_not_to_blame_for_that() -> None:
+    def end() -> NoReturn:
+        raise _EndedError
+
+    lease = Lease.create(1)
+    ours = ProgressSlot.create(lease, places=4)
+    theirs = ProgressSlot(ours.fd, lease, end)
+    theirs.enter_beside(3)
+    theirs.enter_beside(5)
+    assert [call.seq for call in ours.calls.read()] == [3, 5]
+    lease.end_at(0)
+    with pytest.raises(_EndedError):
+        theirs.enter_beside(6)
+    assert not ours.calls.read()
+    theirs.fd = -1  # it is the other one's
+    theirs.close()
+    ours.close()
