@@ -21,6 +21,7 @@ Ts = TypeVarTuple("Ts")
 
 # How often timers and connections are looked at between quick records: a look costs as much as ten of those.
 _LOOK_SECONDS = 0.001
+_MOST_SELECTED = 1024  # descriptors are below that, for select
 
 
 class WorkerEventLoop(asyncio.SelectorEventLoop):
@@ -87,8 +88,8 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         if self._waits_for_others() or self._signal_handlers:  # type: ignore[attr-defined]
             return False
         self._bells.append(self._bell)
-        if is_due := bool(self.due):  # what comes from now on rings
-            self.ring()
+        # What comes from now on rings; and where that has been first, it is to be looked at first.
+        is_due = bool(self.due) and self.ring()
         try:
             self._bell.acquire()
         except BaseException:  # a signal handler of the user's may raise
@@ -137,7 +138,7 @@ def _exact_selector() -> selectors.BaseSelector | None:
 
     class ExactSelector(selectors.EpollSelector):
         def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            if timeout is not None and timeout > 0:
+            if timeout is not None and timeout > 0 and self.fileno() < _MOST_SELECTED:
                 select.select([self], (), (), timeout)
                 timeout = 0
             return super().select(timeout)

@@ -60,6 +60,18 @@ def test_what_is_due_already_and_what_else_may_wake_it_need_a_turn(loop: WorkerE
     loop.turn_until_stopped()
 
 
+def test_who_rings_as_something_else_is_found_due_is_looked_for_before_a_turn(loop: WorkerEventLoop) -> None:
+    """Nothing might end that turn: whoever has rung thinks that the wait is over."""
+
+    class RungMeanwhile(deque[object]):
+        def __bool__(self) -> bool:
+            assert loop.ring()
+            return True
+
+    loop.due = RungMeanwhile()
+    assert loop.wait()
+
+
 def test_no_wait_for_a_timer_is_rounded_up_to_a_millisecond(loop: WorkerEventLoop) -> None:
     """At best: a busy machine makes any of them longer."""
 
