@@ -20,7 +20,7 @@ from kafka_records import produce
 from processes import children_of, is_running
 from replica import Replica, replica, set_trigger, wait_until, write_function
 from scenario import Report
-from ways import AT_ONCE, IN_ORDER, KEYS, Way
+from ways import AT_ONCE, IN_ORDER, KEYS, LONGER_STALL_SECONDS, Way
 
 SESSION_SECONDS = 2.0
 WORKERS = 2
@@ -229,6 +229,7 @@ class Load:
             allowed,
             repeats=allowed.repeats + self.may_repeat(late),
             cut_off=allowed.cut_off + self.in_hand * len(late),
+            stall_seconds=allowed.stall_seconds + LONGER_STALL_SECONDS * (self._way.at_once > 1),
         )
         evidence = Evidence(
             self.produced,

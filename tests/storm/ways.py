@@ -13,6 +13,8 @@ KEYS = 40
 SECONDS = 0.1
 """A record takes, where several run at once."""
 LONG_SECONDS, LONG_EVERY, OCCUPIED_SECONDS = 0.6, 50, 10
+LONGER_STALL_SECONDS = 1.0
+"""Three rebalances in a row wait for those, which are longer than where records follow each other."""
 AT_ONCE = f"""
 {RECORDER}
     OCCUPIED = FOLDER / f"occupied-{{REPLICA}}"
