@@ -60,6 +60,6 @@ class Stragglers:
 
 
 def _is_held_up(worker: WorkerHandle, running: Sequence[RunningRecord]) -> bool:
-    """All that it runs takes long."""
-    is_full = len(running) == worker.in_flight.seats
+    """Another lane would have to wait there, and all that it runs takes long."""
+    is_full = bool(running) and not worker.in_flight.has_free_seat  # what waits for its loop doesn't run
     return is_full and all(it.seconds > _PATIENCE_SECONDS for it in running)

@@ -15,8 +15,9 @@ class RunningCall(NamedTuple):
 class CallSlots:
     """A place for each record that may run. Written by the worker's main thread alone, by single stores.
 
-    A record keeps its place until what became of it is on its way: so when a worker dies, what has a place
-    and no outcome had started, and there are never more of those than places.
+    A record keeps its place until what became of it is on its way: so when a worker dies, what runs by its
+    place and has no outcome had started, and there are never more of those than places. One that has been
+    decoded and waits for its turn has a place too, at time 0: it hasn't started.
     """
 
     __slots__ = ("_free", "_place_of", "_words")
@@ -39,8 +40,12 @@ class CallSlots:
         self._words[at + 1] = now_ns
         self._words[at] = seq + 1
 
+    def wait(self, seq: int) -> None:
+        """It has been decoded, and doesn't run before `begin`."""
+        self._words[WORDS_PER_PLACE * self._place_of[seq] + 1] = 0
+
     def begin(self, seq: int, now_ns: int) -> None:
-        """It begins only now: others ran since it was entered."""
+        """Its turn has come."""
         self._words[WORDS_PER_PLACE * self._place_of[seq] + 1] = now_ns
 
     def leave_all(self) -> None:
@@ -58,7 +63,7 @@ class CallSlots:
         """What runs, from any process, by seq."""
         words = self._words
         found = [(words[at], words[at + 1]) for at in range(0, len(words), WORDS_PER_PLACE)]
-        return sorted(RunningCall(word - 1, since_ns) for word, since_ns in found if word)
+        return sorted(RunningCall(word - 1, since_ns) for word, since_ns in found if word and since_ns)
 
     def release(self) -> None:
         """Give the memory back."""

@@ -189,6 +189,7 @@ class WorkerLoop:
 
     def _overlapping(self, handler: Handler) -> AtOnce:
         self.inbox.enter = self._slot.enter_beside
+        self.inbox.on_decoded = lambda seq: self._slot.calls.wait(seq)  # noqa: PLW0108  # a fork has others
         return AtOnce(
             Means(
                 send=self._link.send,

@@ -55,6 +55,8 @@ class Inbox:
         self._send = send
         self._wake = wake
         self.enter = enter
+        self.on_decoded: Callable[[int], object] = lambda _: None
+        """The run of that first record is. Likewise."""
         self._lock = threading.Lock()
         self._waiting: deque[PendingRun] = deque()
         self._incomplete: list[PendingRun] = []  # the beginning of a batch
@@ -148,6 +150,7 @@ class Inbox:
         # Before it is decoded: that may take as long, and kill as well, as a handler.
         self.enter(run.header.first_seq)
         run.open()
+        self.on_decoded(run.header.first_seq)
         return run
 
     def _give_back_lane(self, lane_id: int) -> None:

@@ -100,6 +100,36 @@ async def test_one_that_fails_is_tried_again_while_the_others_go_on(tmp_path: Pa
         ]
 
 
+async def test_what_waits_for_its_turn_on_the_loop_is_not_to_blame_for_a_death(tmp_path: Path) -> None:
+    handler = """
+        async def handler(context, event):
+            write(f"start {event.shard_id} attempt {event.attempt}")
+            if event.shard_id == 0:
+                wait_for("open")
+            if event.shard_id == 1 and event.attempt == 1:
+                wait_for("never")
+    """
+    async with bench(tmp_path, handler, policy=EIGHT) as b:
+        first, *others = b.assign(*[("t", number) for number in range(5)])
+        b.feed(first, records(0, 1))
+        await until(lambda: begun(b) == 1)
+        for partition in others:
+            b.feed(partition, records(0, 1))
+        await until(lambda: len(b.dispatcher.workers[0].in_flight) == 5)
+        (tmp_path / "open").touch()
+        await until(lambda: begun(b) == 2)
+        kill_worker(b)
+        for partition in (first, *others):
+            await b.settled(partition, 1)
+        assert b.lines()[:2] == ["start 0 attempt 1", "start 1 attempt 1"]
+        assert {line for line in b.lines()[2:] if not line.startswith("start 0")} == {
+            "start 1 attempt 2",
+            "start 2 attempt 1",
+            "start 3 attempt 1",
+            "start 4 attempt 1",
+        }
+
+
 async def test_a_late_one_is_cancelled_and_nobody_else(tmp_path: Path) -> None:
     handler = """
         async def handler(context, event):

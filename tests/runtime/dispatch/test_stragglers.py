@@ -47,6 +47,20 @@ async def test_only_what_waits_behind_a_record_that_takes_long_comes_back() -> N
     found.stop()
 
 
+async def test_behind_a_loop_that_is_held_up_those_come_back_that_wait_for_their_turn_on_it() -> None:
+    busy, idle = StandingWorker(since_ns=0), StandingWorker(1)
+    busy.in_flight.seats = idle.in_flight.seats = 2
+    running, second, third = filled(3)
+    busy.hold(running, second)
+    found = stragglers(busy, idle)
+    found._look()
+    assert busy.recalled == [], "each has a seat"
+    busy.hold(third)
+    found._look()
+    assert busy.recalled == [second.lane, third.lane]
+    found.stop()
+
+
 @pytest.mark.parametrize(
     "why", ["nobody idles", "it isn't ready", "nothing waits", "its lane is its worker's"]
 )
@@ -88,4 +102,6 @@ def test_ten_milliseconds_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
     running = RunningRecord(0, partition.lane, records(0, 1)[0], since_ns=5)
     for now, is_long in ((5, False), (10_000_005, False), (10_000_006, True)):
         monkeypatch.setattr(time, "monotonic_ns", lambda now=now: now)
-        assert module._is_held_up(StandingWorker().handle, [running]) is is_long
+        worker = StandingWorker()
+        worker.hold(partition)
+        assert module._is_held_up(worker.handle, [running]) is is_long

@@ -16,7 +16,7 @@ def test_what_was_entered_and_not_left_runs(places: int, moves: list[int]) -> No
     """Each number is a record: entered if it isn't in and there is place, left if it is."""
     slots = CallSlots(memoryview(bytearray(16 * places)).cast("Q"))
     running: dict[int, int] = {}
-    for now, seq in enumerate(moves):
+    for now, seq in enumerate(moves, start=1):
         if seq in running:
             slots.leave(seq)
             del running[seq]
@@ -25,6 +25,21 @@ def test_what_was_entered_and_not_left_runs(places: int, moves: list[int]) -> No
             running[seq] = now
         assert slots.has_place == (len(running) < places)
         assert slots.read() == sorted(RunningCall(seq, since) for seq, since in running.items())
+
+
+def test_what_waits_for_its_turn_has_a_place_and_does_not_run() -> None:
+    slots = CallSlots(memoryview(bytearray(32)).cast("Q"))
+    slots.enter(3, 10)
+    slots.enter(4, 11)
+    slots.wait(3)
+    assert not slots.has_place
+    assert slots.read() == [RunningCall(4, 11)]
+    slots.begin(3, 12)
+    assert slots.read() == [RunningCall(3, 12), RunningCall(4, 11)]
+    slots.wait(4)
+    slots.leave(4)
+    slots.enter(5, 13)
+    assert slots.read() == [RunningCall(3, 12), RunningCall(5, 13)]
 
 
 def test_both_ends_see_the_same_places_and_the_word_beside_them_stays() -> None:
