@@ -34,6 +34,7 @@ class AssignedPartition:
         "fetched_before",
         "is_loose",
         "is_paused",
+        "is_replaced",
         "key",
         "lane",
         "ledger",
@@ -53,6 +54,7 @@ class AssignedPartition:
         self.plan = KeptPlan(start.plan)
         self.failed = FailedRecords.from_attempts(start.attempts, are_ranges=buffer.holds_ranges)
         self.is_paused = False  # the record in flight takes so long that fetching more is of no use
+        self.is_replaced = False  # its log was cut or made anew: what it says must not be committed
         self.why_cut_off = ""  # why the record at ledger.position can't be read: nothing more is fetched
         self.lane = PartitionLane(self, buffer)
         self.is_loose = False  # records of it may overtake each other

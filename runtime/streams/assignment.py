@@ -111,6 +111,8 @@ class Assignment:
         self.partitions: dict[PartitionKey, AssignedPartition] = {}
         self.are_chunks = False
         """Its source brings undecoded chunks."""
+        self.decoded_record_bytes = 0
+        """What records of a fetch take each, decoded, by the average of the one with the largest; 0: none."""
         self.committer: Committer
         """Its owner sets it once it is connected."""
         self._dispatch = dispatch
@@ -248,11 +250,14 @@ class Assignment:
     async def restart(self, starts: Mapping[PartitionKey, Checkpoint], wait_seconds: float) -> None:
         """Their logs were cut, or made anew: what is here of them is dropped, and they go on elsewhere."""
         before = {key: self.partitions[key] for key in starts if key in self.partitions}
+        for partition in before.values():
+            partition.is_replaced = True  # at once: whoever gives it back meanwhile commits nothing of it
         self._stream.on_left(before)
         await self._dispatch.revoke(before.values(), wait_seconds)
         for key, partition in before.items():
             await self.committer.mark_stale(key)
             if self.partitions.get(key) is partition:
+                self._ends.pop(key, None)  # it is for acks that come ahead of a fetch, of the log before
                 self.partitions[key] = self._deliver_from(key, starts[key])
                 self._dispatch.restart(self.partitions[key])
 
@@ -279,6 +284,7 @@ class Assignment:
             # The buffers have measured them.
             part = _DECODED_AMONG_CHUNKS_PART if self.are_chunks else _DECODED_PART
             record_bytes = (decoded_bytes - before_bytes) // (count - before_count)
+            self.decoded_record_bytes = max(self.decoded_record_bytes, record_bytes)
         share_bytes = self._share_bytes() // part
         partition.resize(max(1, min(self.capacity, share_bytes // max(1, record_bytes))))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from headrace.runtime.metrics import TriggerMetrics
@@ -26,6 +26,10 @@ class Checkpointed(Protocol):
     @property
     def checkpoint(self) -> Checkpoint:
         """What is so now."""
+
+    @property
+    def is_replaced(self) -> bool:
+        """Another one has its name: what this one says is never committed."""
 
 
 class Committer:
@@ -87,6 +91,7 @@ class Committer:
         partitions, asked = list(partitions), self._begun
         try:
             async with asyncio.timeout(timeout_seconds), self._lock:
+                partitions = [it for it in partitions if not it.is_replaced]
                 # What was so when this was asked for may be safe by a commit that has begun since.
                 if self._is_open and all(self._safe.get(it.key, 0) > asked for it in partitions):
                     return True
@@ -99,17 +104,18 @@ class Committer:
             self._failed(f"no answer within {timeout_seconds:g} s")
             return False
 
-    async def _commit(self, partitions: Iterable[Checkpointed]) -> bool:
+    async def _commit(self, partitions: Collection[Checkpointed]) -> bool:
         if not self._is_open:
             return False
-        now = {partition.key: partition.checkpoint for partition in partitions}
+        by_key = {partition.key: partition for partition in partitions}
+        now = {key: partition.checkpoint for key, partition in by_key.items()}
         behind = {key for key in now if self._is_behind(key, now[key])}
         waiting = {
             key: checkpoint
             for key, checkpoint in now.items()
             if key not in behind and (key in self._stale or checkpoint != self._committed.get(key))
         }
-        while waiting:
+        while waiting := {key: it for key, it in waiting.items() if not by_key[key].is_replaced}:
             request = self._next_request(waiting)
             # Asked before each request: a membership may be lost between two.
             if not self._is_open or not await self._send(waiting, request):

@@ -38,6 +38,7 @@ class Partition:
     topic: str
     partition: int
     checkpoint: Checkpoint
+    is_replaced: bool = False
 
     @property
     def key(self) -> PartitionKey:

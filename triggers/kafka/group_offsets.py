@@ -29,6 +29,8 @@ class GroupOffsets:
     def __init__(self, consumer: AIOKafkaConsumer) -> None:
         self.topics = GroupTopics()
         """Every commit carries it on."""
+        self.begun: dict[PartitionKey, str] = {}
+        """Id of the topic by which each has begun: the one that its offsets are of, whatever has its name."""
         self._consumer = consumer
 
     @property
@@ -40,9 +42,7 @@ class GroupOffsets:
         """As the next owner reads it."""
         topics, name = self.topics, key.topic
         first = tuple(sorted(topics.first or ()))
-        text = CheckpointText(
-            topics.first_partition_counts[name], checkpoint, topics.ids.get(name, ""), first
-        )
+        text = CheckpointText(topics.first_partition_counts[name], checkpoint, self.begun.get(key, ""), first)
         return text.encode(max_chars)
 
     async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:

@@ -99,8 +99,7 @@ class Logs:
         if any(self._is_news(name, found.get(name)) for name in self._settings.topics):
             refresh_metadata(self._consumer)
         for name, topic in found.items():
-            if self._offsets.topics.is_made_anew(name, topic.id):
-                await self._begin_anew(name, topic)
+            await self._compare(name, topic)
 
     def _report_dead_letter_topic(self, *, is_there: bool) -> None:
         """Before a record needs it, and once."""
@@ -122,13 +121,19 @@ class Logs:
         count = topic.partition_count if topic is not None else 0
         return len(self._consumer.partitions_for_topic(name) or ()) != count
 
-    async def _begin_anew(self, name: str, topic: Topic) -> None:
+    async def _compare(self, name: str, topic: Topic) -> None:
         """A name is no identity: a fetch goes on in whatever log has it now."""
+        offsets = self._offsets
+        if topic.id in offsets.topics.gone:
+            return
         mine = [key for key in self._assignment.partitions if key.topic == name]
-        self.report_made_anew(name, mine)
-        await self._restart(dict.fromkeys(mine, Checkpoint(0)))
-        # Not before: with the new id, commits of the old offsets would be believed.
-        self._offsets.topics = self._offsets.topics.with_anew(name, topic.id)
+        outdated = [key for key in mine if offsets.begun[key] != topic.id]
+        if outdated or offsets.topics.is_made_anew(name, topic.id):
+            self.report_made_anew(name, outdated)
+            offsets.topics = offsets.topics.with_anew(name, topic.id)
+            # No commit of old offsets can get the new id: a restart forbids those before it awaits anything.
+            offsets.begun |= dict.fromkeys(outdated, topic.id)
+            await self._restart(dict.fromkeys(outdated, Checkpoint(0)))
 
     async def _end_lost(self) -> None:
         """Go on where the logs begin."""

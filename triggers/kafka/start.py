@@ -52,7 +52,7 @@ class GroupTopics:
     def with_anew(self, name: str, topic_id: str) -> "GroupTopics":
         """It has followed the one that is known."""
         ids, counts = {**self.ids, name: topic_id}, {**self.first_partition_counts, name: 0}
-        return GroupTopics(ids, counts, self.first, self.gone | {self.ids[name]})
+        return GroupTopics(ids, counts, self.first, self.gone | {self.ids[name]} - {topic_id})
 
 
 @dataclass(frozen=True, slots=True)

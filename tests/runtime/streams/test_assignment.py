@@ -40,6 +40,7 @@ class Memory:
         self.may_read.set()
         self.may_write.set()
         self.left: list[PartitionKey] = []
+        self.ends: dict[PartitionKey, int] = {}
         self.leaderless: set[PartitionKey] = set()
         self.has_leaders = asyncio.Event()
 
@@ -50,7 +51,8 @@ class Memory:
             await self.has_leaders.wait()
             self.leaderless.clear()
         starts = {key: self.held.get(key, Checkpoint(0)) for key in keys if key not in self.leaderless}
-        return Starts(starts, {key: self.held[key] for key in starts if key in self.held})
+        committed = {key: self.held[key] for key in starts if key in self.held}
+        return Starts(starts, committed, {key: end for key, end in self.ends.items() if key in starts})
 
     async def position(self, key: PartitionKey) -> int:
         return 0
@@ -160,6 +162,63 @@ async def test_all_that_is_given_back_closes_the_gate_for_commits(tmp_path: Path
         assert memory.held == {ONE: Checkpoint(3)}
         assert not await assignment.commit([partition])
         assert b.dispatcher.partitions == {}
+
+
+WAITS_FOR_EACH = """
+    def handler(context, event):
+        write(f"{event.shard_id} {event.offset}")
+        wait_for(f"go{event.offset}")
+"""
+
+
+async def two_of_three(b: Bench, assignment: Assignment, memory: Memory) -> AssignedPartition:
+    """ONE, of which two records are handled and not committed, while the third one is being handled."""
+    await until(lambda: ONE in memory.held)
+    partition = assignment.partitions[ONE]
+    for number in range(2):
+        (b.folder / f"go{number}").touch()
+    b.feed(partition, records(0, 3))
+    await b.settled(partition, 2)
+    await until(lambda: b.lines() == ["0 0", "0 1", "0 2"])
+    return partition
+
+
+async def test_nothing_of_a_log_that_is_being_replaced_is_committed(tmp_path: Path) -> None:
+    memory = Memory()
+    memory.ends = {ONE: 3}
+    async with assigned(tmp_path, WAITS_FOR_EACH, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE], 1, tasks)
+        before = await two_of_three(b, assignment, memory)
+        assert assignment.end_of(before) == 3
+        restart = tasks.create_task(assignment.restart({ONE: Checkpoint(0)}, 60))
+        await until(lambda: memory.left == [ONE])
+        assert await assignment.commit([before]), "there is nothing to say"
+        assert not restart.done()
+        (tmp_path / "go2").touch()
+        await restart
+        assert memory.held == {ONE: Checkpoint(0)}
+        after = assignment.partitions[ONE]
+        assert assignment.end_of(after) == 0, "that was the other log's"
+        b.feed(after, records(0, 1))
+        await b.settled(after, 1)
+        assert await assignment.commit([before, after])
+        assert memory.held == {ONE: Checkpoint(1)}
+
+
+async def test_nor_where_it_is_given_back_amid_that(tmp_path: Path) -> None:
+    memory = Memory()
+    async with assigned(tmp_path, WAITS_FOR_EACH, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE], 1, tasks)
+        await two_of_three(b, assignment, memory)
+        restart = tasks.create_task(assignment.restart({ONE: Checkpoint(0)}, 60))
+        await until(lambda: memory.left == [ONE])
+        gone = tasks.create_task(assignment.give_back(60, 0))
+        await until(lambda: not assignment.partitions)
+        (tmp_path / "go2").touch()
+        await gone
+        await restart
+        assert memory.held == {ONE: Checkpoint(0)}
+        assert not assignment.partitions
 
 
 async def test_what_has_no_leader_yet_begins_later_and_holds_up_no_other(tmp_path: Path) -> None:

@@ -171,6 +171,7 @@ class Members(AcksAndCommits):
         replica.handled = {it for it in replica.handled if it[0] != number}
         replica.failures = {it: count for it, count in replica.failures.items() if it[0] != number}
         replica.deaths.pop(number, None)
+        partition.is_replaced = True
         partition.revoke()
         self._take_away(replica, partition)
 

@@ -1,6 +1,7 @@
 """Commits: under their own generation, or not at all."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from broker import Broker
@@ -19,7 +20,7 @@ from committing import (
 )
 
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.checkpoint_text import CheckpointText
+from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
 from headrace.runtime.streams.committer import Committer
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 
@@ -157,6 +158,58 @@ async def test_a_log_that_is_replaced_amid_a_commit_may_start_below_it_all_the_s
     assert await committer.commit([handled(0)], 5)
     assert [commit[TP][0] for commit in consumer.commits] == [5, 0]
     assert not caplog.records
+
+
+async def test_what_is_replaced_while_a_commit_of_it_waits_for_its_turn_is_not_committed(
+    consumer: Consumer, committer: Committer
+) -> None:
+    committer.open([KEY], {}, generation=1)
+    consumer.may_answer.clear()
+    before, other = handled(5), Partition("t", 1, Checkpoint(2))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(committer.commit([before], 60))
+        await consumer.was_asked.wait()
+        before.is_replaced = True
+        before.checkpoint = Checkpoint(7)
+        tasks.create_task(committer.mark_stale(KEY))
+        late = tasks.create_task(committer.commit([before, other], 60))
+        after = tasks.create_task(committer.commit([handled(0)], 60))
+        await asyncio.sleep(0)
+        consumer.may_answer.set()
+    assert late.result()
+    assert after.result()
+    assert [{tp.partition: offset for tp, (offset, _) in commit.items()} for commit in consumer.commits] == [
+        {0: 5},
+        {1: 2},
+        {0: 0},
+    ]
+
+
+async def test_what_is_replaced_between_two_requests_of_a_commit_is_not_in_the_second(
+    consumer: Consumer, committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GroupOffsets, "max_request_chars", 1)  # one partition each
+    committer.open([KEY], {}, generation=1)
+    consumer.may_answer.clear()
+    first, second = handled(5), Partition("t", 1, Checkpoint(2))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(committer.commit([first, second], 60))
+        await consumer.was_asked.wait()
+        second.is_replaced = True
+        consumer.may_answer.set()
+    assert [list(commit) for commit in consumer.commits] == [[TP]]
+
+
+async def test_a_commit_carries_the_id_of_the_topic_that_its_offsets_are_of(consumer: Consumer) -> None:
+    offsets = group_offsets(consumer, "t")
+    offsets.begun[KEY] = "before"
+    offsets.topics = replace(offsets.topics, ids={"t": "after"})
+    committer = Committer(offsets, trigger_metrics())
+    committer.open([KEY], {}, generation=1)
+    assert await committer.commit([handled(5)], 5)
+    told = decode_text(*consumer.commits[0][TP])
+    assert told is not None
+    assert told.topic_id == "before"
 
 
 async def test_a_replaced_log_whose_offset_is_the_same_is_committed_again(

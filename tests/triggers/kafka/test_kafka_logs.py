@@ -1,0 +1,55 @@
+"""Logs behind names: whose topic is another one by now, whatever is known of the name itself."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from committing import KEY, trigger_metrics
+
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.triggers.kafka.client.topics import Topic
+from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.logs import Logs
+from headrace.triggers.kafka.start import GroupTopics
+
+OTHER = PartitionKey("t", 1)
+
+
+class Assignment:
+    """What is assigned, and what was begun anew, with the ids that commits would have carried then."""
+
+    def __init__(self, offsets: GroupOffsets) -> None:
+        self.partitions = {KEY: object(), OTHER: object()}
+        self.restarts: list[tuple[dict[PartitionKey, Checkpoint], dict[PartitionKey, str]]] = []
+        self._offsets = offsets
+
+    async def restart(self, starts: dict[PartitionKey, Checkpoint], wait_seconds: float) -> None:
+        self.restarts.append((starts, dict(self._offsets.begun)))
+
+
+@pytest.mark.parametrize("known", ["old", "new"])
+async def test_what_began_by_another_topic_begins_anew_whatever_the_name_stands_for_by_now(
+    known: str,
+) -> None:
+    offsets = GroupOffsets(None)
+    # Where starts are read a second time, of partitions that had no leader, the new id is known already.
+    offsets.topics = GroupTopics(ids={"t": known}, first_partition_counts={"t": 2})
+    offsets.begun = {KEY: "old", OTHER: "new"}
+    if known == "old":
+        offsets.begun[OTHER] = "old"
+    assignment: Any = Assignment(offsets)
+    settings: Any = SimpleNamespace(
+        topics=["t"],
+        on_failure=SimpleNamespace(then="halt", dead_letter_topic=""),
+        max_wait_handler_during_rebalance_seconds=5,
+    )
+    none: Any = None
+    logs = Logs((none, none), settings, assignment, offsets, trigger_metrics())
+    await logs._compare("t", Topic("new", 2, frozenset()))
+    outdated = {KEY, OTHER} if known == "old" else {KEY}
+    assert assignment.restarts == [(dict.fromkeys(outdated, Checkpoint(0)), {KEY: "new", OTHER: "new"})]
+    assert offsets.topics.gone == ({"old"} if known == "old" else set())
+    for topic_id in ("new", *offsets.topics.gone):  # a broker may lag behind
+        await logs._compare("t", Topic(topic_id, 2, frozenset()))
+    assert len(assignment.restarts) == 1
