@@ -38,7 +38,7 @@ LARGE_BYTES = 300_000_000  # of larger ones, in all
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 BARE = "bare aiokafka, getmany(500)"
 MORE = {"maxInFlight": 2000}  # channelBufferSize, 256 at most, bounds the length of a run
-DECODED = {"isolationLevel": "read_committed", **MORE}  # the processor decodes
+DECODED = {"fetchMax": 1 << 20, **MORE}  # the processor decodes
 SYNC = "headrace, 2 workers"
 
 Table = dict[str, list[float]]

@@ -29,6 +29,9 @@ SMALL: dict[str, Make] = {
     "2 workers, maxInFlight": lambda python: headrace(2, python=python, **MORE),
     "1 worker, maxInFlight": lambda python: headrace(1, python=python, **MORE),
     "2 workers, decoded": lambda python: headrace(2, python=python, **DECODED),
+    "2 workers, read_committed": lambda python: headrace(
+        2, python=python, isolationLevel="read_committed", **MORE
+    ),
     "async handler": lambda python: headrace(2, COUNTS_ASYNC, python=python, **MORE),
     "awaited ack each": lambda python: headrace(2, ACKS, acks=True, python=python, **MORE),
     "static": lambda python: headrace(2, python=python, workerAllocationMode="static", **MORE),

@@ -25,7 +25,7 @@ from headrace.runtime.dispatch.trigger_acks import TriggerAcks
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
-from headrace.runtime.partitions.buffers.records import record_bytes
+from headrace.runtime.partitions.buffers.records import sizes_of
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import Kind, WireRecord
@@ -152,9 +152,10 @@ class Dispatcher:
             for record in records:
                 if isinstance(record, UndecodableRecord):
                     partition.refuse(record, record.why)
-        if (limit := self.policy.fetch_max_bytes) is not None:
-            for record in records:
-                if (size := record_bytes(record)) > limit:
+        limit = self.policy.fetch_max_bytes
+        if limit is not None and max(sizes := sizes_of(records), default=0) > limit:
+            for record, size in zip(records, sizes, strict=True):
+                if size > limit:
                     partition.refuse(record, f"it has {size} bytes, more than fetchMax ({limit}) allows")
         self.submit(partition.lane)
 

@@ -68,9 +68,17 @@ class Fetching:
         decoded = sum(decoded_in(partition)[1] for partition in self._assigned.values())
         return self.budget.used_bytes + decoded
 
-    def decode_here(self) -> None:
-        """Records, or some of them, are decoded in this process: half of what may be held is for those."""
-        self.budget.max_bytes = self._max_buffered_bytes // 2
+    def leave_room_for_decoded(self) -> None:
+        """Records, or some of them, are decoded in this process: what those may take isn't for answers.
+
+        Half of all, or less where that many are known to be small.
+        """
+        assignment, room_bytes = self._assignment, self._max_buffered_bytes // 2
+        if record_bytes := assignment.decoded_record_bytes:
+            # Among chunks so many may wait, and so many be at workers.
+            most = len(self._assigned) * assignment.capacity * (1 + assignment.are_chunks)
+            room_bytes = min(room_bytes, most * record_bytes)
+        self.budget.max_bytes = self._max_buffered_bytes - room_bytes
 
     def on_left(self, keys: Iterable[PartitionKey]) -> None:
         """Fetch these no more."""
@@ -116,12 +124,13 @@ class Fetching:
         if self._assignment.are_chunks:
             before_bytes = partition.left_bytes
             for records in chunks.pieces(found):
-                if not isinstance(records, ChunkSlice):
-                    self.decode_here()
                 self._assignment.add(partition, records)
+                if not isinstance(records, ChunkSlice):
+                    self.leave_room_for_decoded()
             self._item_limit.brought(len(found), before_bytes - partition.left_bytes)
         else:
             self._assignment.add(partition, found)
+            self.leave_room_for_decoded()
         self.on_room(partition)
 
     def _stands(self, key: Hashable) -> bool:

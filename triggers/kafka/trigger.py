@@ -206,7 +206,7 @@ class KafkaTrigger(Trigger):
                 )
         if not assignment.are_chunks:
             chunks.count(consumer, fetching.budget.hold, settings.max_batch_bytes)
-            fetching.decode_here()
+            fetching.leave_room_for_decoded()
         backoff_seconds = settings.rebalance_retry_backoff_seconds
         internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
 

@@ -97,7 +97,7 @@ class RecordBuffer:
             self._chunk_bytes += len(records) * records.chunk.record_bytes
             self._parts.append(records)
             return
-        sizes = _sizes(records)
+        sizes = sizes_of(records)
         self.decoded_count += len(records)
         self.decoded_bytes += sum(sizes) + len(records) * DECODED_BYTES
         self._largest_bytes = max(self._largest_bytes, *sizes)
@@ -164,7 +164,7 @@ class RecordBuffer:
         if isinstance(part, ChunkSlice):
             self._chunk_bytes -= count * part.chunk.record_bytes
         else:
-            self.decoded_bytes -= sum(_sizes(taken)) + count * DECODED_BYTES
+            self.decoded_bytes -= sum(sizes_of(taken)) + count * DECODED_BYTES
             self.decoded_count -= count
             if not self.decoded_count:
                 self._largest_bytes = 0
@@ -184,7 +184,8 @@ def record_bytes(record: WireRecord) -> int:
     return len(record.value or b"") + len(record.key or b"")
 
 
-def _sizes(records: Sequence[WireRecord]) -> list[int]:
+def sizes_of(records: Sequence[WireRecord]) -> list[int]:
+    """The same of each."""
     # A list, not a call each: this is done for every decoded record.
     try:
         return [len(record.value or b"") + len(record.key or b"") for record in records]
@@ -194,7 +195,7 @@ def _sizes(records: Sequence[WireRecord]) -> list[int]:
 
 def _fitting(part: Records, limit: int, byte_limit: int) -> int:
     """How many of the first `limit` fit into so many bytes; one at least."""
-    sizes = _sizes(part[:limit])
+    sizes = sizes_of(part[:limit])
     return max(1, bisect_right(list(accumulate(sizes)), byte_limit))
 
 

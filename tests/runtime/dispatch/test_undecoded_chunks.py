@@ -15,7 +15,7 @@ from aiokafka.consumer import fetcher as aiokafka_fetcher
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.memory_records import MemoryRecords
-from chunks import Written, batch, compressed, logs, sealed, undecoded
+from chunks import Written, batch, compressed, control_batch, logs, sealed, undecoded
 from hypothesis import example, given
 from hypothesis import strategies as st
 from worker_bench import Record, bench, until
@@ -43,14 +43,17 @@ from headrace.triggers.kafka.item_limit import ItemLimit
 
 TP = TopicPartition("t", 3)
 SOURCE = PartitionView("t", 3, nuclio_sdk.TriggerInfo("kafka-cluster", "t"))
-READ_UNCOMMITTED = 0
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
-def fetched(data: bytes, at: int, *, is_undecoded: bool) -> Any:
-    """An iterator as a fetch has it."""
+def fetched(
+    data: bytes, at: int, *, is_undecoded: bool, aborted: Sequence[tuple[int, int]] | None = None
+) -> Any:
+    """An iterator as a fetch has it; `aborted`: producer and first offset, as with read_committed."""
     kind = kafka_chunks._PartitionBatches if is_undecoded else PartitionRecords
     records = kafka_chunks._FetchedBytes(data) if is_undecoded else MemoryRecords(data)
-    return kind(TP, records, None, at, None, None, True, READ_UNCOMMITTED)
+    isolation_level = READ_UNCOMMITTED if aborted is None else READ_COMMITTED
+    return kind(TP, records, aborted, at, None, None, True, isolation_level)
 
 
 def events(items: Iterable[Any], run_length: int = 5) -> list[tuple[Any, ...]]:
@@ -96,6 +99,29 @@ def test_both_paths_yield_the_same_events(log: tuple[bytes, int], run_length: in
         one, other = (fetched(*log, is_undecoded=it) for it in (True, False))
         assert events(one, run_length) == events(other)
     assert one.next_fetch_offset == other.next_fetch_offset
+
+
+@given(logs(), st.lists(st.integers(0, 60), max_size=3))
+def test_both_paths_leave_out_the_same_aborted_transactions(
+    log: tuple[bytes, int], begins: list[int]
+) -> None:
+    aborted = [(7, log[1] + begin) for begin in sorted(begins)]
+    one, other = (fetched(*log, is_undecoded=it, aborted=aborted) for it in (True, False))
+    assert events(one) == events(other)
+    assert one.next_fetch_offset == other.next_fetch_offset
+
+
+def test_what_is_committed_goes_undecoded_and_an_answer_with_aborted_transactions_does_not() -> None:
+    committed = [batch(0, [Written()], producer_id=7), control_batch(1, is_commit=True)]
+    aborted = [batch(2, [Written()], producer_id=7), control_batch(3, is_commit=False)]
+    data = b"".join([*committed, *aborted, batch(4, [Written()])])
+    first, second = (
+        fetched(b"".join(committed), 0, is_undecoded=True, aborted=[]),
+        fetched(data, 0, is_undecoded=True, aborted=[(7, 2)]),
+    )
+    assert [type(it) for it in first] == [ChunkSlice]
+    assert first.next_fetch_offset == 2
+    assert [record.offset for record in second] == [0, 4]
 
 
 @given(logs())

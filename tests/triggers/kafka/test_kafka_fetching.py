@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from worker_bench import Bench, bench, records, until
+from worker_bench import Bench, Record, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.dispatch.reports import Warnings
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
+from headrace.runtime.partitions.buffers.records import DECODED_BYTES
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.state import PartitionState
@@ -95,6 +96,27 @@ async def test_a_partition_that_is_halted_or_full_is_fetched_no_more(tmp_path: P
         partition.lane.become(PartitionState.HALTED)
         assert trigger.room(partition.key) == 0
         assert TP not in trigger._wanted
+
+
+@pytest.mark.parametrize(("are_chunks", "copies"), [(False, 1), (True, 2)])
+async def test_what_decoded_records_may_take_is_left_free_and_no_more_than_half(
+    tmp_path: Path, *, are_chunks: bool, copies: int
+) -> None:
+    """All that a partition may hold: where chunks are among it, so much waits and so much is at workers."""
+    most, capacity = 1 << 26, 16
+    async with bench(tmp_path, WRITES) as b:
+        fetching = fed_by_hand(b)
+        fetching._assignment.are_chunks = are_chunks
+        partition = assign(b, fetching)
+        fetching.leave_room_for_decoded()
+        assert fetching.budget.max_bytes == most // 2, "nothing is known of them"
+        for size in (100, 1000, 10):
+            offset = partition.ledger.position
+            fetching._take_in(partition, [Record(offset, bytes(size)), Record(offset + 1, bytes(size))])
+            largest = max(size, 100 if size == 100 else 1000) + DECODED_BYTES
+            assert fetching.budget.max_bytes == most - capacity * copies * largest
+        fetching._take_in(partition, [Record(partition.ledger.position, bytes(most // capacity))])
+        assert fetching.budget.max_bytes == most // 2
 
 
 async def test_a_record_that_runs_for_long_pauses_the_fetch_of_its_partition_until_it_ends(

@@ -64,6 +64,17 @@ def test_a_deadline_for_acks_counts_where_handlers_ack(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("ordering", "is_decoded"), [("partition", False), ("key", True), ("none", True)])
-def test_keys_are_read_in_the_processor(tmp_path: Path, ordering: str, *, is_decoded: bool) -> None:
-    assert (loaded(tmp_path, {"ordering": ordering}).decoder == "") is is_decoded
+@pytest.mark.parametrize(
+    ("attributes", "is_decoded"),
+    [
+        ({"ordering": "partition"}, False),
+        ({"isolationLevel": "read_committed"}, False),
+        ({"ordering": "key"}, True),
+        ({"ordering": "none"}, True),
+        ({"fetchMax": 1000}, True),
+    ],
+)
+def test_keys_and_sizes_are_read_in_the_processor(
+    tmp_path: Path, attributes: dict[str, Any], *, is_decoded: bool
+) -> None:
+    assert (loaded(tmp_path, attributes).decoder == "") is is_decoded

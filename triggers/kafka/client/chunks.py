@@ -1,6 +1,7 @@
 """Undecoded batches out of aiokafka's fetcher: all that reaches into its decoding, pinned to 0.14.
 
-Batches of format v2 without a hole go through as they are, checked; others come as aiokafka decodes them.
+Batches of format v2 without a hole go through as they are, checked; others come as aiokafka decodes them. So
+does, with read_committed, a whole answer that names aborted transactions: aiokafka finds their batches.
 """
 
 import inspect
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer import fetcher as aiokafka_fetcher
-from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
+from aiokafka.consumer.fetcher import READ_UNCOMMITTED, Fetcher, PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import ConsumerRecord
@@ -55,7 +56,7 @@ def _uncounted(_: TopicPartition, __: int) -> None:
 def forward(
     consumer: AIOKafkaConsumer, hold: Hold = _uncounted, max_batch_bytes: int = MAX_BATCH_BYTES
 ) -> bool:
-    """Let `consumer` fetch ChunkSlices among ConsumerRecords; whether it does. Not with read_committed.
+    """Let `consumer` fetch ChunkSlices among ConsumerRecords; whether it does.
 
     Where aiokafka looks different inside, nothing is changed.
     """
@@ -178,17 +179,22 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
         self,
         tp: TopicPartition,
         records: _FetchedBytes,
+        aborted_transactions: Any,
         *others: Any,
         hold: Hold = _uncounted,
         max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
-        super().__init__(tp, records, *others)
+        super().__init__(tp, records, aborted_transactions, *others)
+        self._aborted = aborted_transactions  # None, or none, unless with read_committed
         self._held = hold(tp, len(records.data))
         self._max_batch_bytes = max_batch_bytes
         self._decode = partial(decode, max_batch_bytes=max_batch_bytes)
 
     def _unpack_records(self) -> Iterator[ConsumerRecord | ChunkSlice]:
         data = self._records.data
+        if self._aborted:
+            yield from self._decoded(data, self._aborted, self._isolation_level)
+            return
         piece: list[_Batch] = []
         for batch in _batches(data):
             if piece and not _may_join(piece, batch):
@@ -215,17 +221,19 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
         self.next_fetch_offset = max(self.next_fetch_offset, end)
         return ChunkSlice(batch, wanted)
 
-    def _decoded(self, data: bytes) -> Iterator[Any]:
-        """One batch: a control batch, one with holes, or one of an older format."""
+    def _decoded(
+        self, data: bytes, aborted: Any = None, isolation_level: int = READ_UNCOMMITTED
+    ) -> Iterator[Any]:
+        """One batch: a control batch, one with holes, or one of an older format. Or all, some aborted."""
         records = _SafeRecords(
             self._tp,
             FetchedBatches(data, self._max_batch_bytes),
-            None,
+            aborted,
             self.next_fetch_offset,
             None,
             None,
             self._check_crcs,
-            self._isolation_level,
+            isolation_level,
         )
         try:
             for record in records:

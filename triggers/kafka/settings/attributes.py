@@ -334,9 +334,9 @@ class KafkaAttributes(ClientAttributes):
     @property
     def decoder(self) -> str:
         """Of batches that workers may decode; empty where the processor has to look at each record."""
-        is_plain = self.isolation_level == "read_uncommitted" and not self.fetch_max_bytes
         is_in_order = self.ordering == "partition"  # else their keys have to be known
-        return _DECODER if is_plain and is_in_order and self.delivery == "events" else ""
+        is_plain = is_in_order and not self.fetch_max_bytes
+        return _DECODER if is_plain and self.delivery == "events" else ""
 
     @property
     def event(self) -> str:
