@@ -280,7 +280,8 @@ class History:
         self._tell("is acked: first, last, through", key, (first, offset, is_through))
         from_offset = 0 if is_through or self.policy.is_cumulative else first
         offsets = self.offsets(key, from_offset, offset + 1)
-        self.acked[key].update(offsets, [offset])  # it may be produced while its ack is on the way
+        # Some may be produced while the ack is on its way.
+        self.acked[key].update(range(max(from_offset, self._covered[key]), offset + 1))
         if (
             owner is not None
             and owner.revoked_at > self._now()
