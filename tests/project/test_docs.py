@@ -60,6 +60,16 @@ def test_what_does_not_work_is_found(text: str, found: str, tmp_path: Path) -> N
         page.follow(f"\n{text}\n")
 
 
+def test_a_partition_is_moved_once_it_has_halted_itself(broker: Broker, tmp_path: Path) -> None:
+    fails = "--set triggers.orders.attributes.onFailure"
+    halts = f"headrace run examples/dead_letters {fails}.then=halt {fails}.backoff=1s"
+    bad = "echo 'three for Ada' | headrace kafka produce --topic orders --partition"
+    moves = "headrace partition retry orders/{0}", "headrace partition skip orders/{0}"
+    lines = [halts, f"{bad} 5", moves[0].format(5), f"{bad} 6", *(move.format(6) for move in moves)]
+    page = "".join(f"    {line}\n" for line in lines)
+    PageSession("docs/operate/page.md", tmp_path, broker).follow(f"# A page\n\n{page}")
+
+
 @pytest.mark.parametrize("page", pages(), ids=name)
 def test_a_page_is_short(page: Path) -> None:
     assert len(page.read_text().splitlines()) <= LONGEST.get(name(page), MOST_LINES)

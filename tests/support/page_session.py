@@ -123,7 +123,7 @@ class PageSession:
         if words[0] == "make":  # what it does has tests of its own
             line, folder = f"make --dry-run {shlex.join(words[1:])}", ROOT
         if words[:2] == ["headrace", "partition"]:
-            self._wait_stuck(where)
+            self._wait_stuck(where, words[3])
         if "pytest" in words or words[:2] == ["headrace", "validate"]:
             self._unused = {name for name in self._unused if name.endswith(".yaml")}
         done = subprocess.run(
@@ -161,10 +161,16 @@ class PageSession:
         arguments += [*more, "--brokers", self._broker.bootstrap]
         self._running = Replica(Path(first), log, *arguments).wait_ready()
 
-    def _wait_stuck(self, where: str) -> None:
+    def _wait_stuck(self, where: str, partition: str) -> None:
+        """Not for another one, which an earlier page may have left something to fail in."""
         running = self._running
         assert running, f"{where}: nothing runs"
-        wait_until(lambda: any(row["isStuck"] for row in running.trigger()["partitions"]), about=running)
+
+        def stuck() -> list[str]:
+            rows = running.trigger()["partitions"]
+            return [f"{row['topic']}/{row['partition']}" for row in rows if row["isStuck"]]
+
+        wait_until(lambda: partition in stuck(), about=running)
 
     def _stop(self) -> None:
         running, self._running = self._running, None
