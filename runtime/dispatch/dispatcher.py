@@ -12,7 +12,7 @@ from typing import Literal
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.dispatch.acks.unacked import log_what_stays_open
-from headrace.runtime.dispatch.allocators import Allocator
+from headrace.runtime.dispatch.choice.allocators import Allocator
 from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.handout import Batches, EndSession, HandOut, Runs, no_session
 from headrace.runtime.dispatch.interface import Feed

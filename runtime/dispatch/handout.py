@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 from headrace.runtime.config.delivery import BatchPolicy
-from headrace.runtime.dispatch.batcher import Batcher
-from headrace.runtime.dispatch.run_sizer import MAX_RUN_BYTES
+from headrace.runtime.dispatch.choice.batcher import Batcher
+from headrace.runtime.dispatch.choice.run_sizer import MAX_RUN_BYTES
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.checkpoint import Plan

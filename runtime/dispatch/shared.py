@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import dataclass, field
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.dispatch.allocators import Allocator
+from headrace.runtime.dispatch.choice.allocators import Allocator
+from headrace.runtime.dispatch.choice.run_sizer import RunSizer
 from headrace.runtime.dispatch.interface import Feed, NoFeed
-from headrace.runtime.dispatch.run_sizer import RunSizer
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.lane import Lane

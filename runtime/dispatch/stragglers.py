@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from headrace.runtime.dispatch.allocators import Allocator
+from headrace.runtime.dispatch.choice.allocators import Allocator
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import RunningRecord

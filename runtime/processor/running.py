@@ -11,7 +11,7 @@ from typing import Any
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
 from headrace.runtime.dispatch.acks.router import AckRouter
-from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.dispatch.reports import Warnings, worker_statuses

@@ -25,7 +25,7 @@ from headrace.runtime.testing.results import LogLine, Outcome, Partition, Record
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.calls.handler import Handler, is_async, provide_nuclio
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop

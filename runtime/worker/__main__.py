@@ -18,7 +18,7 @@ from headrace.runtime.processes import die, die_with_parent
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import decode_start
 from headrace.runtime.worker.calls.handler import HandlerNotLoadedError
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop

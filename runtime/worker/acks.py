@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack, Nack
-from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.given.current import Place
 from headrace.runtime.worker.given.event import PartitionView
 from headrace.runtime.worker.given.sdk import QualifiedOffset

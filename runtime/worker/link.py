@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 from headrace.runtime.processes import die
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
-from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.given.current import CURRENT
 
 _RECEIVE_BYTES = 1 << 18

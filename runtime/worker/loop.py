@@ -16,7 +16,7 @@ from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.decoder import Decode
 from headrace.runtime.wire.frames import Kind
-from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.callbacks import Callbacks

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import NonsenseError, RunHeader, WireRecord
-from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.slots.progress import ProgressSlot
 
 
 @dataclass(slots=True, eq=False)

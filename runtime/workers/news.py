@@ -11,10 +11,10 @@ from typing import Any
 from headrace.runtime.log import HANDLER_LOG
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.ack_slot import AckedSpan
 from headrace.runtime.wire.frames import Ack, Kind, NonsenseError, WireRecord
-from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, decode_part, decode_reply
+from headrace.runtime.wire.slots.acks import AckedSpan
+from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.text import MAX_LINE, bounded
 from headrace.runtime.workers.in_flight import InFlight, Run
 from headrace.runtime.workers.joined_acks import JoinedAcks

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Buffer, Kind
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
+from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart, decode_start, encode_start
 from headrace.runtime.worker.calls.handler import Handler
 from headrace.runtime.worker.context import Platform

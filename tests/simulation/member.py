@@ -11,7 +11,7 @@ from fake_worker import FakeProcess, Machine
 from group import Group
 from shape import Shape
 
-from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import Batches
 from headrace.runtime.metrics import Metrics, TriggerMetrics

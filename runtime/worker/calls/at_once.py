@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind, RunHeader
-from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.calls.cancelling import late_reason
 from headrace.runtime.worker.calls.inbox import Inbox, PendingRun
 from headrace.runtime.worker.given.current import CURRENT, Place

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from worker_bench import records
 
 from headrace.runtime.config.delivery import BatchPolicy
-from headrace.runtime.dispatch.batcher import Batcher, Choice, next_part
+from headrace.runtime.dispatch.choice.batcher import Batcher, Choice, next_part
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.books.failed_records import FailedRecord
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan

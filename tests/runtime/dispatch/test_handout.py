@@ -8,7 +8,7 @@ from standing_worker import StandingWorker
 from worker_bench import QUICK, bench, records, until
 
 from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
-from headrace.runtime.dispatch.allocators import PoolAllocator
+from headrace.runtime.dispatch.choice.allocators import PoolAllocator
 from headrace.runtime.dispatch.handout import Runs
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.metrics import Metrics, TriggerMetrics

@@ -7,7 +7,7 @@ from standing_worker import StandingWorker
 from worker_bench import records, until
 
 from headrace.runtime.dispatch import stragglers as module
-from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.stragglers import Stragglers
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint

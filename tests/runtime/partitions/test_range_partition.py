@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.batcher import Part, next_part
+from headrace.runtime.dispatch.choice.batcher import Part, next_part
 from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.partitions.assigned import AssignedPartition, of_ranges

@@ -20,7 +20,7 @@ KEEPERS = (
 SUSPENDED = (
     "import time\n"
     "from headrace.runtime.wire.lease import Lease\n"
-    "from headrace.runtime.wire.progress_slot import ProgressSlot\n"
+    "from headrace.runtime.wire.slots.progress import ProgressSlot\n"
     "lease = Lease.create(1)\n"
     "lease.renew(time.monotonic_ns() + 500 * 10**9)\n"
     "lease.begin()\n"

@@ -15,7 +15,7 @@ from worker_bench import bench, records
 
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.output import LineSink
 

@@ -12,7 +12,7 @@ from headrace.runtime.partitions.assigned import of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire.frames import NonsenseError
-from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
+from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.workers.in_flight import InFlight
 
 

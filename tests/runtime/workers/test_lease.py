@@ -20,7 +20,7 @@ from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.kill_list import KillList
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.progress_slot import ProgressSlot
+from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.trigger import membership_end_ns

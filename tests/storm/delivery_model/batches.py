@@ -2,7 +2,7 @@
 
 from hypothesis.stateful import precondition, rule
 
-from headrace.runtime.dispatch.batcher import Batcher
+from headrace.runtime.dispatch.choice.batcher import Batcher
 from headrace.runtime.partitions.state import PartitionState
 
 from .records import Records

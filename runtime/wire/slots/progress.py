@@ -11,10 +11,10 @@ from typing import NamedTuple, NoReturn
 
 from headrace.runtime.processes import die
 from headrace.runtime.wire import memory
-from headrace.runtime.wire.ack_slot import WORDS as ACK_WORDS
-from headrace.runtime.wire.ack_slot import AckSlot
-from headrace.runtime.wire.call_slots import WORDS_PER_PLACE, CallSlots
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.slots.acks import WORDS as ACK_WORDS
+from headrace.runtime.wire.slots.acks import AckSlot
+from headrace.runtime.wire.slots.calls import WORDS_PER_PLACE, CallSlots
 
 _WORDS = 2
 _MOST_PLACES = 1000
