@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 3.0
 _ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
+_DOUBT_SECONDS = 0.5
 
 
 class Logs:
@@ -46,6 +47,7 @@ class Logs:
         self._assignment = assignment
         self._offsets = offsets
         self._metrics = metrics
+        self._doubted: dict[str, str] = {}  # topics that another id was heard of once
         self._lost: dict[AssignedPartition, int] = {}
         failure = settings.on_failure
         self._dead_letter_topic = failure.dead_letter_topic if failure.then == "deadLetter" else ""
@@ -128,7 +130,13 @@ class Logs:
             return
         mine = [key for key in self._assignment.partitions if key.topic == name]
         outdated = [key for key in mine if offsets.begun[key] != topic.id]
-        if outdated or offsets.topics.is_made_anew(name, topic.id):
+        if not outdated and not offsets.topics.is_made_anew(name, topic.id):
+            self._doubted.pop(name, None)
+        elif self._doubted.get(name) != topic.id:
+            self._doubted[name] = topic.id  # a broker may lag behind: another answer has to say the same
+            asyncio.get_running_loop().call_later(_DOUBT_SECONDS, self._is_due.set)
+        else:
+            del self._doubted[name]
             self.report_made_anew(name, outdated)
             offsets.topics = offsets.topics.with_anew(name, topic.id)
             # No commit of old offsets can get the new id: a restart forbids those before it awaits anything.
