@@ -210,7 +210,7 @@ class Dispatcher:
                 takers.sort(key=lambda worker: len(worker.in_flight))
                 takers = [worker for worker in takers if self._hand_out.give(worker)]
             for worker in self.workers:
-                worker.flush()  # what one dispatch sends to a worker leaves in one write, and wakes it once
+                worker.outbox.flush()  # all that it was sent here leaves in one write, and wakes it once
         finally:
             self._is_dispatching = False
         self._stragglers.watch()

@@ -38,8 +38,8 @@ class Stragglers:
         if self._somebody_idles():
             for worker in self._workers:
                 if not worker.is_straggling and _is_held_up(worker, running := worker.running()):
-                    if worker.in_flight.seats == 1:
-                        worker.in_flight.slow_seq = running[0].seq
+                    if not worker.in_flight.overlaps or worker.is_loop_held_up:
+                        worker.in_flight.slow = frozenset(it.seq for it in running)
                     for lane in self._movable(worker, [it.lane for it in running]):
                         worker.recall(lane)
         self.watch()

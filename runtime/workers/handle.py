@@ -265,10 +265,6 @@ class WorkerHandle:
         """Also several, in pieces."""
         self.outbox.send_frame(*frame)
 
-    def flush(self) -> None:
-        """Have what was sent leave now."""
-        self.outbox.flush()
-
     def signal(self, kind: Kind) -> None:
         """DRAIN or TERMINATE: have the user's callback called."""
         if self.is_ready:
@@ -281,6 +277,11 @@ class WorkerHandle:
         if self._process is None or not self.is_ready:
             return []
         return self.in_flight.running(self._process.slot)
+
+    @property
+    def is_loop_held_up(self) -> bool:
+        """Records of different lanes wait there for their turn on its event loop."""
+        return self._process is not None and self._process.slot.calls.has_waiting
 
     def has_waiting(self, lane: Lane, first: int, end: int) -> bool:
         """Whether a record of offsets `[first, end)` is there and has not started, as far as is known."""

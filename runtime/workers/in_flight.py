@@ -71,8 +71,8 @@ class InFlight:
         """What was sent last may kill its process: nothing is to run beside it."""
         self.batch_size = 0
         """How many records the last batch had; 0 where they are handled one by one."""
-        self.slow_seq: int | None = None
-        """The last record that was seen to take long."""
+        self.slow: frozenset[int] = frozenset()
+        """The records that were seen last to take so long that nothing else begins."""
         self.next_seq = 0
         """Of the record that it will be given next."""
         self._count = 0
@@ -82,8 +82,12 @@ class InFlight:
 
     @property
     def is_straggling(self) -> bool:
-        """Its process is still in the record that took long."""
-        return self.slow_seq is not None and bool(self.runs) and self.runs[0].first_seq <= self.slow_seq
+        """Its process is still in all of those."""
+        if not self.slow:
+            return False
+        if self.overlaps:
+            return self.slow <= self._run_of.keys()
+        return bool(self.runs) and self.runs[0].first_seq <= max(self.slow)
 
     @property
     def overlaps(self) -> bool:

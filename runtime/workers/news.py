@@ -144,7 +144,8 @@ class News:
             death = replace(death, verdict=Verdict(min(seqs, default=-1), self.nonsense, is_certain=False))
         taken = [(seq, it) for seq in seqs if (it := self._in_flight.take(seq)) is not None]
         started = [Run(lane, seq, records) for seq, (lane, records) in taken]
-        for run, fate in zip(started, judge_beside(started, death), strict=True):
+        fates = judge_beside(started, death, has_waiting=slot.calls.has_waiting)
+        for run, fate in zip(started, fates, strict=True):
             self._on_died_in([run], fate, death.why_killed if fate is Fate.RETURNED else death.reason)
         return bool(started)
 

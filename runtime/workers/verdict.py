@@ -61,14 +61,16 @@ def judge(seq: int, started: Sequence[Run], death: Death) -> tuple[Fate, str]:
     return Fate.FAILED if is_certain else Fate.SUSPECTED, replace(death, verdict=verdict).reason
 
 
-def judge_beside(started: Sequence[Run], death: Death) -> list[Fate]:
+def judge_beside(started: Sequence[Run], death: Death, *, has_waiting: bool = False) -> list[Fate]:
     """What becomes of each of those that ran beside each other.
 
     It is never known which of them has ended the process, or has let no other go on until one was late: all
-    are suspects, unless one was alone. A verdict on a record that is over counts against nobody.
+    are suspects, unless one was alone. Then it is one too where others had been decoded (`has_waiting`): that
+    may have taken the memory. A verdict on a record that is over counts against nobody.
     """
     verdict = death.verdict
     is_over = verdict is not None and all(run.first_seq != verdict.seq for run in started)
     if death.is_kill_ours and (verdict is None or is_over):
         return [Fate.RETURNED] * len(started)
-    return [Fate.FAILED if len(started) == 1 else Fate.SUSPECTED] * len(started)
+    is_certain = len(started) == 1 and not has_waiting
+    return [Fate.FAILED if is_certain else Fate.SUSPECTED] * len(started)

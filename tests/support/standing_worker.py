@@ -20,6 +20,7 @@ class StandingWorker:
     seats: int = 1
     since_ns: int | None = None
     in_flight: InFlight = field(default_factory=InFlight)
+    is_loop_held_up: bool = False
     unsuited: set[int] = field(default_factory=set)
     looks: int = 0
     recalled: list[Lane] = field(default_factory=list)

@@ -65,6 +65,12 @@ class CallSlots:
         found = [(words[at], words[at + 1]) for at in range(0, len(words), WORDS_PER_PLACE)]
         return sorted(RunningCall(word - 1, since_ns) for word, since_ns in found if word and since_ns)
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether one that was decoded waits for its turn, from any process."""
+        words = self._words
+        return any(words[at] and not words[at + 1] for at in range(0, len(words), WORDS_PER_PLACE))
+
     def release(self) -> None:
         """Give the memory back."""
         self._words.release()

@@ -90,10 +90,18 @@ class ProgressSlot:
 
     def enter_beside(self, seq: int) -> None:
         """Record `seq` starts now, beside others; where the lease is over, this process ends instead."""
+        self._check_lease()
+        self.calls.enter(seq, time.monotonic_ns())
+
+    def begin_beside(self, seq: int) -> None:
+        """The turn of record `seq` has come, which was entered before; with the lease as above."""
+        self._check_lease()
+        self.calls.begin(seq, time.monotonic_ns())
+
+    def _check_lease(self) -> None:
         if self._lease.is_over:
             self.calls.leave_all()  # nothing that runs must be blamed for this end
             self._die()
-        self.calls.enter(seq, time.monotonic_ns())
 
     def _end(self, seq: int) -> None:
         self.leave(seq)  # the record before this one is done: it must not be blamed for this end

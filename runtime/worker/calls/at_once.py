@@ -129,7 +129,7 @@ class AtOnce:
                     self._flush()
                 means.slot.enter_beside(seq)
             else:
-                means.slot.calls.begin(seq, time.monotonic_ns())
+                means.slot.begin_beside(seq)
             if view.has_acked_ahead and view.is_acked(record.offset):
                 self._end(seq, 0)
             else:

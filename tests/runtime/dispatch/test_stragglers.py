@@ -37,7 +37,7 @@ async def test_only_what_waits_behind_a_record_that_takes_long_comes_back() -> N
     busy.since_ns = 0
     await until(lambda: busy.recalled)
     assert busy.recalled == [second.lane, third.lane]
-    assert busy.in_flight.slow_seq == 0
+    assert busy.in_flight.slow == {0}
     assert idle.looks <= busy.looks
     looks = busy.looks
     found.watch()
@@ -58,6 +58,13 @@ async def test_behind_a_loop_that_is_held_up_those_come_back_that_wait_for_their
     busy.hold(third)
     found._look()
     assert busy.recalled == [second.lane, third.lane]
+    assert busy.in_flight.slow == set(), "what runs there may just wait for something"
+    busy.is_loop_held_up = True
+    found._look()
+    assert busy.in_flight.slow == {0}
+    assert busy.is_straggling, "what it got now would wait too"
+    busy.in_flight.take(0)
+    assert not busy.in_flight.is_straggling
     found.stop()
 
 

@@ -93,7 +93,8 @@ def test_what_the_slot_names_is_found_until_its_outcome_has_come(
 def test_a_worker_straggles_until_the_slow_record_is_done(lengths: list[int], data: st.DataObject) -> None:
     in_flight, book = filled(lengths)
     assert not in_flight.is_straggling
-    slow = in_flight.slow_seq = data.draw(st.integers(0, len(book) - 1))
+    slow = data.draw(st.integers(0, len(book) - 1))
+    in_flight.slow = frozenset({slow})
     for seq in range(len(book) + 1):
         list(in_flight.settle_before(seq))
         assert in_flight.is_straggling == (seq <= slow)
