@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-memory bench-ranges bench-reliability bench-spark wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-memory bench-produce bench-ranges bench-reliability bench-spark wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -119,6 +119,9 @@ bench-reliability: $(READY) ## the same kills and rebalances for Headrace and it
 
 bench-http: $(READY) ## an http trigger beside a bare aiohttp server, by wrk (apt-get install wrk)
 	@$(BIN)/python benchmarks/http_load.py
+
+bench-produce: $(READY) ## a result for each record, beside a bare loop that does the same
+	@$(BIN)/python benchmarks/produce.py
 
 bench-ranges: $(READY) ## delivery: ranges beside plain Spark jobs over the same ranges, in one run
 	@$(BIN)/python benchmarks/spark_ranges.py

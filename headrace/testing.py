@@ -12,6 +12,7 @@ retries, timeouts, kills, rebalances.
 
 from headrace.runtime.testing.results import LogLine, Outcome, Record, TrialResult
 from headrace.runtime.testing.trial import run_handler
+from headrace.runtime.wire.produce import Message
 from headrace.runtime.worker.calls.handler import HandlerNotLoadedError
 
-__all__ = ["HandlerNotLoadedError", "LogLine", "Outcome", "Record", "TrialResult", "run_handler"]
+__all__ = ["HandlerNotLoadedError", "LogLine", "Message", "Outcome", "Record", "TrialResult", "run_handler"]

@@ -81,6 +81,9 @@ _GIVEN_UP = _by_result(
     "Records settled without success: moved to the dead letters, or skipped",
     "records",
 )
+_PRODUCED = _by_result(
+    "headrace_messages_produced", "Messages of handlers that were written, or could not be", "messages"
+)
 _COMMITS = _by_result("headrace_commits", "Offset commits, by result", "commits")
 
 
@@ -136,6 +139,8 @@ class TriggerMetrics:
         "Joins of the group that failed with all their retries (rebalanceRetryMax)",
         "joins",
     )
+    produced: Counter = _bound(_PRODUCED, "success")
+    not_produced: Counter = _bound(_PRODUCED, "failure")
     commits_done: Counter = _bound(_COMMITS, "success")
     commits_failed: Counter = _bound(_COMMITS, "failure")
     offset_resets: Counter = _counter(

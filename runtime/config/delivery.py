@@ -58,6 +58,8 @@ class DeliveryPolicy:
     """`module:Class` of what handlers get; empty for a stream's records."""
     wants_replies: bool = False
     """Somebody waits for what the handler returns."""
+    result_topic: str = ""
+    """Where what handlers return is produced; empty where it isn't."""
     is_ranges: bool = False
     """What a batch holds is ranges of offsets, of records that nobody fetched."""
     source_options: Mapping[str, str] = field(default_factory=dict, repr=False)

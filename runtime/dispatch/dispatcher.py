@@ -18,6 +18,7 @@ from headrace.runtime.dispatch.handout import Batches, EndSession, HandOut, Runs
 from headrace.runtime.dispatch.interface import Feed
 from headrace.runtime.dispatch.old_sessions import OldSessions
 from headrace.runtime.dispatch.outcomes import Outcomes
+from headrace.runtime.dispatch.produces import Produces
 from headrace.runtime.dispatch.revoking import Revoking
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.stragglers import Stragglers
@@ -64,7 +65,10 @@ class Dispatcher:
         self._acks = TriggerAcks(shared, self._router, self._failures, self._resume)
         self._router.add(self._acks)
         self._watchdog = Watchdog(shared.workers, policy)
-        outcomes = Outcomes(shared, self._failures, self._acks, self.dispatch, self._watchdog.look_at_memory)
+        produces = Produces(shared, self._acks.nacks)
+        outcomes = Outcomes(
+            shared, self._failures, self._acks, produces, self.dispatch, self._watchdog.look_at_memory
+        )
         shared.workers += [
             WorkerHandle(index, spawn, outcomes, policy.max_concurrency) for index in range(worker_count)
         ]
@@ -230,6 +234,7 @@ class Dispatcher:
         if partitions and not self._is_stopping:
             self._signal(Kind.DRAIN)
         await self._revoking.end(partitions, wait_seconds)
+        await self._revoking.confirmed(partitions, wait_seconds)
         await self._revoking.late_acks(partitions, late_ack_seconds)
         self.sync_progress()  # acks that workers have sent by now
         log_what_stays_open(partitions)

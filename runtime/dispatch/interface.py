@@ -1,7 +1,8 @@
 """Between a trigger and its dispatcher: what each asks of the other, on the processor's event loop."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.partitions.assigned import AssignedPartition
@@ -10,6 +11,19 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.room import is_out_of_order
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.produce import Message
+
+
+class Written(NamedTuple):
+    """Where a message is, or why it is nowhere. `offset` is -1 where the broker doesn't say."""
+
+    partition: int = -1
+    offset: int = -1
+    failure: str = ""
+
+
+Confirm: TypeAlias = Callable[[Written], None]
+NOWHERE = "its trigger has no brokers: name one of the function's outputs"
 
 
 class Feed(Protocol):
@@ -34,6 +48,9 @@ class Feed(Protocol):
 
         Raises Exception where it isn't safe.
         """
+
+    def produce(self, message: Message, done: Confirm) -> None:
+        """Have it written, and `done` called, later, when it is or can't be for good."""
 
     def refetch(self, partition: AssignedPartition, offset: int) -> bool:
         """Let the next records that are added be those from `offset` on, which were added before.
@@ -71,6 +88,10 @@ class NoFeed:
     ) -> bool:
         """Nowhere."""
         return True
+
+    def produce(self, message: Message, done: Confirm) -> None:
+        """There is nobody to send it to."""
+        asyncio.get_running_loop().call_soon(done, Written(failure=NOWHERE))
 
     def refetch(self, partition: AssignedPartition, offset: int) -> bool:
         """From nowhere."""

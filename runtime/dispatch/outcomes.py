@@ -7,6 +7,7 @@ from typing import Literal
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.config.failure import Then
 from headrace.runtime.dispatch.failures import Failures
+from headrace.runtime.dispatch.produces import Produces
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
 from headrace.runtime.partitions.books.reason import in_one_line as reason_in_one_line
@@ -14,6 +15,7 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import Ack, Nack, WireRecord
+from headrace.runtime.wire.produce import Produce
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.workers.handle import WorkerHandle
 
@@ -29,17 +31,19 @@ _AT_LAST: Mapping[Then | Literal["report"], str] = {
 class Outcomes:
     """Keeps WorkerListener."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # whom outcomes concern
         self,
         shared: Shared,
         failures: Failures,
         acks: TriggerAcks,
+        produces: Produces,
         dispatch: Callable[[], None],
         look_at_memory: Callable[[WorkerHandle], None],
     ) -> None:
         self._shared = shared
         self._failures = failures
         self._acks = acks
+        self._produces = produces
         self._dispatch = dispatch
         self._look_at_memory = look_at_memory
 
@@ -108,11 +112,18 @@ class Outcomes:
 
     def on_returned(self, lane: Lane, records: Sequence[WireRecord]) -> None:
         """Records are to be handed out again."""
+        partition = self._shared.partition_of(lane)
+        if partition is not None and partition.held:
+            self._produces.on_returned(partition, lane.first_offsets(records))
         if nacked := self._nacked_of(lane):  # what comes again needs no nack: it has failed, or not ended
             for first in lane.first_offsets(records):
                 nacked.pop(first, None)
         lane.on_returned(records)
         self._freed(lane)
+
+    def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
+        """A handler has produced a message."""
+        self._produces.take(self._shared.workers[worker_index], lane, said)
 
     def on_acked(self, ack: Ack) -> None:
         """A handler acked, of whichever trigger."""

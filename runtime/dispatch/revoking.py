@@ -37,6 +37,10 @@ class Revoking:
         if not await self._quiet(partitions, REAP_SECONDS):
             raise HeadraceError("a worker survived SIGKILL: a process is stuck in the kernel")
 
+    async def confirmed(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
+        """Wait until all that was produced for them is confirmed, or so long: else it comes again."""
+        await self._until(lambda: not any(p.held for p in partitions), wait_seconds)
+
     async def late_acks(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
         """Wait until all that was handled is acked, or so long."""
         await self._until(lambda: not any(p.unacked for p in partitions), wait_seconds)

@@ -5,6 +5,7 @@ from itertools import filterfalse, islice
 
 from headrace.runtime.partitions.books.ack_window import AckWindow
 from headrace.runtime.partitions.books.failed_records import FailedRecords
+from headrace.runtime.partitions.books.held import HeldRecords
 from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.books.unacked import Unacked
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
@@ -32,6 +33,7 @@ class AssignedPartition:
         "_window",
         "failed",
         "fetched_before",
+        "held",
         "is_loose",
         "is_paused",
         "is_replaced",
@@ -60,6 +62,7 @@ class AssignedPartition:
         self.is_loose = False  # records of it may overtake each other
         self.unacked = Unacked()
         self.nacked: dict[int, str] = {}  # in flight, and failed whatever their handler says now; why
+        self.held = HeldRecords()  # their handlers have produced what isn't confirmed
         self.fetched_before = 0  # what comes again ends here; workers have handled some of it
         self.oldest_open_seconds = 0.0  # how long the same record has held up the commit, by who looks at it
         self._room = room
@@ -112,6 +115,8 @@ class AssignedPartition:
     def checkpoint(self) -> Checkpoint:
         """What a commit may say now."""
         offset, acked = self._window.hold_back(self.ledger.committable, self.ledger.settled_spans())
+        if self.held:
+            offset, acked = self.held.hold_back(offset, acked)
         if acked and acked[0][0] == offset:  # acked before it was fetched
             offset = acked.pop(0)[1]
         return Checkpoint(offset, self.failed.attempts(offset), self.plan.plan, tuple(acked))

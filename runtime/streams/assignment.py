@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from headrace.runtime.config.delivery import MAX_EVENTS
-from headrace.runtime.dispatch.interface import Dispatch
+from headrace.runtime.dispatch.interface import Confirm, Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_keys, of_ranges, of_records
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
@@ -16,6 +16,7 @@ from headrace.runtime.partitions.room import decoded_in, is_out_of_order
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.produce import Message
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +104,9 @@ class Stream(Protocol):
     ) -> bool:
         """As Feed says."""
 
+    def produce(self, message: Message, done: Confirm) -> None:
+        """As Feed says."""
+
 
 class Assignment:
     """Keeps Feed. `partitions` holds what is delivered now: from the reading of its start to its leaving."""
@@ -117,6 +121,7 @@ class Assignment:
         """Its owner sets it once it is connected."""
         self._dispatch = dispatch
         self._stream = stream
+        self.produce = stream.produce
         self._limits = limits
         policy = dispatch.policy
         # Enough for a batch to fill while another one is handled.

@@ -1,12 +1,13 @@
 """What becomes of the records of a trial: heard as a dispatcher hears it, and kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane
 from headrace.runtime.testing.results import Partition
 from headrace.runtime.wire.frames import Ack, Nack, WireRecord
+from headrace.runtime.wire.produce import Message, Produce, Produced, encode_produced
 from headrace.runtime.wire.reply import Reply
 
 
@@ -18,6 +19,10 @@ class Book:
     ) -> None:
         self.returned: list[tuple[TrialLane, int]] = []
         """Lanes, and how many of their records, in the order in which they came back."""
+        self.produced: list[Message] = []
+        """In order."""
+        self.confirm: Callable[[bytes], None]
+        """Sends a frame to the worker. Its owner sets it."""
         self._lanes = lanes
         self._ack_mode = ack_mode
         self._is_cumulative = is_cumulative
@@ -50,6 +55,13 @@ class Book:
     def on_nacked(self, nack: Nack) -> None:
         """As RecordListener says."""
         self._lanes[nack.topic, nack.partition].fail(nack.offset, nack.reason)
+
+    def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
+        """It is confirmed at once."""
+        partition = said.message.partition or 0
+        offset = sum((it.topic, it.partition or 0) == (said.message.topic, partition) for it in self.produced)
+        self.produced.append(said.message)
+        self.confirm(encode_produced([Produced(said.number, partition, offset)]))
 
     def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
         """No process dies here but the test's own."""

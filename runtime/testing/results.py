@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from headrace.runtime.wire.frames import Headers
+from headrace.runtime.wire.produce import Message
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
@@ -61,6 +62,8 @@ class TrialResult:
     committed: Mapping[Partition, int]
     logs: Sequence[LogLine]
     context: Any
+    produced: Sequence[Message] = ()
+    """What `context.produce` was given, or `result_topic` has made of results, in order."""
 
     @property
     def results(self) -> list[Any]:

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
-from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.book import Book
@@ -25,6 +25,7 @@ from headrace.runtime.testing.results import LogLine, Outcome, Partition, Record
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.calls.handler import Handler, is_async, provide_nuclio
@@ -51,20 +52,27 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     is_batch: bool = False,
     background_seconds: float = 5.0,
     call_function: Callable[[str, Any], Any] | None = None,
+    result_topic: str = "",
 ) -> TrialResult:
     """Call `handler`, sync or async, on each record in order, or with `is_batch` once on all of them.
 
     Bytes stand for a Record with this body. A record that fails is not tried again, and those behind it are
     handled all the same. Tasks that the handler leaves behind get `background_seconds` to end. It all happens
     in a thread with an event loop of its own. `call_function` answers, by name and event, where the handler
-    calls other functions; without it such a call raises RuntimeError. Raises HandlerNotLoadedError, with its
-    traceback, where init_context raises, and ValueError for offsets that go back.
+    calls other functions; without it such a call raises RuntimeError. What it produces is confirmed at once;
+    with `result_topic`, what it returns is produced there. Raises HandlerNotLoadedError, with its traceback,
+    where init_context raises, and ValueError for offsets that go back.
     """
-    trial = _Trial(handler, list(_placed(records)), AckMode(explicit_ack_mode), is_cumulative, is_batch)
+    policy = DeliveryPolicy(
+        ack_mode=AckMode(explicit_ack_mode),
+        explicit_ack_semantics="cumulative" if is_cumulative else "individual",
+        result_topic=result_topic,
+    )
+    trial = _Trial(handler, list(_placed(records)), policy, is_batch)
     with ThreadPoolExecutor(1, "handler") as thread, _logs() as logs:
         begin = _with_calls(call_function or _nobody, init_context)
         thread.submit(trial.run, begin, background_seconds).result()
-    return TrialResult(trial.outcomes(), trial.committed(), logs, trial.context)
+    return TrialResult(trial.outcomes(), trial.committed(), logs, trial.context, trial.produced())
 
 
 _Placed: TypeAlias = tuple[PartitionKey, TrialRecord]
@@ -142,8 +150,7 @@ class _Trial:
         self,
         handler: Callable[[Any, Any], Any],
         placed: Sequence[_Placed],
-        ack_mode: AckMode,
-        is_cumulative: bool,
+        policy: DeliveryPolicy,
         is_batch: bool,
     ) -> None:
         self.context: Any = None
@@ -152,9 +159,10 @@ class _Trial:
         self._is_batch = is_batch
         self._by_place = {(*key, record.offset): record for key, record in placed}
         self._lanes = _lanes_of(placed)
-        self._book = Book(self._lanes, ack_mode, is_cumulative=is_cumulative)
+        self._book = Book(self._lanes, policy.ack_mode, is_cumulative=policy.is_cumulative)
         in_flight, known = InFlight(), dict[int, Lane]()
         self._outbox = Outbox(0, _ToWorker(self), in_flight, known)
+        self._book.confirm = self._outbox.send_frame
         self._news = News(0, in_flight, known, self._book, on_ready=lambda: None)
         self._lock = threading.Lock()
         self._start = WorkerStart(
@@ -164,9 +172,10 @@ class _Trial:
             worker_id=0,
             trigger_kind="kafka-cluster",
             trigger_name="test",
-            ack_mode=ack_mode.value,
-            is_cumulative=is_cumulative,
-            takes_acks=ack_mode.is_explicit,
+            ack_mode=policy.ack_mode.value,
+            is_cumulative=policy.is_cumulative,
+            takes_acks=policy.ack_mode.is_explicit,
+            result_topic=policy.result_topic,
             is_batch=is_batch,
         )
         self.worker: WorkerLoop
@@ -183,6 +192,10 @@ class _Trial:
             )
             for key, record in self._placed
         ]
+
+    def produced(self) -> list[Message]:
+        """By all records, in order."""
+        return self._book.produced
 
     def committed(self) -> dict[Partition, int]:
         """By partition."""

@@ -38,6 +38,7 @@ class Kind(IntEnum):
     TAKEN = 11  # seq, and how many bytes of its answer's parts were taken; all ones: nobody takes any more
     CHUNK = 12  # undecoded records, which the SLICE behind it names, and others may
     SLICE = 13  # records of a CHUNK to handle, in order
+    PRODUCED = 14  # what became of messages that it had produced: see wire/produce.py
     READY = 16  # the handler is loaded; one byte: 1 if it is async
     INIT_FAILED = 17  # UTF-8: why the handler can't be loaded
     PROGRESS = 18  # all before seq succeeded, except those that were named
@@ -52,6 +53,7 @@ class Kind(IntEnum):
     REPLY_PART = 27  # more of its body: seq, whether it is the last, the bytes
     DONE = 28  # where several run at once: seq and ns of what has ended, well unless named before
     NACK = 29  # JSON: a record has failed, whether its handler has returned or not, and why
+    PRODUCE = 30  # a message for a topic, and the record that it is of
 
 
 class WireRecord(Protocol):
@@ -150,6 +152,7 @@ _SIGN = b"\xfe\xc0\xff"
 _FRAME = struct.Struct("<IB3s")
 _KIND_BYTES = 4
 _KINDS = {kind.value: kind for kind in Kind}
+_LONG = {Kind.REPLY, Kind.PRODUCE}
 _RUN = struct.Struct("<IIQII?I")
 _SLICE = struct.Struct("<IIq?")
 _SEQ = struct.Struct("<Q")
@@ -198,7 +201,7 @@ def split_frames(received: bytearray, *, is_said: bool = False) -> Iterator[tupl
             end = at + 4 + length
             if sign != _SIGN or kind not in _KINDS or length < _KIND_BYTES:
                 raise NonsenseError(f"a frame of kind {kind} and {length} bytes")
-            if is_said and length > (_MAX_REPLY_BYTES if kind == Kind.REPLY else _MAX_SAID_BYTES):
+            if is_said and length > (_MAX_REPLY_BYTES if kind in _LONG else _MAX_SAID_BYTES):
                 raise NonsenseError(f"a frame of kind {kind} and {length} bytes")
             if end > size:
                 break

@@ -35,6 +35,8 @@ class WorkerStart:
     """How many records an async handler may be in at once, where they don't come in batches."""
     wants_replies: bool = False
     """Whether what the handler returns is sent back, for each record that didn't raise."""
+    result_topic: str = ""
+    """Where what the handler returns is produced; empty where it isn't."""
     guests: Sequence[tuple[str, str, str, bool]] = ()
     """Other triggers that share the worker: their kind, name, event and wants_replies, as above and below."""
     decoder: str = ""

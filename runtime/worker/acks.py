@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Ack, Nack
+from headrace.runtime.wire.frames import Ack, Nack, WireRecord
+from headrace.runtime.wire.produce import NO_LANE
 from headrace.runtime.wire.slots.progress import ProgressSlot
-from headrace.runtime.worker.given.current import Place
+from headrace.runtime.worker.given.current import CURRENT, RECORD, Place
 from headrace.runtime.worker.given.event import PartitionView
 from headrace.runtime.worker.given.sdk import QualifiedOffset
 
@@ -35,6 +36,8 @@ class WorkerAcks:
         self._main_thread = threading.get_ident()
         self.running: PartitionView | None = None
         """Of the run that is being handled, where records are handled one by one (main thread)."""
+        self.batch: PartitionView | None = None
+        """Of the first run of the batch that is being handled (main thread)."""
         self._mode = mode
         self._has_warned = False
         self._takes_acks = takes_acks
@@ -46,7 +49,25 @@ class WorkerAcks:
     def place(self) -> Place | None:
         """Of the record that a handler is in, where they are handled one by one (main thread)."""
         view = self.running
-        return None if view is None else Place(view.topic, view.partition, view.entered)
+        if view is None or view.record is None:
+            return None
+        return Place(view.topic, view.partition, view.record.offset)
+
+    def producer(self) -> tuple[int, int, WireRecord | None]:
+        """Lane and offset of the record that the caller works for, NO_LANE where that is none, and itself.
+
+        Of a batch, one of its records, and none itself.
+        """
+        record: WireRecord | None = None
+        if (place := CURRENT.get()) is not None:
+            view, offset = self._partitions.get((place.topic, place.partition)), place.offset
+            record = RECORD.get()
+        else:
+            view = self.running or self.batch
+            entered = None if view is None else view.record
+            offset = -1 if entered is None else entered.offset
+            record = None if self.running is None else entered
+        return (NO_LANE, -1, record) if view is None else (view.lane_id, offset, record)
 
     def own(self, by_topic: Mapping[str, Sequence[int]]) -> None:
         """The partitions that this replica has now (link thread)."""

@@ -5,10 +5,12 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.given import sdk
 from headrace.runtime.worker.given.calls import Call, HttpCalls, in_thread
+from headrace.runtime.worker.given.producing import OnItsWay, WorkerProduces, as_bytes, pairs_of
 from headrace.runtime.worker.spark import WorkerSpark
 from headrace.runtime.worker.tasks import EventTasks
 
@@ -118,12 +120,49 @@ class Context(sdk.Context):
     """With `delivery: ranges`: the options with which Spark's Kafka source reads the topics."""
 
     def __init__(
-        self, spark: WorkerSpark, tasks: EventTasks, source_options: Mapping[str, str], **parts: Any
+        self,
+        spark: WorkerSpark,
+        tasks: EventTasks,
+        produces: WorkerProduces,
+        source_options: Mapping[str, str],
+        **parts: Any,
     ) -> None:
         super().__init__(**parts)
+        self._produces = produces
         self._spark = spark
         self._tasks = tasks
         self.source_options = source_options
+
+    def produce(  # noqa: PLR0913, PLR0917  # what a message is
+        self,
+        topic: str,
+        value: Any,
+        key: bytes | str | None = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        *,
+        output: str = "",
+    ) -> OnItsWay:
+        """Send a message on: to the brokers of the trigger, or of the function's `output` of that name.
+
+        `value`: bytes, text, None, or what goes as JSON. `headers`: a mapping or pairs, of names and bytes or
+        text. `timestamp` in ms since the epoch. Returns at once; await what it returns, or call its
+        `result()`, for partition and offset. The record that the handler is in isn't settled before the
+        broker has confirmed all that its handler has produced, and fails where that can't be written. Where
+        much isn't confirmed it blocks. From any thread, and from a task of `create_task`. Raises ValueError,
+        or TypeError, for what can't be a message.
+        """
+        if not topic:
+            raise ValueError("produce: a message needs a topic")
+        if value is None and key is None:
+            raise ValueError(f"produce({topic}): a message needs a value or a key")
+        if partition is not None and partition < 0:
+            raise ValueError(f"produce({topic}): partition {partition} is none")
+        message = Message(
+            topic, as_bytes(value), as_bytes(key), pairs_of(headers), partition, timestamp, output
+        )
+        return self._produces.produce(message)
 
     def create_task(self, coroutine: Coroutine[Any, Any, T], event: Any) -> asyncio.Task[T]:
         """Have `coroutine` run on the worker's event loop for an event, beyond the handler's return.
@@ -144,12 +183,17 @@ class Context(sdk.Context):
 
 
 def create_context(
-    start: WorkerStart, trigger: sdk.TriggerInfo, acks: WorkerAcks, spark: WorkerSpark
+    start: WorkerStart,
+    trigger: sdk.TriggerInfo,
+    acks: WorkerAcks,
+    produces: WorkerProduces,
+    spark: WorkerSpark,
 ) -> Context:
     """The one context of a worker process. `worker_id` is a string in handlers, as in Nuclio."""
     return Context(
         spark,
         EventTasks(acks),
+        produces,
         start.source_options,
         logger=sdk.Logger(logging.DEBUG, HANDLER_LOGGER),
         platform=Platform(acks, start.namespace, start.function_addresses),

@@ -33,6 +33,7 @@ from headrace.runtime.worker.chunks import ReceivedChunk, no_decoder
 from headrace.runtime.worker.context import create_context
 from headrace.runtime.worker.given.event import Event, PartitionView
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.given.producing import WorkerProduces
 from headrace.runtime.worker.given.sources import Source, sources_of
 from headrace.runtime.worker.link import Sender
 from headrace.runtime.worker.returned import results as handler_results
@@ -40,6 +41,7 @@ from headrace.runtime.worker.returned.failure import describe_failure
 from headrace.runtime.worker.returned.replies import answers
 from headrace.runtime.worker.returned.results import HandlerReturnedError, Outcome
 from headrace.runtime.worker.returned.stream import Replies
+from headrace.runtime.worker.returned.to_topic import ToTopic
 from headrace.runtime.worker.spark import WorkerSpark
 
 
@@ -68,6 +70,7 @@ class WorkerLoop:
         self._must_ack = start.ack_mode == "explicitOnly"
         self._is_batch = start.is_batch
         self._places = start.places
+        self._result_topic = start.result_topic
         self._at_once: AtOnce | None = None
         loop.place = self.acks.place
         self._sources = sources_of(start, load_named)
@@ -80,7 +83,8 @@ class WorkerLoop:
             on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
             token=SharedToken.take(start.spark_token_fd) if start.spark_token_fd >= 0 else None,
         )
-        self._context = create_context(start, self._sources[0].trigger, self.acks, self._spark)
+        self.produces = WorkerProduces(link.send, self.acks.producer)
+        self._context = create_context(start, self._sources[0].trigger, self.acks, self.produces, self._spark)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._views: dict[int, PartitionView] = {}
         self._chunks: ChunkCache[ReceivedChunk] = ChunkCache()
@@ -97,6 +101,9 @@ class WorkerLoop:
 
     def use(self, handler: Handler, init_context: Any) -> None:
         """Call this handler, after its init_context if there is one. Raises HandlerNotLoadedError."""
+        if self._result_topic:
+            call = ToTopic(handler.call, self._result_topic, self._context.produce)
+            handler = Handler(call, handler.is_async)
         self._handler = handler
         if handler.is_async and self._places:
             self._at_once = self._overlapping(handler)
@@ -183,6 +190,7 @@ class WorkerLoop:
         self._slot.abandon()
         self.inbox.abandon()
         self.acks.abandon()
+        self.produces.abandon()
 
     def _is_in_sync_handler(self) -> bool:
         return not self._handler.is_async and self._slot.read().is_running
@@ -280,7 +288,7 @@ class WorkerLoop:
             if view.has_acked_ahead and view.is_acked(offset):
                 seq += 1
                 continue
-            view.entered = offset
+            view.record = record
             enter(seq)
             try:
                 result = call(context, new_event(record, view, attempt))
@@ -324,7 +332,9 @@ class WorkerLoop:
             self._slot.enter_run(events[0][0])
             for of_run in filter(None, of_runs):
                 of_run[-1][1].enter()  # and with it those before it
+            self.acks.batch = next(view for of_run, (_, view) in zip(of_runs, viewed, strict=True) if of_run)
             outcomes = await self._call_batch([event for _, event in events], events[0][0])
+            self.acks.batch = None
             if self._sources[0].wants_replies:
                 frames, outcomes = answers([seq for seq, _ in events], outcomes)
             if any(view.open_range for _, view in viewed):

@@ -23,6 +23,8 @@ def obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:  # noqa: C901  # 
             worker.cancel(*wire.decode_about(body))
         case Kind.TAKEN:
             worker.on_taken(*decode_taken(body))
+        case Kind.PRODUCED:
+            worker.produces.on_produced(body)
         case Kind.DRAIN:
             worker.drain()
         case Kind.TERMINATE:

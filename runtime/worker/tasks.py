@@ -7,7 +7,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from headrace.runtime.worker.acks import WorkerAcks, place_of
-from headrace.runtime.worker.given.current import CURRENT, Place
+from headrace.runtime.worker.given.current import CURRENT, RECORD, Place
 from headrace.runtime.worker.returned.failure import describe_failure
 
 logger = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ class EventTasks:
         """On the loop that runs here. Raises RuntimeError where none does."""
         context = copy_context()
         context.run(CURRENT.set, Place(*place_of(event)))
+        context.run(RECORD.set, getattr(event, "_record", None))
         task = asyncio.get_running_loop().create_task(coroutine, context=context)
         self._tasks.add(task)
         task.add_done_callback(lambda task: self._ended(task, event), context=context)

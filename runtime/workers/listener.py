@@ -5,6 +5,7 @@ from typing import Protocol
 
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import Ack, Nack, WireRecord
+from headrace.runtime.wire.produce import Produce
 from headrace.runtime.wire.reply import Reply
 
 
@@ -40,6 +41,9 @@ class RecordListener(Protocol):
 
     def on_nacked(self, nack: Nack) -> None:
         """The handler says that a record has failed, of whichever trigger."""
+
+    def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
+        """A handler has produced a message, for a record of that lane; None where it is over."""
 
     def on_nonsense(self) -> None:
         """It said what can't be, and is killed for it."""

@@ -12,6 +12,7 @@ from headrace.runtime.log import HANDLER_LOG
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack, Kind, NonsenseError, WireRecord
+from headrace.runtime.wire.produce import Produce, decode_produce
 from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, decode_part, decode_reply
 from headrace.runtime.wire.slots.acks import AckedSpan
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
@@ -61,6 +62,7 @@ class News:
         self._acks = JoinedAcks(listener.on_acked)
         self._acked = AckedSpan(-1, 0, 0)  # what was seen of it last
         self._reached = 0  # by its slot, when that was last asked
+        self._produced = 0  # messages
         self._is_ready = False
         self._born_ns = time.monotonic_ns()
 
@@ -183,7 +185,7 @@ class News:
             self.has_handled = True
             self._listener.on_handled(lane, records)
 
-    def _on_news(self, kind: Kind, said: Any) -> None:  # noqa: C901  # a line for each kind
+    def _on_news(self, kind: Kind, said: Any) -> None:  # noqa: C901, PLR0912  # a line for each kind
         match kind:
             case Kind.PROGRESS:
                 self._on_progress(*said)
@@ -195,6 +197,8 @@ class News:
                 self._on_acked(AckedSpan(*said))
             case Kind.NACK:
                 self._listener.on_nacked(said)
+            case Kind.PRODUCE:
+                self._on_produce(said)
             case Kind.REPLY:
                 self._on_reply(*said)
             case Kind.REPLY_PART:
@@ -253,6 +257,16 @@ class News:
         if first < acked.end:
             count = acked.end - first
             self._listener.on_acked(Ack(*lane.key, acked.end - 1, is_through=False, count=count))
+
+    def _on_produce(self, said: Produce) -> None:
+        """Of a lane that has left since it is sent on all the same: its handler may still run."""
+        if said.number != self._produced:
+            raise NonsenseError(f"it produces its message {said.number} after {self._produced}")
+        self._produced += 1
+        lane = self._lanes.get(said.lane_id)
+        if lane is not None and not self._in_flight.has_given(said.lane_id, said.offset, said.offset + 1):
+            raise NonsenseError(f"it produces for {lane.key} offset {said.offset}")
+        self._listener.on_produced(self._worker_index, lane, said)
 
     def _on_reply(self, seq: int, reply: Reply) -> None:
         self._check_reached(seq)
@@ -347,6 +361,7 @@ _READERS: Mapping[Kind, Callable[[bytes], Any]] = {
     Kind.UNACKED: wire.decode_seq,
     Kind.ACKED: wire.decode_acked,
     Kind.NACK: wire.decode_nack,
+    Kind.PRODUCE: decode_produce,
     Kind.REPLY: decode_reply,
     Kind.REPLY_PART: decode_part,
 }

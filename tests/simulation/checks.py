@@ -84,6 +84,7 @@ class History:
         """Commits have place for all that is to be said."""
         self.retried: set[tuple[PartitionKey, int]] = set()
         """By an operator's hand."""
+        self._unconfirmed: dict[tuple[PartitionKey, int], set[bytes]] = {}  # of the last call of each
         self._produced = produced
         self._now = now
         self._running: dict[Hashable, Call] = {}
@@ -110,6 +111,7 @@ class History:
             turn = self._turn(delivery.key, event.first_offset)
             self._require(self._running.get(turn, call) is call, at, "starts while what it follows runs")
             self._check_start(delivery, event, call, at)
+            self._unconfirmed.pop((delivery.key, event.first_offset), None)
             self._running[turn] = call
             call.turns.append(turn)
             call.parts.append((delivery, range(event.first_offset, event.offset + 1)))
@@ -214,6 +216,7 @@ class History:
         for (delivery, offsets), outcome in zip(call.parts, outcomes, strict=True):
             self._tell("ends", delivery.key, (offsets, outcome))
             if outcome == "failed":
+                self._unconfirmed.pop((delivery.key, offsets[0]), None)
                 self._count(delivery, offsets)
                 delivery.failed[offsets[0]] += 1
                 continue
@@ -242,6 +245,7 @@ class History:
                 self._undo(call)
             for delivery, offsets in call.parts:
                 self._tell("dies", delivery.key, (offsets, process))
+                self._unconfirmed.pop((delivery.key, offsets[0]), None)
                 self._count(delivery, offsets)
 
     def _undo(self, call: Call) -> None:
@@ -329,8 +333,20 @@ class History:
             for offset in self.offsets(key, first, end):
                 is_finished = self.is_finished(key, offset)
                 self._require(is_finished, str(key), f"is committed with {offset} unfinished")
+                is_confirmed = not self._unconfirmed.get((key, offset)) or offset in self.acked[key]
+                self._require(is_confirmed, str(key), f"is committed with messages of {offset} on their way")
         self._covered[key] = checkpoint.offset
         self.commits[key] = checkpoint
+
+    def on_message(self, key: PartitionKey, first: int, value: bytes) -> None:
+        """The handler that is in what begins there has produced it."""
+        self._tell("produces", key, (first, value))
+        self._unconfirmed.setdefault((key, first), set()).add(value)
+
+    def on_confirmed(self, value: bytes | None) -> None:
+        """It is written."""
+        for values in self._unconfirmed.values():
+            values.discard(value or b"")
 
     def is_finished(self, key: PartitionKey, offset: int) -> bool:
         """Somebody has said that it is."""

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from checks import Call, History
@@ -37,6 +38,7 @@ class Handlers:
         self.is_async = shape.is_async
         self.is_calm = False
         self.owed: list[Owed] = []
+        self._messages = count()
         self._shape, self._group, self._history, self._rng = shape, group, history, rng
 
     # ---- the machine
@@ -79,6 +81,8 @@ class Handlers:
         if (seconds := self._seconds()) > 0:
             await asyncio.sleep(seconds)
         self._die_or_fail(process, events)
+        for event in events:
+            self._produce(process, event)
         returns = [await self._outcome(process, event) for event in events]
         if self._is(self._shape.rates.dies / 2):
             process.end()
@@ -87,6 +91,14 @@ class Handlers:
         if is_batch:
             return None if set(returns) == {"ok"} else [it for it in responses if it is not None]
         return responses[0]
+
+    def _produce(self, process: FakeProcess, event: Any) -> None:
+        """Some, each of its own."""
+        key = PartitionKey(event.topic, event.shard_id)
+        for _ in range(self._rng.choice([0, 0, 0, 1, 3])):
+            value = f"{next(self._messages)}".encode()
+            self._history.on_message(key, event.first_offset, value)
+            process.worker._context.produce("out", value)
 
     def _seconds(self) -> float:
         rng = self._rng

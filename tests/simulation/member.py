@@ -14,6 +14,7 @@ from shape import Shape
 from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import Batches
+from headrace.runtime.dispatch.interface import Confirm, Written
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.checkpoint import Checkpoint
@@ -24,6 +25,7 @@ from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.offset_store import CommitRefusedError
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
 from headrace.runtime.workers.process import WorkerProcess
 
@@ -150,6 +152,13 @@ class Member:
         await self._wait(0.1)
         self._may_fail(OSError)
         return True
+
+    def produce(self, message: Message, done: Confirm) -> None:
+        asyncio.get_running_loop().call_later(self.rng.uniform(0, 0.2), self._confirm, message, done)
+
+    def _confirm(self, message: Message, done: Confirm) -> None:
+        self.history.on_confirmed(message.value)
+        done(Written(0, 0))
 
     # ---- OffsetStore
 

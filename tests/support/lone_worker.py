@@ -14,6 +14,7 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane, TrialRecord
 from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.produce import Produce
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.workers.handle import WorkerHandle
@@ -55,6 +56,10 @@ class Heard:
 
     def on_nacked(self, nack: Nack) -> None:
         self.told.append(("nacked", nack.partition, [nack.offset]))
+
+    def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
+        assert lane is not None
+        self.told.append(("produced", lane.key.partition, [said.offset]))
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         self.told.append(("replied", lane.key.partition, [record.offset]))

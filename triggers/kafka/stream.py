@@ -14,6 +14,7 @@ from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.logs import Logs
+from headrace.triggers.kafka.outputs import Outputs
 from headrace.triggers.kafka.ranges import read_record
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.start import read_ends, read_starts
@@ -26,10 +27,11 @@ class KafkaStream:
 
     fetching: Fetching
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what a stream is made of
         self,
         settings: KafkaSettings,
         dead_letters: DeadLetters,
+        outputs: Outputs,
         client_id: str,
         on_started: Callable[[], None],
         *,
@@ -38,6 +40,7 @@ class KafkaStream:
         """`takes_acks`: whether somebody will ask where partitions end, before a fetch has said it."""
         self._settings = settings
         self._dead_letters = dead_letters
+        self.produce = outputs.produce
         self._client_id = client_id
         self._takes_acks = takes_acks
         self.on_started = on_started

@@ -33,6 +33,7 @@ from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.logs import Logs
+from headrace.triggers.kafka.outputs import Outputs
 from headrace.triggers.kafka.ranges import EndWatcher
 from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
 from headrace.triggers.kafka.stream import KafkaStream
@@ -69,6 +70,7 @@ class KafkaTrigger(Trigger):
             decoder=decoder,
             decoder_options={"max_batch_bytes": settings.max_batch_bytes} if decoder else {},
             event=settings.event,
+            result_topic=settings.result_topic,
             is_ranges=is_ranges,
             source_options=settings.spark_source_options if is_ranges else {},
             max_processing_time_seconds=settings.max_processing_time_seconds,
@@ -78,8 +80,8 @@ class KafkaTrigger(Trigger):
     @staticmethod
     def embedded(settings: KafkaSettings) -> EmbeddedNeeds:
         """A Kafka with all topics that the function reads and writes by itself."""
-        dead_letter_topic = settings.on_failure.dead_letter_topic
-        topics = (*settings.topics, dead_letter_topic) if dead_letter_topic else settings.topics
+        others = (settings.on_failure.dead_letter_topic, settings.result_topic)
+        topics = (*settings.topics, *filter(None, others))
         return EmbeddedNeeds("kafka", topics, lambda at: settings.model_copy(update={"brokers": at}))
 
     def __init__(
@@ -100,9 +102,11 @@ class KafkaTrigger(Trigger):
         dead_letter_topic = settings.on_failure.dead_letter_topic
         opener = Opener(dispatch.policy)
         self._dead_letters = DeadLetters(settings, dead_letter_topic, metrics.function, client_id, opener)
+        self._outputs = Outputs(settings.access, client_id)
         self._stream = KafkaStream(
             settings,
             self._dead_letters,
+            self._outputs,
             client_id,
             self._on_started,
             takes_acks=dispatch.policy.ack_mode.is_explicit,
@@ -149,6 +153,7 @@ class KafkaTrigger(Trigger):
             self._consumer = None
             await self._leave(consumer)
             await self._dead_letters.close()
+            await self._outputs.close()
             await self._fence.stop()
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:

@@ -77,7 +77,7 @@ class Nacks:
         """A handler says that one of its records has failed."""
         first = partition.acked_by(nack.offset)
         if first is not None and first in partition.unacked:
-            self._fail(partition, first, nack.reason)
+            self.fail(partition, first, nack.reason)
         elif first is not None and _is_in_flight(partition, first):
             partition.nacked[first] = nack.reason  # once its handler has returned
         elif not partition.ledger.is_settled(nack.offset):
@@ -88,7 +88,7 @@ class Nacks:
         """These wait for their acks now. Some may have been nacked before."""
         for first in firsts:
             if (reason := partition.nacked.pop(first, None)) is not None and first in partition.unacked:
-                self._fail(partition, first, reason)
+                self.fail(partition, first, reason)
 
     def begin_anew(self, partition: AssignedPartition) -> None:
         """Some of what waited for acks is to be handled again, and may fail again."""
@@ -108,7 +108,8 @@ class Nacks:
 
     # ---- inside
 
-    def _fail(self, partition: AssignedPartition, first: int, reason: str) -> None:
+    def fail(self, partition: AssignedPartition, first: int, reason: str) -> None:
+        """It was handled, and has failed."""
         end, failing = (
             partition.unacked.end_of(first),
             self._failing.setdefault(partition.lane.id, _Failing()),
@@ -165,7 +166,7 @@ class Nacks:
         why = f"it was handled {format_duration(deadline_seconds)} ago and is not acked (ackDeadline)"
         for first, since in seen.items():
             if now - since >= deadline_seconds:
-                self._fail(partition, first, why)
+                self.fail(partition, first, why)
 
 
 def _is_in_flight(partition: AssignedPartition, first: int) -> bool:

@@ -33,7 +33,7 @@ class Ledger:
 
     @property
     def committable(self) -> int:
-        """What a commit may say: the lowest offset that isn't settled, or `position`. Never moves back."""
+        """What a commit may say: the lowest offset that isn't settled, or `position`."""
         return self._committable
 
     @property
@@ -114,6 +114,16 @@ class Ledger:
             self._ahead.insert(max(first, self._position), end)
             end = self._position
         return self._settle_fetched(first, end)
+
+    def reopen(self, first: int, end: int) -> None:
+        """`[first, end)`, which was fetched and settled, is open again: `committable` may move back."""
+        spans = [(min(first, self._committable), self._committable), *self._settled.to_list()]
+        self._committable = min(first, self._committable)
+        self._settled = IntervalSet()
+        for low, high in spans:
+            for part in ((low, min(high, first)), (max(low, end), high)):
+                if part[0] < part[1]:
+                    self._settle_fetched(*part)
 
     def _settle_fetched(self, first: int, end: int) -> int:
         if first > self._committable:

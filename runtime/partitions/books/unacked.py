@@ -6,6 +6,8 @@ from collections.abc import Set as AbstractSet
 from headrace.runtime.partitions.books.ledger import Ledger
 
 Span = tuple[int, int]
+NOBODY = -1
+"""In place of the worker that is to ack a record: no death changes anything."""
 
 
 class Unacked(AbstractSet[int]):

@@ -12,7 +12,7 @@ from headrace.runtime.wire.frames import Kind, RunHeader
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.calls.cancelling import late_reason
 from headrace.runtime.worker.calls.inbox import Inbox, PendingRun
-from headrace.runtime.worker.given.current import CURRENT, Place
+from headrace.runtime.worker.given.current import CURRENT, RECORD, Place
 from headrace.runtime.worker.given.event import PartitionView
 from headrace.runtime.worker.given.sdk import Response
 from headrace.runtime.worker.given.sources import Source
@@ -146,8 +146,9 @@ class AtOnce:
     ) -> None:
         means, (view, source), task = self._means, place, asyncio.current_task()
         assert task is not None, "it is one"
-        view.entered = record.offset
+        view.record = record
         CURRENT.set(Place(view.topic, view.partition, record.offset))
+        RECORD.set(record)
         call = self._calls[seq] = _Call(task, self._replies(source))
         started_ns = time.perf_counter_ns()
         try:

@@ -1,7 +1,7 @@
 """Which record a task works for: log lines of a task belong to that one, not to whichever runs meanwhile."""
 
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
@@ -12,5 +12,7 @@ class Place(NamedTuple):
     offset: int
 
 
+RECORD: ContextVar[Any] = ContextVar("headrace_headers", default=None)
+"""Set with it: that record, whose headers go along with what is produced for it."""
 CURRENT: ContextVar[Place | None] = ContextVar("headrace_record", default=None)
 """Set in tasks that a handler has created, and where records run at once. Elsewhere the slot says it."""

@@ -43,26 +43,35 @@ class PartitionView:
 
     `lane_id` is what the wire says for it.
 
-    `entered` is the last offset whose handler was called, `end` lies after the last record that has come. The
-    link thread receives, the main thread enters, any thread acks.
+    `end` lies after the last record that has come. The link thread receives, the main thread enters, any
+    thread acks.
     """
 
     topic: str
     partition: int
     trigger: sdk.TriggerInfo
     lane_id: int = 0
-    entered: int = -1
+    record: WireRecord | None = None
+    """The last one whose handler was called."""
     end: int = 0
     has_acked_ahead: bool = False
     open_range: tuple[int, int] | None = None
     """The first and last offset of the range that was entered last, until it is acked."""
     _acked: set[int] = field(default_factory=set)
     _acked_below: int = 0
+    _before: int = -1
+    _overtaken: WireRecord | None = None
+
+    @property
+    def entered(self) -> int:
+        """The offset of that record, or where some have come since that lie below it, below those."""
+        record = self.record
+        return self._before if record is None or record is self._overtaken else record.offset
 
     def received(self, first: int, end: int) -> None:
         """Records of `[first, end)` have come; those that were entered before have failed, and come again."""
         if first <= self.entered:
-            self.entered = first - 1
+            self._before, self._overtaken = first - 1, self.record
         self.end = end
 
     def acked(self, offset: int, *, is_through: bool) -> None:
@@ -173,7 +182,7 @@ class StreamEvent(LazyEvent):
 
     def enter(self) -> None:
         """As Event."""
-        self._partition.entered = self.offset
+        self._partition.record = self._record
 
     content_type = method = url = type = type_version = version = ""
     num_shards = 0

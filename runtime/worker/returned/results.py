@@ -121,8 +121,13 @@ def asks_no_ack(result: Any) -> bool:
     headers = getattr(result, "headers", None)
     if not isinstance(headers, Mapping):
         return False
-    values = [value for name, value in headers.items() if str(name).lower() == _NO_ACK_HEADER]
+    values = [value for name, value in headers.items() if is_no_ack_header(name)]
     return any(value is True or str(value).lower() == "true" for value in values)
+
+
+def is_no_ack_header(name: Any) -> bool:
+    """Whether it is the header that says so."""
+    return str(name).lower() == _NO_ACK_HEADER
 
 
 def body_of(result: Any) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from worker_bench import Bench, Record, bench, records, until
 
+from headrace.runtime.dispatch.interface import Confirm
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.buffers.records import DECODED_BYTES
@@ -17,6 +18,7 @@ from headrace.runtime.streams.assignment import Assignment, Limits, Starts
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.produce import Message
 
 ONE, OTHER = PartitionKey("t", 0), PartitionKey("t", 1)
 WAITS = """
@@ -76,6 +78,9 @@ class Memory:
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
         raise AssertionError(reason)
+
+    def produce(self, message: Message, done: Confirm) -> None:
+        raise AssertionError(message)
 
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
         return CheckpointText(2, checkpoint).encode(max_chars)

@@ -45,7 +45,8 @@ def fed_by_hand(b: Bench) -> Fetching:
         max_wait_handler_during_rebalance_seconds=5, max_buffered_bytes=1 << 26, fetch_default_bytes=1 << 20
     )
     dead_letters: Any = SimpleNamespace()
-    stream = ByHand(settings, dead_letters, "", lambda: None, takes_acks=False)
+    outputs: Any = SimpleNamespace(produce=None)
+    stream = ByHand(settings, dead_letters, outputs, "", lambda: None, takes_acks=False)
     assignment = Assignment(b.dispatcher, stream, Limits(16, 0, 1 << 26))
     fetching = stream.fetching = Fetching(None, assignment, b.dispatcher, settings, lambda _: None)
     return fetching

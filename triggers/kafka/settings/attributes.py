@@ -318,6 +318,12 @@ class KafkaAttributes(ClientAttributes):
         " event, both included. It needs batch mode; batchSize counts offsets."
         " functions.spark.ranges_to_dataframe reads them.",
     )
+    result_topic: Text = setting(
+        "resultTopic",
+        "",
+        effect="What the handler returns is written there, with its record's key; None is nothing, a list is"
+        " several. A record whose result can't be written has failed, by onFailure.",
+    )
     group_instance_id: Text = setting(
         "groupInstanceId",
         "",

@@ -156,6 +156,19 @@ def _ranges_are_not_fetched(settings: KafkaAttributes, _trigger: TriggerFields) 
     return "has no effect with delivery: ranges, which fetches no record" if is_unused else ""
 
 
+def _ranges_have_no_results(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """It is not built for delivery ranges."""
+    is_given = settings.delivery == "ranges" and settings.result_topic
+    return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
+
+
+def _results_feed_it(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """must not be one of the trigger's own topics."""
+    if settings.result_topic not in settings.topics:
+        return ""
+    return f"{settings.result_topic!r} is one of the trigger's own topics: it would feed itself"
+
+
 def _in_flight_is_unused(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
     """has no effect up to channelBufferSize, nor with delivery ranges, and is noticed."""
     if not settings.max_in_flight:
@@ -232,6 +245,8 @@ RULES = (
     Rule("delivery", ("delivery", "trigger.batch.mode"), _ranges_need_batches),
     Rule("delivery", ("delivery", "trigger.batch.mode", "trigger.batch.batch_size"), _events_are_held),
     Rule("fetch_max_bytes", ("delivery", "fetch_max_bytes"), _ranges_are_not_fetched),
+    Rule("result_topic", ("result_topic", "topics"), _results_feed_it),
+    Rule("result_topic", ("delivery", "result_topic"), _ranges_have_no_results),
     Rule(
         "max_in_flight",
         ("delivery", "max_in_flight", "channel_buffer_size"),

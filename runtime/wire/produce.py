@@ -1,0 +1,122 @@
+"""What a handler produces, and what became of it: PRODUCE and PRODUCED frames."""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from headrace.runtime.wire.frames import Headers, Kind, NonsenseError, decode_headers, encode_headers, frame
+from headrace.runtime.wire.text import MAX_REASON, bounded
+
+WINDOW_BYTES = 1 << 20
+"""How much one worker may have produced that isn't confirmed, but for one record that is larger."""
+NO_LANE = 2**32 - 1
+_NONE = -1
+
+# Number, lane and offset, partition, timestamp, then lengths: output, topic, key, value.
+_PRODUCE = struct.Struct("<QIqiqBHii")
+_PRODUCED = struct.Struct("<QiqI")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record for some topic. `output` names a cluster, empty is the trigger's own; None lets it choose.
+
+    `timestamp` in ms since the epoch.
+    """
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp: int | None = None
+    output: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it counts where bytes are bounded: key and value, and a little for the rest."""
+        return len(self.value or b"") + len(self.key or b"") + 100
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """The `number`th message of a worker process, from 0. `lane_id` and `offset`: the record that it is of.
+
+    In a batch that is its first one. NO_LANE: of none.
+    """
+
+    number: int
+    lane_id: int
+    offset: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What became of a message: where it is, or why it is nowhere, as far as is known."""
+
+    number: int
+    partition: int = -1
+    offset: int = -1
+    """-1 where the broker doesn't say."""
+    failure: str = ""
+
+
+def encode_produce(said: Produce) -> bytes:
+    """PRODUCE."""
+    it = said.message
+    output, topic = it.output.encode(), it.topic.encode()
+    head = _PRODUCE.pack(
+        said.number,
+        said.lane_id,
+        said.offset,
+        _NONE if it.partition is None else it.partition,
+        _NONE if it.timestamp is None else it.timestamp,
+        len(output),
+        len(topic),
+        _NONE if it.key is None else len(it.key),
+        _NONE if it.value is None else len(it.value),
+    )
+    headers = encode_headers(it.headers) if it.headers else b""
+    return frame(Kind.PRODUCE, head, output, topic, it.key or b"", it.value or b"", headers)
+
+
+def decode_produce(body: bytes) -> Produce:
+    """What `encode_produce` was given. Raises NonsenseError where lengths can't be."""
+    number, lane_id, offset, partition, timestamp, *lengths = _PRODUCE.unpack_from(body)
+    at, parts = _PRODUCE.size, []
+    for length in lengths:
+        end = at + max(length, 0)
+        if length < _NONE or end > len(body):
+            raise NonsenseError("a message whose lengths can't be")
+        parts.append(None if length == _NONE else body[at:end])
+        at = end
+    output, topic, key, value = parts
+    message = Message(
+        topic=(topic or b"").decode(),
+        value=value,
+        key=key,
+        headers=tuple(decode_headers(body[at:])),
+        partition=None if partition == _NONE else partition,
+        timestamp=None if timestamp == _NONE else timestamp,
+        output=(output or b"").decode(),
+    )
+    return Produce(number, lane_id, offset, message)
+
+
+def encode_produced(each: Iterable[Produced]) -> bytes:
+    """PRODUCED: of some, in any order."""
+    parts = []
+    for it in each:
+        reason = bounded(it.failure, MAX_REASON).encode()
+        parts += [_PRODUCED.pack(it.number, it.partition, it.offset, len(reason)), reason]
+    return frame(Kind.PRODUCED, *parts)
+
+
+def decode_produced(body: bytes) -> Iterator[Produced]:
+    """What `encode_produced` was given."""
+    at = 0
+    while at < len(body):
+        number, partition, offset, length = _PRODUCED.unpack_from(body, at)
+        at += _PRODUCED.size + length
+        yield Produced(number, partition, offset, body[at - length : at].decode())

@@ -1,0 +1,134 @@
+"""What handlers produce, in a worker process: from any thread and any event loop."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from headrace.runtime.wire.frames import Headers, WireRecord
+from headrace.runtime.wire.produce import (
+    WINDOW_BYTES,
+    Message,
+    Produce,
+    Produced,
+    decode_produced,
+    encode_produce,
+)
+
+_TRACE = frozenset({"traceparent", "tracestate", "baggage"})
+
+
+class Confirmed(NamedTuple):
+    """Where a message is by now. `offset` is -1 where the broker doesn't say."""
+
+    partition: int
+    offset: int
+
+
+class ProduceError(Exception):
+    """A message was not written, for good. Says why."""
+
+
+class OnItsWay:
+    """A message that was produced. Await it, or call `result`, to learn where it is; or let it be.
+
+    Raises ProduceError where it couldn't be written: then the record that it is of has failed, whatever its
+    handler makes of that.
+    """
+
+    __slots__ = ("_future", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._future: Future[Confirmed] = Future()
+
+    def __await__(self) -> Generator[None, None, Confirmed]:
+        return asyncio.wrap_future(self._future).__await__()
+
+    def result(self, timeout_seconds: float | None = None) -> Confirmed:
+        """As awaiting it, for sync handlers. Blocks. Raises TimeoutError."""
+        return self._future.result(timeout_seconds)
+
+    def end(self, said: Produced) -> None:
+        """What became of it has come (link thread)."""
+        if said.failure:
+            self._future.set_exception(ProduceError(said.failure))
+        else:
+            self._future.set_result(Confirmed(said.partition, said.offset))
+
+
+class WorkerProduces:
+    """Sends messages to the processor, and bounds by bytes those that no broker has confirmed yet."""
+
+    def __init__(
+        self, send: Callable[[bytes], None], place: Callable[[], tuple[int, int, WireRecord | None]]
+    ) -> None:
+        """`place`: lane and offset of the record that the caller works for, and itself where it is one."""
+        self._send = send
+        self._place = place
+        self._room = threading.Condition()
+        self._open: dict[int, OnItsWay] = {}
+        self._open_bytes = 0
+        self._next = 0
+        self._is_forked = False
+
+    def produce(self, message: Message) -> OnItsWay:
+        """Returns once it is on its way to the processor: at once, unless too much is.
+
+        Raises RuntimeError in a process that the handler has forked.
+        """
+        if self._is_forked:
+            raise RuntimeError(f"produce({message.topic}): in a process that the handler has forked")
+        lane_id, offset, record = self._place()
+        if record is not None and record.headers:
+            message = replace(message, headers=traced(message.headers, record.headers))
+        one = OnItsWay(message.size_bytes)
+        with self._room:
+            while self._open and self._open_bytes + one.size_bytes > WINDOW_BYTES:
+                self._room.wait()
+            number, self._next = self._next, self._next + 1
+            self._open[number] = one
+            self._open_bytes += one.size_bytes
+        self._send(encode_produce(Produce(number, lane_id, offset, message)))
+        return one
+
+    def on_produced(self, body: bytes) -> None:
+        """A PRODUCED frame has come (link thread)."""
+        ended = []
+        with self._room:
+            for said in decode_produced(body):
+                one = self._open.pop(said.number)
+                self._open_bytes -= one.size_bytes
+                ended.append((one, said))
+            self._room.notify_all()
+        for one, said in ended:
+            one.end(said)
+
+    def abandon(self) -> None:
+        """In a process that the handler has forked: its frames would go amid its parent's."""
+        self._is_forked = True
+
+
+def traced(headers: Headers, source: Headers) -> Headers:
+    """With those of the source that say which trace it is of, unless there are some already."""
+    if any(name.lower() in _TRACE for name, _ in headers):
+        return headers
+    return (*headers, *((name, value) for name, value in source if name.lower() in _TRACE))
+
+
+def as_bytes(value: object) -> bytes | None:
+    """Bytes as they are, text as UTF-8, None as none; all else as JSON. Raises TypeError, ValueError."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    return (value if isinstance(value, str) else json.dumps(value)).encode()
+
+
+def pairs_of(headers: Any) -> Headers:
+    """Of a mapping, or of pairs: names with bytes, text, or None."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    return tuple((str(name), as_bytes(value)) for name, value in pairs)

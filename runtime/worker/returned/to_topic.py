@@ -1,0 +1,77 @@
+"""`resultTopic`: what a handler returns is produced, with the key of its record."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from headrace.runtime.worker.given.sdk import Response
+from headrace.runtime.worker.returned.results import body_of, is_async_stream, is_no_ack_header, is_stream
+
+_NOTHING = (None, b"", "")
+
+
+class Produce(Protocol):
+    """As `context.produce`."""
+
+    def __call__(self, topic: str, value: Any, key: Any = None, headers: Any = None) -> Any: ...
+
+
+class ToTopic:
+    """A handler's call. None is nothing, a list or a generator several messages, all else one.
+
+    A Response is its body with its headers, unless its status says that the handler has failed. In a batch
+    its event_id names the record whose key it gets; what has none gets no key.
+    """
+
+    def __init__(self, call: Callable[[Any, Any], Any], topic: str, produce: Produce) -> None:
+        self._handler = call
+        self._topic = topic
+        self._produce = produce
+
+    def __call__(self, context: Any, given: Any) -> Any:
+        """What is still to be said of the record: a Response, or where it is async that, awaited."""
+        result = self._handler(context, given)
+        if inspect.isawaitable(result) or is_async_stream(result):
+            return self._finish(given, result)
+        return self._take(given, result)
+
+    async def _finish(self, given: Any, result: Any) -> Any:
+        if inspect.isawaitable(result):
+            result = await result
+        if not is_async_stream(result):
+            return self._take(given, result)
+        async for item in body_of(result):
+            self._send(given, _as_of(result, item))
+        return None
+
+    def _take(self, given: Any, result: Any) -> Any:
+        if not (isinstance(result, list) or is_stream(result)):
+            self._send(given, result)
+            return result if isinstance(result, Response) else None
+        for item in body_of(result):
+            self._send(given, _as_of(result, item))
+        return result if isinstance(given, list) and isinstance(result, list) else None
+
+    def _send(self, given: Any, item: Any) -> None:
+        is_response = isinstance(item, Response)
+        if body_of(item) in _NOTHING or (is_response and item.status_code >= 500):
+            return
+        said = item.headers or {} if is_response else {}
+        headers = {str(name): value for name, value in said.items() if not is_no_ack_header(name)}
+        self._produce(self._topic, body_of(item), _key(given, item), headers)
+
+
+def _as_of(result: Any, item: Any) -> Any:
+    """What a generator in a response yields has that one's headers."""
+    if isinstance(result, Response) and not isinstance(item, Response):
+        return Response(result.headers, item, result.content_type, result.status_code, result.event_id)
+    return item
+
+
+def _key(given: Any, item: Any) -> bytes | None:
+    event = given
+    if isinstance(given, list):
+        event_id = getattr(item, "event_id", None)
+        event = next((it for it in given if event_id and it.id == event_id), None)
+    key: bytes | None = None if event is None else event.record_key
+    return key

@@ -1,0 +1,253 @@
+"""What handlers produce: no record is settled before all of its messages are confirmed. Real workers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from worker_bench import QUICK, Bench, bench, kill_worker, records, until
+
+from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
+from headrace.runtime.dispatch.interface import Confirm, NoFeed, Written
+from headrace.runtime.wire.produce import WINDOW_BYTES, Message
+
+SENDS = """
+    def handler(context, event):
+        write(f"start {event.offset} attempt {event.attempt}")
+        context.produce("out", event.body, key=str(event.offset))
+"""
+
+
+class Cluster(NoFeed):
+    """Confirms what it is asked to, when it is asked to."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Message, Confirm]] = []
+
+    def produce(self, message: Message, done: Confirm) -> None:
+        self.sent.append((message, done))
+
+    def confirm(self, *values: bytes, failure: str = "") -> None:
+        """Those of these values; without any, all."""
+        for at, (message, done) in enumerate(self.sent.copy()):
+            if not values or message.value in values:
+                self.sent.remove((message, done))
+                done(Written(failure=failure) if failure else Written(3, at))
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [message.value for message, _ in self.sent]
+
+
+@asynccontextmanager
+async def producing(
+    folder: Path, handler: str, policy: DeliveryPolicy = QUICK, workers: int = 1
+) -> AsyncIterator[tuple[Bench, Cluster]]:
+    async with bench(folder, handler, policy=policy, workers=workers) as b:
+        cluster = Cluster()
+        b.dispatcher.connect(cluster)
+        yield b, cluster
+
+
+async def test_a_record_is_settled_once_its_message_is_confirmed_and_others_go_on(tmp_path: Path) -> None:
+    async with producing(tmp_path, SENDS) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 3))
+        await until(lambda: cluster.values == [b"0", b"1", b"2"] and not partition.lane.in_flight_count)
+        assert partition.checkpoint.offset == 0
+        cluster.confirm(b"1", b"2")
+        assert partition.checkpoint.offset == 0
+        assert partition.checkpoint.acked == ((1, 3),)
+        cluster.confirm(b"0")
+        assert partition.checkpoint.offset == 3
+        assert not partition.held
+        assert not partition.unacked
+        assert [message.key for message, _ in cluster.sent] == []
+        assert len(b.lines()) == 3
+
+
+async def test_what_can_not_be_written_fails_its_record(tmp_path: Path) -> None:
+    async with producing(tmp_path, SENDS) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 3))
+        await until(lambda: len(cluster.sent) == 3 and not partition.lane.in_flight_count)
+        cluster.confirm(b"1", failure="there is no such topic")
+        cluster.confirm()
+        assert partition.checkpoint.offset == 1
+        assert partition.failed[1].reason == "there is no such topic"
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+async def test_the_death_of_a_worker_that_has_handed_it_on_changes_nothing(
+    tmp_path: Path, *, is_confirmed: bool
+) -> None:
+    async with producing(tmp_path, SENDS) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 1))
+        await until(lambda: cluster.sent and not partition.lane.in_flight_count)
+        if is_confirmed:
+            cluster.confirm()
+        worker = b.dispatcher.workers[0]
+        kill_worker(b)
+        await until(lambda: worker.restarts == 1 and worker.is_ready)
+        if not is_confirmed:
+            assert partition.checkpoint.offset == 0
+            cluster.confirm()
+        assert partition.checkpoint.offset == 1
+        assert b.lines() == ["start 0 attempt 1"]
+
+
+async def test_a_handler_that_fails_later_is_tried_again_and_produces_again(tmp_path: Path) -> None:
+    handler = """
+        def handler(context, event):
+            context.produce("out", f"{event.offset} {event.attempt}")
+            if event.attempt == 1:
+                raise ValueError("later")
+    """
+    async with producing(tmp_path, handler) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 1))
+        await until(lambda: cluster.values == [b"0 1", b"0 2"])
+        cluster.confirm(b"0 1")
+        assert partition.checkpoint.offset == 0
+        await until(lambda: not partition.lane.in_flight_count)
+        cluster.confirm()
+        assert partition.checkpoint.offset == 1
+
+
+async def test_all_that_a_batch_produces_belongs_to_all_of_it(tmp_path: Path) -> None:
+    handler = """
+        def handler(context, events):
+            for event in events[:2]:
+                context.produce("out", event.body)
+    """
+    policy = replace(QUICK, batch=BatchPolicy(4, 10))
+    async with producing(tmp_path, handler, policy) as (b, cluster):
+        one, other = b.assign(("t", 0), ("t", 1))
+        b.feed(one, records(0, 2))
+        b.feed(other, records(0, 2))
+        await until(
+            lambda: len(cluster.sent) == 2 and not one.lane.in_flight_count + other.lane.in_flight_count
+        )
+        cluster.confirm(b"0")
+        assert (one.checkpoint.offset, other.checkpoint.offset) == (0, 0)
+        cluster.confirm()
+        assert (one.checkpoint.offset, other.checkpoint.offset) == (2, 2)
+
+
+async def test_an_ack_counts_once_all_is_confirmed(tmp_path: Path) -> None:
+    handler = """
+        async def handler(context, event):
+            context.produce("out", event.body)
+            await context.platform.explicit_ack(event)
+    """
+    policy = replace(QUICK, ack_mode=AckMode.EXPLICIT_ONLY)
+    async with producing(tmp_path, handler, policy) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.dispatcher.on_assigned([partition.key])
+        b.feed(partition, records(0, 2))
+        await until(lambda: len(cluster.sent) == 2 and not partition.lane.in_flight_count)
+        assert partition.checkpoint.offset == 0
+        cluster.confirm(b"0")
+        assert partition.checkpoint.offset == 1
+        cluster.confirm()
+        assert partition.checkpoint.offset == 2
+
+
+@pytest.mark.parametrize("how", ["await context.produce", "context.produce"])
+async def test_who_asks_learns_where_it_is_or_why_not(tmp_path: Path, how: str) -> None:
+    is_async = how.startswith("await")
+    handler = f"""
+        {"async " if is_async else ""}def handler(context, event):
+            try:
+                found = {how}("out", event.body){"" if is_async else ".result()"}
+                write(f"{{event.offset}} at {{found.partition}} {{found.offset}}")
+            except Exception as error:
+                write(f"{{event.offset}} {{error}}")
+    """
+    async with producing(tmp_path, handler) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 2))
+        await until(lambda: cluster.values == [b"0"])
+        assert b.lines() == []
+        cluster.confirm()
+        await until(lambda: cluster.values == [b"1"])
+        cluster.confirm(failure="no")
+        await until(lambda: len(b.lines()) == 2)
+        assert b.lines() == ["0 at 3 0", "1 no"]
+        await until(lambda: partition.failed)
+        assert partition.checkpoint.offset == 1, "whatever its handler makes of that"
+
+
+async def test_a_handler_waits_where_much_is_not_confirmed(tmp_path: Path) -> None:
+    handler = f"""
+        def handler(context, event):
+            for number in range(4):
+                context.produce("out", b"x" * {WINDOW_BYTES // 2 - 200})
+                write(number)
+    """
+    async with producing(tmp_path, handler) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 1))
+        await until(lambda: len(cluster.sent) == 2 and b.lines() == ["0", "1"])
+        cluster.confirm()
+        await until(lambda: len(cluster.sent) == 2 and b.lines() == ["0", "1", "2", "3"])
+        await until(lambda: not partition.lane.in_flight_count)
+        cluster.confirm()
+        assert partition.checkpoint.offset == 1
+
+
+async def test_a_revoke_waits_for_what_is_on_its_way(tmp_path: Path) -> None:
+    async with producing(tmp_path, SENDS) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 1))
+        await until(lambda: cluster.sent and not partition.lane.in_flight_count)
+        revoke = asyncio.create_task(b.dispatcher.revoke([partition], 60))
+        await asyncio.sleep(0.05)
+        assert not revoke.done()
+        cluster.confirm()
+        await revoke
+        assert partition.checkpoint.offset == 1
+
+
+async def test_a_task_produces_for_the_record_that_it_works_for(tmp_path: Path) -> None:
+    handler = """
+        async def handler(context, event):
+            async def work():
+                while not exists("go"):
+                    await asyncio.sleep(0.005)
+                context.produce("out", event.body)
+                await context.platform.explicit_ack(event)
+            context.create_task(work(), event)
+    """
+    policy = replace(QUICK, ack_mode=AckMode.EXPLICIT_ONLY)
+    async with producing(tmp_path, handler, policy) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.dispatcher.on_assigned([partition.key])
+        b.feed(partition, records(0, 2))
+        await until(lambda: len(partition.unacked) == 2)
+        (tmp_path / "go").touch()
+        await until(lambda: len(cluster.sent) == 2)
+        cluster.confirm(b"1")
+        assert partition.checkpoint.offset == 0
+        cluster.confirm()
+        await until(lambda: partition.checkpoint.offset == 2)
+
+
+async def test_records_that_overlap_have_their_own_messages(tmp_path: Path) -> None:
+    handler = """
+        async def handler(context, event):
+            await asyncio.sleep(0.01 * (3 - event.offset))
+            context.produce("out", event.body)
+    """
+    policy = replace(QUICK, max_concurrency=4, ordering="none")
+    async with producing(tmp_path, handler, policy) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 4))
+        await until(lambda: len(cluster.sent) == 4 and not partition.lane.out_count)
+        cluster.confirm(b"2")
+        assert partition.checkpoint.acked == ((2, 3),)
+        cluster.confirm()
+        assert partition.checkpoint.offset == 4

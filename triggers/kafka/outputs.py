@@ -1,0 +1,167 @@
+"""What handlers produce, on its way: signed in as the trigger is, idempotent, confirmed by all replicas."""
+
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+from typing import Any
+
+from aiokafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+    ProducerClosed,
+    ProducerFenced,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownProducerId,
+    UnknownTopicOrPartitionError,
+)
+
+from headrace.runtime.dispatch.interface import Confirm, Written
+from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
+from headrace.runtime.tasks import start_task
+from headrace.runtime.wire.produce import Message
+
+logger = logging.getLogger(__name__)
+
+_START_RETRY_SECONDS = 1.0
+_CLOSE_SECONDS = 5.0
+_OUT_OF_STEP = (OutOfOrderSequenceNumber, UnknownProducerId, ProducerFenced, ProducerClosed)
+
+
+class _Producer:
+    """aiokafka's, with what it hasn't confirmed. Once retired it takes no more, and ends after that."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.open = 0
+        self.is_retired = False
+
+
+class Outputs:
+    """To one cluster. Connects at the first message. How much is on its way is for workers to bound."""
+
+    def __init__(self, access: BrokerAccess, client_id: str) -> None:
+        self._access = access
+        self._client_id = f"{client_id}-outputs"
+        self._waiting: dict[str, deque[tuple[Message, Confirm]]] = {}  # by topic, each with a task
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._starting = asyncio.Lock()
+        self._current: _Producer | None = None
+
+    def produce(self, message: Message, done: Confirm) -> None:
+        """As Feed says. Those for one topic are sent in order."""
+        if (waiting := self._waiting.get(message.topic)) is not None:
+            waiting.append((message, done))
+            return
+        self._waiting[message.topic] = deque([(message, done)])
+        self._start(self._send_all(message.topic), f"messages for {message.topic}")
+
+    async def close(self) -> None:
+        """Nobody waits for anything any more. Idempotent, done within seconds."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
+        if self._current is not None:
+            current, self._current = self._current, None
+            await discard(current.client)
+
+    # ---- inside
+
+    def _start(self, work: Any, name: str) -> None:
+        task = start_task(work, name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send_all(self, topic: str) -> None:
+        waiting = self._waiting[topic]
+        while waiting:
+            await self._send(*waiting.popleft())
+        del self._waiting[topic]
+
+    async def _send(self, message: Message, done: Confirm) -> None:
+        """Returns once it is in a batch, or has failed."""
+        producer = await self._producer()
+        producer.open += 1
+        try:
+            written = await producer.client.send(
+                message.topic,
+                message.value,
+                message.key,
+                message.partition,
+                message.timestamp,
+                list(message.headers),
+            )
+        except Exception as error:  # whatever the client makes of it
+            self._ended(producer, message, done, error)
+        else:
+            written.add_done_callback(partial(self._on_written, producer, message, done))
+
+    def _on_written(
+        self, producer: _Producer, message: Message, done: Confirm, written: asyncio.Future[Any]
+    ) -> None:
+        if written.cancelled():
+            self._ended(producer, message, done, ProducerClosed())
+        elif (error := written.exception()) is not None:
+            self._retire(producer)  # it has counted the failed batch: the broker refuses what follows
+            self._ended(producer, message, done, error)
+        else:
+            self._left(producer)
+            where = written.result()
+            done(Written(where.partition, where.offset))
+
+    def _ended(self, producer: _Producer, message: Message, done: Confirm, error: BaseException) -> None:
+        self._left(producer)
+        if isinstance(error, _OUT_OF_STEP):  # by the failure of another one
+            self._retire(producer)
+            self.produce(message, done)
+        else:
+            done(Written(failure=self._explained(error, message)))
+
+    def _left(self, producer: _Producer) -> None:
+        producer.open -= 1
+        self._end_if_done(producer)
+
+    def _retire(self, producer: _Producer) -> None:
+        producer.is_retired = True
+        if self._current is producer:
+            self._current = None
+        self._end_if_done(producer)
+
+    def _end_if_done(self, producer: _Producer) -> None:
+        if producer.is_retired and producer.open == 0:
+            producer.open = -1  # once
+            self._start(discard(producer.client), "a producer's end")
+
+    async def _producer(self) -> _Producer:
+        """The current one, or a new one, for which all wait together, until the broker is there."""
+        async with self._starting:
+            while self._current is None:
+                try:
+                    self._current = _Producer(await start_producer(self._access, self._client_id))
+                except KafkaError as error:
+                    logger.warning(
+                        "nothing can be produced yet to %s (%r); trying again", self._access, error
+                    )
+                    await asyncio.sleep(_START_RETRY_SECONDS)
+            return self._current
+
+    def _explained(self, error: BaseException, message: Message) -> str:
+        """In one line, with what to change."""
+        topic = message.topic
+        match error:
+            case UnknownTopicOrPartitionError():
+                return (
+                    f"there is no topic {topic} at {self._access}: `headrace kafka topics --create {topic}:8`"
+                )
+            case MessageSizeTooLargeError() | RecordListTooLargeError():
+                return (
+                    f"topic {topic} takes no message of {message.size_bytes} bytes: raise max.message.bytes"
+                )
+            case TopicAuthorizationFailedError():
+                return f"{self._access} does not let this user write to topic {topic}"
+            case _:
+                return f"topic {topic} at {self._access}: {error or type(error).__name__}"
