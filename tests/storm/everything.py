@@ -72,6 +72,7 @@ STORMS = [
     Storm("network", "delay", 3, 20),
     Storm("network", "b1-restart", 3, 20),
     Storm("network", "b1-kill", 3, 20),
+    Storm("produces", "produce-plain", 4, 45),
     Storm("soak", "s1", 1, 600),
     Storm("soak", "d1", 5),
     Storm("model", "", 50, 0),

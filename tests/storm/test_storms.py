@@ -8,14 +8,16 @@ from broker import Broker
 from failpoints import SCENARIOS as FAILPOINTS
 from faults import SCENARIOS as FAULTS
 from network import SCENARIOS as NETWORK
+from produces import SCENARIOS as PRODUCES
 from scenario import Report, Scenario
 
 LOAD_SECONDS = 4.0
+EACH_FAULT_SECONDS = 15.0
 
 
-def holds(scenario: Scenario, name: str, broker: Broker, folder: Path) -> bool:
+def holds(scenario: Scenario, name: str, broker: Broker, folder: Path, seconds: float = LOAD_SECONDS) -> bool:
     random.seed(name)
-    report = Report(LOAD_SECONDS)
+    report = Report(seconds)
     scenario(broker, folder, 0, report)
     return report.show(name)
 
@@ -42,3 +44,10 @@ def test_every_promise_on_records_holds_when_the_broker_is_away(
     name: str, broker: Broker, tmp_path: Path
 ) -> None:
     assert holds(NETWORK[name], name, broker, tmp_path)
+
+
+@pytest.mark.slow
+def test_no_result_is_missing_for_what_is_committed_whatever_is_killed(
+    broker: Broker, tmp_path: Path
+) -> None:
+    assert holds(PRODUCES["produce-plain"], "produce-plain", broker, tmp_path, EACH_FAULT_SECONDS)
