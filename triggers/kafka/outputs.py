@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.produce import Message
+from headrace.triggers.kafka.packing import Packed, Waiting, pack
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ class Outputs:
     def __init__(self, access: BrokerAccess, client_id: str) -> None:
         self._access = access
         self._client_id = f"{client_id}-outputs"
-        self._waiting: dict[str, deque[tuple[Message, Confirm]]] = {}  # by topic, each with a task
+        self._waiting: dict[str, Waiting] = {}  # by topic, each with a task
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = asyncio.Lock()
         self._current: _Producer | None = None
@@ -79,47 +81,59 @@ class Outputs:
     async def _send_all(self, topic: str) -> None:
         waiting = self._waiting[topic]
         while waiting:
-            await self._send(*waiting.popleft())
+            producer = await self._producer()
+            producer.open += 1  # so it isn't ended amid these
+            try:
+                await self._send(producer, topic, waiting)
+            finally:
+                self._left(producer)
         del self._waiting[topic]
 
-    async def _send(self, message: Message, done: Confirm) -> None:
-        """Returns once it is in a batch, or has failed."""
-        producer = await self._producer()
+    async def _send(self, producer: _Producer, topic: str, waiting: Waiting) -> None:
+        """Returns once all that waits is on its way, or has failed."""
+        try:
+            partitions = sorted(await producer.client.partitions_for(topic))
+            cluster = producer.client.client.cluster
+            available = sorted(cluster.available_partitions_for_topic(topic)) or partitions
+        except Exception as error:  # whatever the client makes of it
+            failed = list(waiting)
+            waiting.clear()
+            self._fail(producer, failed, error)
+        else:
+            for batch in pack(waiting, producer.client.create_batch, partitions, available):
+                await self._send_batch(producer, topic, batch)
+
+    async def _send_batch(self, producer: _Producer, topic: str, batch: Packed) -> None:
+        """Returns once there is room for the next one of its partition."""
         producer.open += 1
         try:
-            written = await producer.client.send(
-                message.topic,
-                message.value,
-                message.key,
-                message.partition,
-                message.timestamp,
-                list(message.headers),
-            )
+            written = await producer.client.send_batch(batch.builder, topic, partition=batch.partition)
         except Exception as error:  # whatever the client makes of it
-            self._ended(producer, message, done, error)
+            self._left(producer)
+            self._fail(producer, batch.messages, error)
         else:
-            written.add_done_callback(partial(self._on_written, producer, message, done))
+            written.add_done_callback(partial(self._on_written, producer, batch))
 
-    def _on_written(
-        self, producer: _Producer, message: Message, done: Confirm, written: asyncio.Future[Any]
-    ) -> None:
+    def _on_written(self, producer: _Producer, batch: Packed, written: asyncio.Future[Any]) -> None:
+        self._left(producer)
         if written.cancelled():
-            self._ended(producer, message, done, ProducerClosed())
+            self._fail(producer, batch.messages, ProducerClosed())
         elif (error := written.exception()) is not None:
             self._retire(producer)  # it has counted the failed batch: the broker refuses what follows
-            self._ended(producer, message, done, error)
+            self._fail(producer, batch.messages, error)
         else:
-            self._left(producer)
-            where = written.result()
-            done(Written(where.partition, where.offset))
+            batch.confirm(written.result().offset)
 
-    def _ended(self, producer: _Producer, message: Message, done: Confirm, error: BaseException) -> None:
-        self._left(producer)
+    def _fail(
+        self, producer: _Producer, messages: Iterable[tuple[Message, Confirm]], error: BaseException
+    ) -> None:
         if isinstance(error, _OUT_OF_STEP):  # by the failure of another one
             self._retire(producer)
-            self.produce(message, done)
+            for message, done in messages:
+                self.produce(message, done)
         else:
-            done(Written(failure=self._explained(error, message)))
+            for message, done in messages:
+                done(Written(failure=self._explained(error, message)))
 
     def _left(self, producer: _Producer) -> None:
         producer.open -= 1
