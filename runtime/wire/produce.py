@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from headrace.runtime.wire.frames import Headers, Kind, NonsenseError, decode_headers, encode_headers, frame
 from headrace.runtime.wire.text import MAX_REASON, bounded
@@ -17,8 +17,7 @@ _PRODUCE = struct.Struct("<QIqiqBHii")
 _PRODUCED = struct.Struct("<QiqI")
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A record for some topic. `output` names a cluster, empty is the trigger's own; None lets it choose.
 
     `timestamp` in ms since the epoch.
@@ -38,8 +37,7 @@ class Message:
         return len(self.value or b"") + len(self.key or b"") + 100
 
 
-@dataclass(frozen=True, slots=True)
-class Produce:
+class Produce(NamedTuple):
     """The `number`th message of a worker process, from 0. `lane_id` and `offset`: the record that it is of.
 
     In a batch that is its first one. NO_LANE: of none.
@@ -51,8 +49,7 @@ class Produce:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
+class Produced(NamedTuple):
     """What became of a message: where it is, or why it is nowhere, as far as is known."""
 
     number: int
@@ -86,20 +83,20 @@ def decode_produce(body: bytes) -> Produce:
     number, lane_id, offset, partition, timestamp, *lengths = _PRODUCE.unpack_from(body)
     at, parts = _PRODUCE.size, []
     for length in lengths:
-        end = at + max(length, 0)
+        end = at + length if length > 0 else at
         if length < _NONE or end > len(body):
             raise NonsenseError("a message whose lengths can't be")
         parts.append(None if length == _NONE else body[at:end])
         at = end
     output, topic, key, value = parts
     message = Message(
-        topic=(topic or b"").decode(),
-        value=value,
-        key=key,
-        headers=tuple(decode_headers(body[at:])),
-        partition=None if partition == _NONE else partition,
-        timestamp=None if timestamp == _NONE else timestamp,
-        output=(output or b"").decode(),
+        topic.decode() if topic else "",
+        value,
+        key,
+        tuple(decode_headers(body[at:])) if at < len(body) else (),
+        None if partition == _NONE else partition,
+        None if timestamp == _NONE else timestamp,
+        output.decode() if output else "",
     )
     return Produce(number, lane_id, offset, message)
 

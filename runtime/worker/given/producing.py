@@ -5,7 +5,6 @@ import json
 import threading
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headrace.runtime.wire.frames import Headers, WireRecord
@@ -84,7 +83,7 @@ class WorkerProduces:
             raise RuntimeError(f"produce({message.topic}): in a process that the handler has forked")
         lane_id, offset, record = self._place()
         if record is not None and record.headers:
-            message = replace(message, headers=traced(message.headers, record.headers))
+            message = message._replace(headers=traced(message.headers, record.headers))
         one = OnItsWay(message.size_bytes)
         with self._room:
             while self._open and self._open_bytes + one.size_bytes > WINDOW_BYTES:
