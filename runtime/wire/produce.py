@@ -80,23 +80,21 @@ def encode_produce(said: Produce) -> bytes:
 
 def decode_produce(body: bytes) -> Produce:
     """What `encode_produce` was given. Raises NonsenseError where lengths can't be."""
-    number, lane_id, offset, partition, timestamp, *lengths = _PRODUCE.unpack_from(body)
-    at, parts = _PRODUCE.size, []
-    for length in lengths:
-        end = at + length if length > 0 else at
-        if length < _NONE or end > len(body):
-            raise NonsenseError("a message whose lengths can't be")
-        parts.append(None if length == _NONE else body[at:end])
-        at = end
-    output, topic, key, value = parts
+    number, lane_id, offset, partition, timestamp, output, topic, key, value = _PRODUCE.unpack_from(body)
+    topic_at = _PRODUCE.size + output
+    key_at = topic_at + topic
+    value_at = key_at + max(key, 0)
+    end = value_at + max(value, 0)
+    if key < _NONE or value < _NONE or end > len(body):
+        raise NonsenseError("a message whose lengths can't be")
     message = Message(
-        topic.decode() if topic else "",
-        value,
-        key,
-        tuple(decode_headers(body[at:])) if at < len(body) else (),
+        body[topic_at:key_at].decode(),
+        None if value == _NONE else body[value_at:end],
+        None if key == _NONE else body[key_at:value_at],
+        tuple(decode_headers(body[end:])) if end < len(body) else (),
         None if partition == _NONE else partition,
         None if timestamp == _NONE else timestamp,
-        output.decode() if output else "",
+        body[_PRODUCE.size : topic_at].decode(),
     )
     return Produce(number, lane_id, offset, message)
 
