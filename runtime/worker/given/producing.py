@@ -31,6 +31,14 @@ class ProduceError(Exception):
     """A message was not written, for good. Says why."""
 
 
+class _Outcome(Future[Confirmed]):
+    """Of a message that nobody can take back: who gives up waiting for it cancels nothing."""
+
+    def cancel(self) -> bool:
+        """No."""
+        return False
+
+
 class OnItsWay:
     """A message that was produced. Await it, or call `result`, to learn where it is; or let it be.
 
@@ -42,7 +50,7 @@ class OnItsWay:
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self._future: Future[Confirmed] = Future()
+        self._future: Future[Confirmed] = _Outcome()
 
     def __await__(self) -> Generator[None, None, Confirmed]:
         return asyncio.wrap_future(self._future).__await__()

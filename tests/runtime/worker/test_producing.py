@@ -1,0 +1,70 @@
+"""What a handler may learn of a message that it has produced, and when."""
+
+import asyncio
+import threading
+
+import pytest
+
+from headrace.runtime.wire.frames import WireRecord, split_frames
+from headrace.runtime.wire.produce import NO_LANE, Message, Produced, encode_produced
+from headrace.runtime.worker.given.producing import Confirmed, OnItsWay, ProduceError, WorkerProduces
+
+WRITTEN = Produced(0, 3, 7)
+NOT_WRITTEN = Produced(0, failure="there is no topic t")
+
+
+class Worker:
+    """Has produced one message, and takes what its processor says of it."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self._produces = WorkerProduces(self.sent.append, self._place)
+        self.message = self._produces.produce(Message("t", b"x"))
+
+    def _place(self) -> tuple[int, int, WireRecord | None]:
+        return NO_LANE, -1, None
+
+    def hear(self, said: Produced) -> None:
+        [(_, body)] = split_frames(bytearray(encode_produced([said])))
+        self._produces.on_produced(body)
+
+
+def heard(said: Produced) -> OnItsWay:
+    worker = Worker()
+    worker.hear(said)
+    return worker.message
+
+
+def test_who_asks_after_it_was_written_is_told_at_once() -> None:
+    assert heard(WRITTEN).result(0) == Confirmed(3, 7)
+    with pytest.raises(ProduceError, match="there is no topic t"):
+        heard(NOT_WRITTEN).result(0)
+
+
+def test_who_asks_before_it_was_written_waits() -> None:
+    worker = Worker()
+    with pytest.raises(TimeoutError):
+        worker.message.result(0)
+    threading.Thread(target=worker.hear, args=[WRITTEN]).start()
+    assert worker.message.result(30) == worker.message.result(0) == Confirmed(3, 7)
+
+
+async def test_it_is_awaited_by_several_and_again() -> None:
+    worker = Worker()
+
+    async def ask() -> Confirmed:
+        return await worker.message
+
+    asked = [asyncio.create_task(ask()) for _ in range(2)]
+    await asyncio.sleep(0)
+    await asyncio.to_thread(worker.hear, WRITTEN)
+    assert await asyncio.gather(*asked) == 2 * [Confirmed(3, 7)]
+    assert await worker.message == Confirmed(3, 7)
+
+
+async def test_who_gives_up_waiting_keeps_nobody_from_learning_of_it() -> None:
+    worker = Worker()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(worker.message, 0.001)
+    worker.hear(WRITTEN)
+    assert await worker.message == Confirmed(3, 7)
