@@ -18,6 +18,7 @@ from headrace.runtime.wire.produce import (
 )
 
 _TRACE = frozenset({"traceparent", "tracestate", "baggage"})
+_ASKING = threading.RLock()  # of all messages: each is asked for seldom, and at once
 
 
 class Confirmed(NamedTuple):
@@ -46,25 +47,42 @@ class OnItsWay:
     handler makes of that.
     """
 
-    __slots__ = ("_future", "size_bytes")
+    __slots__ = ("_future", "_said", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self._future: Future[Confirmed] = _Outcome()
+        self._said: Produced | None = None
+        self._future: Future[Confirmed] | None = None  # made for who asks: for most messages nobody does
 
     def __await__(self) -> Generator[None, None, Confirmed]:
-        return asyncio.wrap_future(self._future).__await__()
+        return asyncio.wrap_future(self._asked()).__await__()
 
     def result(self, timeout_seconds: float | None = None) -> Confirmed:
         """As awaiting it, for sync handlers. Blocks. Raises TimeoutError."""
-        return self._future.result(timeout_seconds)
+        return self._asked().result(timeout_seconds)
 
     def end(self, said: Produced) -> None:
         """What became of it has come (link thread)."""
-        if said.failure:
-            self._future.set_exception(ProduceError(said.failure))
-        else:
-            self._future.set_result(Confirmed(said.partition, said.offset))
+        with _ASKING:
+            self._said = said
+            future = self._future
+        if future is not None:
+            _tell(future, said)
+
+    def _asked(self) -> Future[Confirmed]:
+        with _ASKING:
+            if self._future is None:
+                self._future = _Outcome()
+                if self._said is not None:
+                    _tell(self._future, self._said)
+            return self._future
+
+
+def _tell(future: Future[Confirmed], said: Produced) -> None:
+    if said.failure:
+        future.set_exception(ProduceError(said.failure))
+    else:
+        future.set_result(Confirmed(said.partition, said.offset))
 
 
 class WorkerProduces:
@@ -137,5 +155,7 @@ def as_bytes(value: object) -> bytes | None:
 
 def pairs_of(headers: Any) -> Headers:
     """Of a mapping, or of pairs: names with bytes, text, or None."""
-    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    if not headers:
+        return ()
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple((str(name), as_bytes(value)) for name, value in pairs)
