@@ -120,7 +120,7 @@ bench-reliability: $(READY) ## the same kills and rebalances for Headrace and it
 bench-http: $(READY) ## an http trigger beside a bare aiohttp server, by wrk (apt-get install wrk)
 	@$(BIN)/python benchmarks/http_load.py
 
-bench-produce: $(READY) ## a result for each record, beside a bare loop that does the same
+bench-produce: $(READY) ## a result for each record, beside bare loops and peers that do the same
 	@$(BIN)/python benchmarks/produce.py
 
 bench-ranges: $(READY) ## delivery: ranges beside plain Spark jobs over the same ranges, in one run

@@ -1,4 +1,4 @@
-"""As bare.py, with a result for each record: idempotent, confirmed before each commit.
+"""As bare.py, with a result for each record: idempotent, confirmed by all before each commit.
 
 usage: bare_produce.py BOOTSTRAP TOPIC GROUP COUNTER_FOLDER
 """
@@ -22,11 +22,11 @@ async def main(bootstrap: str, topic: str, group: str, folder: Path) -> None:
         async def loop(consumer: AIOKafkaConsumer, counter: Counter) -> None:
             committed = time.monotonic()
             while True:
-                for records in (await consumer.getmany(timeout_ms=200, max_records=500)).values():
-                    sent = [await producer.send(OUT, record.value, record.key) for record in records]
-                    await asyncio.gather(*sent)
-                    for _ in records:
-                        counter.add(1)
+                found = (await consumer.getmany(timeout_ms=200, max_records=500)).values()
+                sent = [await producer.send(OUT, it.value, it.key) for records in found for it in records]
+                await asyncio.gather(*sent)
+                for _ in sent:
+                    counter.add(1)
                 if time.monotonic() - committed > 1:
                     await consumer.commit()
                     committed = time.monotonic()
