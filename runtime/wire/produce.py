@@ -103,7 +103,7 @@ def encode_produced(each: Iterable[Produced]) -> bytes:
     """PRODUCED: of some, in any order."""
     parts = []
     for it in each:
-        reason = bounded(it.failure, MAX_REASON).encode()
+        reason = bounded(it.failure, MAX_REASON).encode() if it.failure else b""
         parts += [_PRODUCED.pack(it.number, it.partition, it.offset, len(reason)), reason]
     return frame(Kind.PRODUCED, *parts)
 
