@@ -60,6 +60,8 @@ class DeliveryPolicy:
     """Somebody waits for what the handler returns."""
     result_topic: str = ""
     """Where what handlers return is produced; empty where it isn't."""
+    exactly_once: bool = False
+    """What handlers produce is written in one transaction with the commit of their records."""
     is_ranges: bool = False
     """What a batch holds is ranges of offsets, of records that nobody fetched."""
     source_options: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -65,10 +65,11 @@ class Dispatcher:
         self._acks = TriggerAcks(shared, self._router, self._failures, self._resume)
         self._router.add(self._acks)
         self._watchdog = Watchdog(shared.workers, policy)
-        produces = Produces(shared, self._acks.nacks)
+        self._produces = Produces(shared, self._acks.nacks, self.dispatch)
         outcomes = Outcomes(
-            shared, self._failures, self._acks, produces, self.dispatch, self._watchdog.look_at_memory
+            shared, self._failures, self._acks, self._produces, self.dispatch, self._watchdog.look_at_memory
         )
+        self._produces.on_failed = outcomes.on_failed
         shared.workers += [
             WorkerHandle(index, spawn, outcomes, policy.max_concurrency) for index in range(worker_count)
         ]
@@ -207,6 +208,8 @@ class Dispatcher:
             return  # a decision made below has freed something: the loop goes on until nobody takes any more
         if self.lease.is_over:
             return  # somebody else may have been given the records; its trigger says how it goes on
+        if self._produces.is_full:
+            return  # it calls this once there is room again
         self._is_dispatching = True
         try:
             takers = [worker for worker in self.workers if worker.is_ready and not worker.is_straggling]

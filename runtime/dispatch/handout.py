@@ -129,7 +129,7 @@ class Batches:
         end_session: EndSession,
     ) -> None:
         self._shared = shared
-        self._batcher = Batcher(policy)
+        self._batcher = Batcher(policy, is_of_one_partition=shared.policy.exactly_once)
         self._refuse = refuse
         self._dispatch = dispatch
         self._end_session = end_session

@@ -1,11 +1,12 @@
 """Between a trigger and its dispatcher: what each asks of the other, on the processor's event loop."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.books.held import Confirm, Written
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.room import is_out_of_order
@@ -13,16 +14,6 @@ from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.produce import Message
 
-
-class Written(NamedTuple):
-    """Where a message is, or why it is nowhere. `offset` is -1 where the broker doesn't say."""
-
-    partition: int = -1
-    offset: int = -1
-    failure: str = ""
-
-
-Confirm: TypeAlias = Callable[[Written], None]
 NOWHERE = "its trigger has no brokers: name one of the function's outputs"
 
 

@@ -142,12 +142,22 @@ class Outcomes:
         partition = self._shared.partition_of(lane)
         return {} if partition is None else partition.nacked
 
-    def _on_some_nacked(self, lane: Lane, records: Sequence[WireRecord], nacked: Mapping[int, str]) -> None:
-        """Those wait for acks, whatever the mode, until they come again."""
+    def _on_some_nacked(self, lane: Lane, records: Sequence[WireRecord], nacked: dict[int, str]) -> None:
+        """Those wait for acks, whatever the mode, until they come again. Where order is loose they fail."""
+        if self._shared.partitions[lane.whole.id].is_loose:
+            self._fail_nacked(lane, records, nacked)
+            return
         firsts, is_only = lane.first_offsets(records), self._shared.policy.ack_mode is AckMode.EXPLICIT_ONLY
         for first, record in zip(firsts, records, strict=True):
             (lane.on_unacked if is_only or first in nacked else lane.on_settled)([record])
         self._acks.nacks.on_handled(self._shared.partitions[lane.whole.id], firsts)
+
+    def _fail_nacked(self, lane: Lane, records: Sequence[WireRecord], nacked: dict[int, str]) -> None:
+        for first, record in zip(lane.first_offsets(records), records, strict=True):
+            if (reason := nacked.pop(first, None)) is not None:
+                self.on_failed(lane, [record], reason, 1)
+            else:
+                lane.on_settled([record])
 
     def _reports_itself(self, lane: Lane) -> bool:
         return self._shared.policy.failure.then == "report" or lane.id in self._shared.guests

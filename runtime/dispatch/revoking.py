@@ -38,8 +38,8 @@ class Revoking:
             raise HeadraceError("a worker survived SIGKILL: a process is stuck in the kernel")
 
     async def confirmed(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
-        """Wait until all that was produced for them is confirmed, or so long: else it comes again."""
-        await self._until(lambda: not any(p.held for p in partitions), wait_seconds)
+        """Wait until all of theirs that is on its way is confirmed, or so long: else it comes again."""
+        await self._until(lambda: not any(p.held.are_on_their_way for p in partitions), wait_seconds)
 
     async def late_acks(self, partitions: Collection[AssignedPartition], wait_seconds: float) -> None:
         """Wait until all that was handled is acked, or so long."""

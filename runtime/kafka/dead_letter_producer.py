@@ -21,11 +21,14 @@ class Copy:
     timestamp: int | None
 
 
-async def start_producer(brokers: BrokerAccess, client_id: str) -> Any:
+async def start_producer(brokers: BrokerAccess, client_id: str, transactional_id: str | None = None) -> Any:
     """An aiokafka producer that takes a broker's word only when all replicas in sync have the record.
 
-    Raises KafkaError. To be discarded once a write has failed: the broker misses the sequence number that the
-    failed one took, and refuses what follows. A cancelled start loses its connection.
+    With a transactional id, nobody who had it can write or end a transaction any more, and the last one of
+    theirs has ended. Raises KafkaError.
+
+    To be discarded once a write has failed: the broker misses the sequence number that the failed one took,
+    and refuses what follows. A cancelled start loses its connection.
     """
     from aiokafka import AIOKafkaProducer
 
@@ -34,6 +37,7 @@ async def start_producer(brokers: BrokerAccess, client_id: str) -> Any:
         client_id=client_id,
         acks="all",
         enable_idempotence=True,
+        transactional_id=transactional_id,
         request_timeout_ms=round(_REQUEST_TIMEOUT_SECONDS * 1000),
     )
     try:

@@ -62,7 +62,7 @@ class AssignedPartition:
         self.is_loose = False  # records of it may overtake each other
         self.unacked = Unacked()
         self.nacked: dict[int, str] = {}  # in flight, and failed whatever their handler says now; why
-        self.held = HeldRecords()  # their handlers have produced what isn't confirmed
+        self.held = HeldRecords()  # their handlers have produced what isn't written
         self.fetched_before = 0  # what comes again ends here; workers have handled some of it
         self.oldest_open_seconds = 0.0  # how long the same record has held up the commit, by who looks at it
         self._room = room
@@ -180,6 +180,8 @@ class AssignedPartition:
         """
         end = self.ledger.position
         self.unacked.drop_orphans()
+        for first in [it for it in self.held if self.ledger.is_open(it) and it not in self.unacked]:
+            self.held.drop(first)  # it will produce again
         self.fetched_before = max(end, self.fetched_before)
         self.why_cut_off = ""  # what can't be read is found again
         self.lane.buffer.clear()

@@ -50,6 +50,11 @@ class KeyLane(PartitionLane):
         super().drop_settled(end)
         self._end_if_idle()
 
+    def take_again(self, record: WireRecord) -> None:
+        """It was settled, and is open again: as if it were in flight still, about to fail."""
+        self._whole.out_count += 1
+        self.in_flight_count += 1
+
     def _handed_out(self, records: Records) -> Records:
         self._whole.out_count += len(records)
         return super()._handed_out(records)
@@ -121,13 +126,17 @@ class LooseLane(PartitionLane):
     def put(self, records: Records) -> None:
         """Each to the lane of its key."""
         for record in records:
-            name = self._name_of(record)
-            lane = self.parts_by_name.get(name)
-            if lane is None:
-                lane = self.parts_by_name[name] = KeyLane(self._books, self, name)
+            lane = self.lane_of(record)
             lane.put([record])
             if lane.buffer.count == 1 and lane.is_deliverable:
                 self.enqueue(lane)
+
+    def lane_of(self, record: WireRecord) -> KeyLane:
+        """Of its key, for as long as a record of that is here."""
+        name = self._name_of(record)
+        if (lane := self.parts_by_name.get(name)) is None:
+            lane = self.parts_by_name[name] = KeyLane(self._books, self, name)
+        return lane
 
     def put_open(self, records: Records, ledger: Ledger) -> None:
         """Those that are open."""

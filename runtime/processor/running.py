@@ -237,6 +237,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             wants_replies=policy.wants_replies,
             guests=[(it.kind, it.name, own.event or STREAM_EVENT, own.wants_replies) for it, own in guests],
             result_topic=policy.result_topic,
+            exactly_once=policy.exactly_once,
             source_options=policy.source_options,
             spark_url=spark.lasting_url if spark else "",
             spark_token_fd=spark.token_fd if spark else -1,

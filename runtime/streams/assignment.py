@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from headrace.runtime.config.delivery import MAX_EVENTS
-from headrace.runtime.dispatch.interface import Confirm, Dispatch
+from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_keys, of_ranges, of_records
+from headrace.runtime.partitions.books.held import Confirm
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
@@ -21,6 +22,8 @@ from headrace.runtime.wire.produce import Message
 logger = logging.getLogger(__name__)
 
 COMMIT_INTERVAL_SECONDS = 1.0
+_TRANSACTION_INTERVAL_SECONDS = 0.1
+"""With exactlyOnce, whose messages wait for a commit."""
 _COMMIT_TIMEOUT_SECONDS = 5.0
 _METADATA = "what a commit's metadata has place for"
 AHEAD_BYTES = 1 << 19
@@ -294,9 +297,11 @@ class Assignment:
         partition.resize(max(1, min(self.capacity, share_bytes // max(1, record_bytes))))
 
     async def commit_forever(self) -> None:
-        """Every second, what has changed."""
+        """Every second, or more often, what has changed."""
+        is_transactional = self._dispatch.policy.exactly_once
+        seconds = _TRANSACTION_INTERVAL_SECONDS if is_transactional else COMMIT_INTERVAL_SECONDS
         while True:
-            await asyncio.sleep(COMMIT_INTERVAL_SECONDS)
+            await asyncio.sleep(seconds)
             self._dispatch.sync_progress()
             await self._skip_gaps()
             await self.commit(self.partitions.values())

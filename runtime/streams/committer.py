@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.partitions.books.held import HeldRecords, Outgoing
 from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import Encoded
+from headrace.runtime.partitions.checkpoint_text import Encoded, decode_text
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.streams.offset_store import CommitRefusedError, OffsetStore, TextTooLongError
 
@@ -30,6 +31,10 @@ class Checkpointed(Protocol):
     @property
     def is_replaced(self) -> bool:
         """Another one has its name: what this one says is never committed."""
+
+    @property
+    def held(self) -> HeldRecords:
+        """Records whose messages may have to be written with their commit."""
 
 
 class Committer:
@@ -118,7 +123,8 @@ class Committer:
         while waiting := {key: it for key, it in waiting.items() if not by_key[key].is_replaced}:
             request = self._next_request(waiting)
             # Asked before each request: a membership may be lost between two.
-            if not self._is_open or not await self._send(waiting, request):
+            outgoing = _outgoing(by_key, waiting, request)
+            if not self._is_open or not await self._send(waiting, request, outgoing):
                 return False
             done = request.keys() - self._stale | self._refused
             waiting = {key: it for key, it in waiting.items() if key not in done}
@@ -151,13 +157,16 @@ class Committer:
         return request
 
     async def _send(
-        self, checkpoints: Mapping[PartitionKey, Checkpoint], request: Mapping[PartitionKey, Encoded]
+        self,
+        checkpoints: Mapping[PartitionKey, Checkpoint],
+        request: Mapping[PartitionKey, Encoded],
+        outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
     ) -> bool:
         """False: in vain. True: the store has it, or it stays stale and is to be sent again with less."""
         self._stale |= request.keys()
         try:
             offsets = {key: (checkpoints[key].offset, it.text) for key, it in request.items()}
-            refused = await self._store.write(offsets)
+            refused = await self._store.write(offsets, outgoing)
         except TextTooLongError as error:
             longest = max(len(it.text) for it in request.values())
             if longest:
@@ -200,6 +209,21 @@ class Committer:
     def _failed(self, why: str) -> None:
         self._metrics.commits_failed.inc()
         logger.warning("a commit failed (%s): what it covered is delivered again if this replica goes", why)
+
+
+def _outgoing(
+    partitions: Mapping[PartitionKey, Checkpointed],
+    checkpoints: Mapping[PartitionKey, Checkpoint],
+    request: Mapping[PartitionKey, Encoded],
+) -> dict[PartitionKey, Sequence[Outgoing]]:
+    """By what the texts say: an acked record above the offset may have found no room there."""
+    found = {}
+    for key, encoded in request.items():
+        if (held := partitions[key].held).outgoing_bytes:
+            offset = checkpoints[key].offset
+            text = decode_text(offset, encoded.text)
+            found[key] = held.outgoing([(0, offset), *(text.checkpoint.acked if text else ())])
+    return {key: messages for key, messages in found.items() if messages}
 
 
 def _less_than(refused_chars: int, limit: int) -> int:

@@ -1,9 +1,10 @@
 """Where a group's offsets are kept: what a committer asks of the kind of trigger."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from headrace.runtime.errors import HeadraceError
+from headrace.runtime.partitions.books.held import Outgoing
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import Encoded
 from headrace.runtime.partitions.key import PartitionKey
@@ -32,9 +33,15 @@ class OffsetStore(Protocol):
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
         """What is kept beside the offset, as far as it fits."""
 
-    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
+    async def write(
+        self,
+        offsets: Mapping[PartitionKey, tuple[int, str]],
+        outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
+    ) -> Mapping[PartitionKey, str]:
         """Return once they are safe, under the generation that was asked last; all but those returned.
 
-        Those, with the reason, are refused by themselves: their topic is gone, say.
+        Those, with the reason, are refused by themselves: their topic is gone, say. `outgoing`: with
+        exactlyOnce, the messages that are written with the commit of a partition, or not at all; what became
+        of them is told to them.
         Raises TextTooLongError or CommitRefusedError where none is safe.
         """

@@ -37,6 +37,8 @@ class WorkerStart:
     """Whether what the handler returns is sent back, for each record that didn't raise."""
     result_topic: str = ""
     """Where what the handler returns is produced; empty where it isn't."""
+    exactly_once: bool = False
+    """Whether what the handler produces is written with the commit of its record, and not to be awaited."""
     guests: Sequence[tuple[str, str, str, bool]] = ()
     """Other triggers that share the worker: their kind, name, event and wants_replies, as above and below."""
     decoder: str = ""

@@ -83,7 +83,8 @@ class WorkerLoop:
             on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
             token=SharedToken.take(start.spark_token_fd) if start.spark_token_fd >= 0 else None,
         )
-        self.produces = WorkerProduces(link.send, self.acks.producer)
+        self._exactly_once = start.exactly_once
+        self.produces = WorkerProduces(link.send, self.acks.producer, exactly_once=start.exactly_once)
         self._context = create_context(start, self._sources[0].trigger, self.acks, self.produces, self._spark)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._views: dict[int, PartitionView] = {}
@@ -337,6 +338,8 @@ class WorkerLoop:
             self.acks.batch = None
             if self._sources[0].wants_replies:
                 frames, outcomes = answers([seq for seq, _ in events], outcomes)
+            if self._exactly_once:
+                outcomes = handler_results.as_one(outcomes)
             if any(view.open_range for _, view in viewed):
                 _leave_ranges(events, outcomes, must_ack=self._must_ack)
             for first, last, outcome in _spans([seq for seq, _ in events], outcomes):

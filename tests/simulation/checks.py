@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fake_worker import FakeProcess
+from messages import Messages
 from shape import record_key
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
@@ -84,6 +85,7 @@ class History:
         """Commits have place for all that is to be said."""
         self.retried: set[tuple[PartitionKey, int]] = set()
         """By an operator's hand."""
+        self.messages = Messages()
         self._unconfirmed: dict[tuple[PartitionKey, int], set[bytes]] = {}  # of the last call of each
         self._produced = produced
         self._now = now
@@ -112,6 +114,7 @@ class History:
             self._require(self._running.get(turn, call) is call, at, "starts while what it follows runs")
             self._check_start(delivery, event, call, at)
             self._unconfirmed.pop((delivery.key, event.first_offset), None)
+            self.messages.on_start(delivery.key, event.first_offset)
             self._running[turn] = call
             call.turns.append(turn)
             call.parts.append((delivery, range(event.first_offset, event.offset + 1)))
@@ -212,7 +215,12 @@ class History:
         if not call.is_open:
             return
         self._close(call)
+        if self.policy.exactly_once and "failed" in outcomes:  # a batch fails as a whole
+            outcomes = ["failed"] * len(outcomes)
         call.outcomes = outcomes
+        if "failed" not in outcomes:
+            for delivery, offsets in call.parts:
+                self.messages.on_good(delivery.key, offsets[0])
         for (delivery, offsets), outcome in zip(call.parts, outcomes, strict=True):
             self._tell("ends", delivery.key, (offsets, outcome))
             if outcome == "failed":
@@ -333,6 +341,15 @@ class History:
             for offset in self.offsets(key, first, end):
                 is_finished = self.is_finished(key, offset)
                 self._require(is_finished, str(key), f"is committed with {offset} unfinished")
+                if self.policy.exactly_once:
+                    wrong = self.messages.wrong_with(
+                        key,
+                        offset,
+                        is_acked=offset in self.acked[key],
+                        is_given_up=offset in self.given_up[key],
+                    )
+                    self._require(not wrong, str(key), wrong)
+                    continue
                 is_confirmed = not self._unconfirmed.get((key, offset)) or offset in self.acked[key]
                 self._require(is_confirmed, str(key), f"is committed with messages of {offset} on their way")
         self._covered[key] = checkpoint.offset
@@ -342,11 +359,17 @@ class History:
         """The handler that is in what begins there has produced it."""
         self._tell("produces", key, (first, value))
         self._unconfirmed.setdefault((key, first), set()).add(value)
+        self.messages.on_made(key, first, value)
 
     def on_confirmed(self, value: bytes | None) -> None:
         """It is written."""
         for values in self._unconfirmed.values():
             values.discard(value or b"")
+
+    def on_written(self, key: PartitionKey, values: Sequence[bytes]) -> None:
+        """With a commit."""
+        wrong = self.messages.on_written(values)
+        self._require(not wrong, str(key), wrong)
 
     def is_finished(self, key: PartitionKey, offset: int) -> bool:
         """Somebody has said that it is."""

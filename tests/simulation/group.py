@@ -72,12 +72,18 @@ class Group:
         found = decode_text(offset, text)
         return Checkpoint(offset) if found is None else found.checkpoint
 
-    def commit(self, generation: int | None, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
-        """One request. Refuses whoever isn't in the current generation."""
+    def commit(
+        self,
+        generation: int | None,
+        offsets: Mapping[PartitionKey, tuple[int, str]],
+        messages: Mapping[PartitionKey, Sequence[bytes]],
+    ) -> None:
+        """One request, or a transaction for each. Refuses whoever isn't in the current generation."""
         if generation != self.generation:
             raise CommitRefusedError("the group has gone on")
         if max(len(text) for _, text in offsets.values()) > self.max_text_chars:
             raise TextTooLongError("the metadata is too large")
         self.texts |= offsets
         for key in offsets:
+            self.history.on_written(key, messages.get(key, ()))
             self.history.on_commit(key, self.start_of(key))

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 from uuid import UUID
 
@@ -14,9 +14,9 @@ from shape import Shape
 from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import Batches
-from headrace.runtime.dispatch.interface import Confirm, Written
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.books.held import Confirm, Outgoing, Written
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
@@ -50,6 +50,7 @@ class Member:
         self.is_cut_off = False
         """Nothing that it says reaches the broker."""
         self.lost_writes = 0
+        self._unknown: dict[PartitionKey, Sequence[Outgoing]] = {}  # whose transactions stand, unheard of
         self.processes: dict[int, FakeProcess] = {}
         self._machine = machine
         self._positions: dict[PartitionKey, int] = {}
@@ -109,6 +110,8 @@ class Member:
     # ---- Stream
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+        for key in keys:
+            self._unknown.pop(key, None)
         await self._wait(0.1)
         while self.is_cut_off:
             await self._wait(0.1)
@@ -165,18 +168,32 @@ class Member:
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
         return CheckpointText(len(self.group.keys), checkpoint).encode(max_chars)
 
-    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
-        generation = self.generation
+    async def write(
+        self,
+        offsets: Mapping[PartitionKey, tuple[int, str]],
+        outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
+    ) -> Mapping[PartitionKey, str]:
+        generation, waited = self.generation, offsets.keys() & self._unknown.keys()
+        for _, done in (it for key in waited for it in self._unknown.pop(key)):
+            done(Written())
+        offsets = {key: it for key, it in offsets.items() if key not in waited}
+        values = {key: [it.value or b"" for it, _ in outgoing.get(key, ())] for key in offsets}
+        self.lost_writes += bool(waited)
         try:
             await self._wait(0.02)
             self._may_fail(CommitRefusedError)
-            self.group.commit(generation, offsets)
+            if offsets:
+                self.group.commit(generation, offsets, values)
+            self._unknown |= {key: outgoing[key] for key in offsets.keys() & outgoing.keys()}
             await self._wait(0.02)
             self._may_fail(CommitRefusedError)
         except BaseException:  # cancelled, too
             self.lost_writes += 1
             raise
-        return {}
+        for key in offsets.keys() & outgoing.keys():
+            for _, done in self._unknown.pop(key):
+                done(Written())
+        return dict.fromkeys(waited, "it is known only now that its last transaction stands")
 
     def _may_fail(self, kind: Callable[[str], Exception]) -> None:
         if self.is_cut_off or self.rng.random() < self.trouble:
@@ -246,6 +263,7 @@ class Member:
             takes_acks=policy.ack_mode.is_explicit,
             is_batch=policy.batch is not None,
             max_concurrency=policy.max_concurrency,
+            exactly_once=policy.exactly_once,
             decoder=policy.decoder,
             decoder_options=policy.decoder_options,
             event=policy.event or STREAM_EVENT,

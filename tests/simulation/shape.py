@@ -1,7 +1,7 @@
 """What one simulation is made of, drawn from its seed: settings of a trigger, and how much goes wrong."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
@@ -69,6 +69,8 @@ def draw(rng: random.Random) -> Shape:
         is_ranges=delivery == "ranges",
         event_timeout_seconds=rng.choice([None, 0.2]),
     )
+    may_be_once = delivery != "ranges" and not (is_batch and mode.is_explicit) and not policy.ack_window_size
+    policy = replace(policy, exactly_once=may_be_once and rng.random() < 0.4)
     return Shape(
         delivery,
         policy,

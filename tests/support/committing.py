@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -14,6 +14,7 @@ from aiokafka.errors import (
 )
 
 from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.partitions.books.held import HeldRecords
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
 from headrace.runtime.partitions.key import PartitionKey
@@ -39,6 +40,7 @@ class Partition:
     partition: int
     checkpoint: Checkpoint
     is_replaced: bool = False
+    held: HeldRecords = field(default_factory=HeldRecords)
 
     @property
     def key(self) -> PartitionKey:

@@ -1,6 +1,6 @@
 """The consumer group's offsets on the broker, with what Headrace keeps beside each."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import (
@@ -10,6 +10,7 @@ from aiokafka.errors import (
     OffsetMetadataTooLargeError,
 )
 
+from headrace.runtime.partitions.books.held import Outgoing
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
@@ -45,8 +46,16 @@ class GroupOffsets:
         text = CheckpointText(topics.first_partition_counts[name], checkpoint, self.begun.get(key, ""), first)
         return text.encode(max_chars)
 
-    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
-        """One request."""
+    async def begin(self, keys: Collection[PartitionKey]) -> None:
+        """What these need before their commits are read: nothing."""
+
+    async def write(
+        self,
+        offsets: Mapping[PartitionKey, tuple[int, str]],
+        outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
+    ) -> Mapping[PartitionKey, str]:
+        """One request. Without messages: see Transactions."""
+        assert not outgoing
         try:
             await self._consumer.commit({TopicPartition(*key): offset for key, offset in offsets.items()})
         except PartitionsRefusedError as refused:
@@ -58,3 +67,6 @@ class GroupOffsets:
         except KafkaError as error:
             raise CommitRefusedError(str(error) or type(error).__name__) from error
         return {}
+
+    async def close(self) -> None:
+        """Nothing is committed any more."""

@@ -19,9 +19,9 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from headrace.runtime.dispatch.interface import Confirm, Written
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
+from headrace.runtime.partitions.books.held import Confirm, Written
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.produce import Message
 from headrace.triggers.kafka.packing import Packed, Waiting, pack
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 _START_RETRY_SECONDS = 1.0
 _CLOSE_SECONDS = 5.0
-_OUT_OF_STEP = (OutOfOrderSequenceNumber, UnknownProducerId, ProducerFenced, ProducerClosed)
+OUT_OF_STEP = (OutOfOrderSequenceNumber, UnknownProducerId, ProducerFenced, ProducerClosed)
 
 
 class _Producer:
@@ -127,13 +127,13 @@ class Outputs:
     def _fail(
         self, producer: _Producer, messages: Iterable[tuple[Message, Confirm]], error: BaseException
     ) -> None:
-        if isinstance(error, _OUT_OF_STEP):  # by the failure of another one
+        if isinstance(error, OUT_OF_STEP):  # by the failure of another one
             self._retire(producer)
             for message, done in messages:
                 self.produce(message, done)
         else:
             for message, done in messages:
-                done(Written(failure=self._explained(error, message)))
+                done(Written(failure=explained(error, message, self._access)))
 
     def _left(self, producer: _Producer) -> None:
         producer.open -= 1
@@ -163,19 +163,16 @@ class Outputs:
                     await asyncio.sleep(_START_RETRY_SECONDS)
             return self._current
 
-    def _explained(self, error: BaseException, message: Message) -> str:
-        """In one line, with what to change."""
-        topic = message.topic
-        match error:
-            case UnknownTopicOrPartitionError():
-                return (
-                    f"there is no topic {topic} at {self._access}: `headrace kafka topics --create {topic}:8`"
-                )
-            case MessageSizeTooLargeError() | RecordListTooLargeError():
-                return (
-                    f"topic {topic} takes no message of {message.size_bytes} bytes: raise max.message.bytes"
-                )
-            case TopicAuthorizationFailedError():
-                return f"{self._access} does not let this user write to topic {topic}"
-            case _:
-                return f"topic {topic} at {self._access}: {error or type(error).__name__}"
+
+def explained(error: BaseException, message: Message, access: BrokerAccess) -> str:
+    """Why a message can't be written, in one line, with what to change."""
+    topic = message.topic
+    match error:
+        case UnknownTopicOrPartitionError():
+            return f"there is no topic {topic} at {access}: `headrace kafka topics --create {topic}:8`"
+        case MessageSizeTooLargeError() | RecordListTooLargeError():
+            return f"topic {topic} takes no message of {message.size_bytes} bytes: raise max.message.bytes"
+        case TopicAuthorizationFailedError():
+            return f"{access} does not let this user write to topic {topic}"
+        case _:
+            return f"topic {topic} at {access}: {error or type(error).__name__}"

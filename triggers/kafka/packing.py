@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafka.partitioner import DefaultPartitioner
 
-from headrace.runtime.dispatch.interface import Confirm, Written
+from headrace.runtime.partitions.books.held import Confirm, Written
 from headrace.runtime.wire.produce import Message
 
 Waiting = deque[tuple[Message, Confirm]]

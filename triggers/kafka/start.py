@@ -13,6 +13,7 @@ from aiokafka.errors import (
     KafkaError,
     LeaderNotAvailableError,
     TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
 )
 
 from headrace.runtime.partitions.checkpoint import Checkpoint
@@ -76,24 +77,29 @@ async def read_starts(
     before: GroupTopics,
 ) -> GroupStarts:
     """Ask until the broker answers for some: nothing may be delivered without. `before`: what is known."""
-    return await _answer(lambda: _read_starts(consumer, admin, settings, assigned, before))
+    return await answer(lambda: _read_starts(consumer, admin, settings, assigned, before))
 
 
 async def read_ends(
     consumer: AIOKafkaConsumer, assigned: Collection[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
     """Where the partitions end now. Asks until the broker answers: acks may wait for it."""
-    return await _answer(lambda: consumer.end_offsets(list(assigned)))
+    return await answer(lambda: consumer.end_offsets(list(assigned)))
 
 
-async def _answer(ask: Callable[[], Awaitable[T]]) -> T:
+async def answer(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until the broker answers. Raises what waiting does not mend."""
     said = ""
     while True:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):  # the client would wait for a leader for a minute
                 return await ask()
-        except (GroupAuthorizationFailedError, TopicAuthorizationFailedError):
-            raise  # waiting does not mend it
+        except (
+            GroupAuthorizationFailedError,
+            TopicAuthorizationFailedError,
+            TransactionalIdAuthorizationFailed,
+        ):
+            raise
         except (KafkaError, TimeoutError) as error:
             line = f"where to start can't be read yet ({error!r}); nothing of it is delivered before that"
             if line != said:

@@ -59,6 +59,7 @@ class KafkaStream:
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
         """The group's commits, or initialOffset."""
+        await self._offsets.begin(keys)
         tps = [TopicPartition(*key) for key in keys]
         topics = self._offsets.topics
         found = await read_starts(self._consumer, self._admin, self._settings, tps, topics)

@@ -37,6 +37,7 @@ from headrace.triggers.kafka.outputs import Outputs
 from headrace.triggers.kafka.ranges import EndWatcher
 from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
 from headrace.triggers.kafka.stream import KafkaStream
+from headrace.triggers.kafka.transactions import Transactions
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class KafkaTrigger(Trigger):
             decoder_options={"max_batch_bytes": settings.max_batch_bytes} if decoder else {},
             event=settings.event,
             result_topic=settings.result_topic,
+            exactly_once=settings.exactly_once,
             is_ranges=is_ranges,
             source_options=settings.spark_source_options if is_ranges else {},
             max_processing_time_seconds=settings.max_processing_time_seconds,
@@ -114,6 +116,7 @@ class KafkaTrigger(Trigger):
         limits = Limits(settings.channel_buffer_size, settings.max_in_flight, settings.max_buffered_bytes)
         self._assignment = Assignment(dispatch, self._stream, limits)
         self._logs: Logs
+        self._offsets: GroupOffsets
         self._watcher: EndWatcher | None = None  # with delivery: ranges
         self._problem = "connecting"
         self._sign_ins = SignIns(settings.access)
@@ -154,6 +157,7 @@ class KafkaTrigger(Trigger):
             await self._leave(consumer)
             await self._dead_letters.close()
             await self._outputs.close()
+            await self._offsets.close()
             await self._fence.stop()
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
@@ -189,7 +193,11 @@ class KafkaTrigger(Trigger):
         """Put together what needs a client."""
         settings, assignment = self._settings, self._assignment
         self._consumer = consumer
-        offsets = GroupOffsets(consumer)
+        offsets = self._offsets = (
+            Transactions(consumer, self._admin, settings, self._client_id)
+            if settings.exactly_once
+            else GroupOffsets(consumer)
+        )
         assignment.committer = Committer(offsets, self._metrics)
         logs = self._logs = Logs((consumer, self._admin), settings, assignment, offsets, self._metrics)
         fetching = Fetching(consumer, assignment, self._dispatch, settings, logs.on_out_of_range)

@@ -33,8 +33,9 @@ class Choice:
 class Batcher:
     """Full batches at once, others when the first of their records has waited for the policy's time."""
 
-    def __init__(self, policy: BatchPolicy) -> None:
+    def __init__(self, policy: BatchPolicy, *, is_of_one_partition: bool = False) -> None:
         self._policy = policy
+        self._is_of_one_partition = is_of_one_partition
 
     def choose(self, ready: Iterable[AssignedPartition], now: float) -> Choice:
         """From partitions with waiting records, those first that have waited longest for a worker.
@@ -42,6 +43,11 @@ class Batcher:
         Fixed parts go before their time, and alone: those that have been a batch before and must be the same
         one again, and records that failed, which may go in small batches only.
         """
+        if self._is_of_one_partition:
+            return _first(self._choose([partition], now) for partition in ready)
+        return self._choose(ready, now)
+
+    def _choose(self, ready: Iterable[AssignedPartition], now: float) -> Choice:
         parts: list[Part] = []
         missing, wait = self._policy.size, self._policy.timeout_seconds
         for partition in ready:
@@ -59,6 +65,17 @@ class Batcher:
         if not parts:
             return Choice()
         return Choice(parts) if wait <= 0 else Choice(look_again_seconds=wait)
+
+
+def _first(choices: Iterable[Choice]) -> Choice:
+    """That is to be handed out; else when to look again."""
+    waits: list[float] = []
+    for choice in choices:
+        if choice.parts:
+            return choice
+        if choice.look_again_seconds is not None:
+            waits.append(choice.look_again_seconds)
+    return Choice(look_again_seconds=min(waits, default=None))
 
 
 def next_part(partition: AssignedPartition, size: int) -> Part | None:

@@ -1,17 +1,37 @@
-"""Records whose handlers have produced what isn't confirmed yet: no commit covers them. Pure."""
+"""Records whose handlers have produced what isn't written yet: no commit covers them without it. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.produce import Message
 
 Span = tuple[int, int]
 
 
+class Written(NamedTuple):
+    """Where a message is, or why it is nowhere. `offset` is -1 where the broker doesn't say."""
+
+    partition: int = -1
+    offset: int = -1
+    failure: str = ""
+
+
+Confirm: TypeAlias = Callable[[Written], None]
+Outgoing: TypeAlias = tuple[Message, Confirm]
+
+
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of a handler, with a record or a batch: how many of its messages aren't confirmed."""
+    """One call of a handler, with a record or a batch, and what it has produced."""
 
     open: int = 0
+    """How many of its messages are on their way."""
+    outgoing: list[Outgoing] = field(default_factory=list)
+    """Those that go with the commit of its records."""
     failure: str = ""
     """Why one of them couldn't be written."""
     records: list[tuple[Any, int]] = field(default_factory=list)
@@ -25,16 +45,45 @@ class Held:
     call: Call
     end: int
     failures: int
+    record: WireRecord | None = None
+    """Where records may overtake each other: only it would have to come again."""
 
 
 class HeldRecords(dict[int, Held]):
     """By first offset. Empty nearly always, and then it costs one test."""
 
+    outgoing_bytes = 0
+    """Of messages that go with a commit."""
+
+    @property
+    def are_on_their_way(self) -> bool:
+        """Some messages of theirs are, and no commit can write them."""
+        return any(held.call.open for held in self.values())
+
+    def drop(self, first: int) -> Held | None:
+        """It is held no more, and what was to go with a commit is over for all of its call."""
+        held = self.pop(first, None)
+        if held is not None and held.call.outgoing:  # no part of it goes without the others
+            self.outgoing_bytes -= sum(message.size_bytes for message, _ in held.call.outgoing)
+            held.call.outgoing.clear()
+        return held
+
     def hold_back(self, committable: int, acked: Sequence[Span]) -> tuple[int, list[Span]]:
-        """The offset and the acked spans that a commit may say, without what is held."""
-        holes = sorted((first, held.end) for first, held in self.items())
-        offset = min(committable, holes[0][0])
+        """The offset and the acked spans that a commit may say, without what is on its way."""
+        holes = sorted((first, held.end) for first, held in self.items() if held.call.open)
+        offset = min(committable, holes[0][0]) if holes else committable
         return offset, list(_without([(offset, committable), *acked], holes))
+
+    def outgoing(self, covered: Sequence[Span]) -> list[Outgoing]:
+        """What has to be written with a commit that covers these spans, which ascend; by offset."""
+        found = (held.call for first, held in sorted(self.items()) if _is_within(covered, first))
+        return [message for call in dict.fromkeys(found) for message in call.outgoing]
+
+
+def _is_within(spans: Sequence[Span], offset: int) -> bool:
+    """Spans ascend."""
+    at = bisect(spans, offset, key=itemgetter(0))
+    return at > 0 and offset < spans[at - 1][1]
 
 
 def _without(spans: Iterable[Span], holes: Sequence[Span]) -> Iterator[Span]:

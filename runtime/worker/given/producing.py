@@ -44,22 +44,33 @@ class OnItsWay:
     """A message that was produced. Await it, or call `result`, to learn where it is; or let it be.
 
     Raises ProduceError where it couldn't be written: then the record that it is of has failed, whatever its
-    handler makes of that.
+    handler makes of that. Raises RuntimeError with exactlyOnce, where it isn't written before the handler
+    has returned.
     """
 
-    __slots__ = ("_future", "_said", "size_bytes")
+    __slots__ = ("_future", "_goes_with_commit", "_said", "size_bytes")
 
-    def __init__(self, size_bytes: int) -> None:
+    def __init__(self, size_bytes: int, *, goes_with_commit: bool = False) -> None:
         self.size_bytes = size_bytes
+        self._goes_with_commit = goes_with_commit
         self._said: Produced | None = None
         self._future: Future[Confirmed] | None = None  # made for who asks: for most messages nobody does
 
     def __await__(self) -> Generator[None, None, Confirmed]:
+        self._check()
         return asyncio.wrap_future(self._asked()).__await__()
 
     def result(self, timeout_seconds: float | None = None) -> Confirmed:
         """As awaiting it, for sync handlers. Blocks. Raises TimeoutError."""
+        self._check()
         return self._asked().result(timeout_seconds)
+
+    def _check(self) -> None:
+        if self._goes_with_commit:
+            raise RuntimeError(
+                "with exactlyOnce a message is written with the commit of its record, after the handler has "
+                "returned: there is nothing to wait for"
+            )
 
     def end(self, said: Produced) -> None:
         """What became of it has come (link thread)."""
@@ -89,9 +100,14 @@ class WorkerProduces:
     """Sends messages to the processor, and bounds by bytes those that no broker has confirmed yet."""
 
     def __init__(
-        self, send: Callable[[bytes], None], place: Callable[[], tuple[int, int, WireRecord | None]]
+        self,
+        send: Callable[[bytes], None],
+        place: Callable[[], tuple[int, int, WireRecord | None]],
+        *,
+        exactly_once: bool = False,
     ) -> None:
         """`place`: lane and offset of the record that the caller works for, and itself where it is one."""
+        self._exactly_once = exactly_once
         self._send = send
         self._place = place
         self._room = threading.Condition()
@@ -110,7 +126,7 @@ class WorkerProduces:
         lane_id, offset, record = self._place()
         if record is not None and record.headers:
             message = message._replace(headers=traced(message.headers, record.headers))
-        one = OnItsWay(message.size_bytes)
+        one = OnItsWay(message.size_bytes, goes_with_commit=self._exactly_once and not message.output)
         with self._room:
             while self._open and self._open_bytes + one.size_bytes > WINDOW_BYTES:
                 self._room.wait()

@@ -108,6 +108,17 @@ def outcomes(result: Any, events: Sequence[Any]) -> list[Outcome]:
     ]
 
 
+def as_one(each: list[Outcome]) -> list[Outcome]:
+    """A batch that succeeds or fails as a whole: what it has produced belongs to all of it."""
+    failure = next((outcome.failure for outcome in each if outcome.failure is not None), None)
+    if failure is None:
+        return each
+    whole = Outcome(
+        f"another record of its batch has failed, and with it all that the batch produced: {failure}"
+    )
+    return [whole if outcome.failure is None else outcome for outcome in each]
+
+
 def _outcome(response: Any, *, is_named: bool = False) -> Outcome:
     try:
         check(response)

@@ -1,16 +1,19 @@
 """What handlers produce: no record is settled before all of its messages are confirmed. Real workers."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from worker_bench import QUICK, Bench, bench, kill_worker, records, until
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.dispatch.interface import Confirm, NoFeed, Written
+from headrace.runtime.dispatch.interface import NoFeed
+from headrace.runtime.partitions.books.held import Confirm, Written
 from headrace.runtime.wire.produce import WINDOW_BYTES, Message
 
 SENDS = """
@@ -251,3 +254,39 @@ async def test_records_that_overlap_have_their_own_messages(tmp_path: Path) -> N
         assert partition.checkpoint.acked == ((2, 3),)
         cluster.confirm()
         assert partition.checkpoint.offset == 4
+
+
+@pytest.mark.parametrize("ordering", ["key", "none"])
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_where_records_overtake_each_other_only_the_one_comes_again(
+    tmp_path: Path, ordering: Literal["key", "none"], *, is_late: bool
+) -> None:
+    handler = """
+        async def handler(context, event):
+            write(f"start {event.offset} attempt {event.attempt}")
+            context.produce("out", event.body)
+            while event.offset == 3 and event.attempt == 1 and not exists("go"):
+                await asyncio.sleep(0.001)
+            if event.offset == 4 and event.attempt < 3:
+                raise ValueError("another one, which waits meanwhile")
+    """
+    policy = replace(QUICK, ordering=ordering, max_concurrency=8)
+    async with producing(tmp_path, handler, policy) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 6))
+        await until(lambda: {*cluster.values} >= {b"%d" % n for n in range(6)})
+        if is_late:
+            (tmp_path / "go").touch()
+            await until(lambda: partition.ledger.is_settled(3))
+        cluster.confirm(b"3", failure="no such topic")
+        (tmp_path / "go").touch()
+        await until(lambda: "start 3 attempt 2" in b.lines() and "start 4 attempt 3" in b.lines())
+        await until(lambda: not partition.lane.out_count)
+        cluster.confirm()
+        assert partition.checkpoint.offset == 6
+        starts = Counter(b.lines())
+        assert starts == dict.fromkeys(
+            [f"start {n} attempt 1" for n in range(6)]
+            + ["start 3 attempt 2", "start 4 attempt 2", "start 4 attempt 3"],
+            1,
+        )

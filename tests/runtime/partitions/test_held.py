@@ -15,7 +15,7 @@ def test_all_that_is_settled_is_said_but_for_what_is_held(settled: set[int], hel
     ledger.add(0, 31)
     for offset in settled:
         ledger.settle(offset, offset + 1)
-    records = HeldRecords({first: Held(Call(), first + size, 0) for first, size in held.items()})
+    records = HeldRecords({first: Held(Call(open=1), first + size, 0) for first, size in held.items()})
     hidden = {it for first, size in held.items() for it in range(first, first + size)}
     if not records:
         return

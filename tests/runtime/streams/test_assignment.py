@@ -1,15 +1,15 @@
 """The life of an assignment: what is given, and given back, all of it or some. Real workers, no broker."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from worker_bench import Bench, Record, bench, records, until
 
-from headrace.runtime.dispatch.interface import Confirm
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.books.held import Confirm, Outgoing
 from headrace.runtime.partitions.buffers.records import DECODED_BYTES
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
@@ -85,7 +85,11 @@ class Memory:
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
         return CheckpointText(2, checkpoint).encode(max_chars)
 
-    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
+    async def write(
+        self,
+        offsets: Mapping[PartitionKey, tuple[int, str]],
+        outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
+    ) -> Mapping[PartitionKey, str]:
         self.writes.set()
         await self.may_write.wait()
         self.held |= {key: Checkpoint(offset) for key, (offset, _) in offsets.items()}

@@ -241,3 +241,12 @@ async def test_a_broker_without_topic_ids_is_asked_for_what_it_knows(
         await admin.close()
     assert found.partition_count == 3
     assert len(found.id) == 6
+
+
+async def test_a_heartbeat_says_whether_this_is_a_member(broker: Broker, topic: str) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        await until(consumer.assignment)
+        assert await internals.is_member(consumer)
+        consumer._coordinator.member_id = "somebody else"
+        assert not await internals.is_member(consumer)
+        assert not await internals.is_member(consumer), "its generation is gone by that"

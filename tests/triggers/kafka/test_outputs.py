@@ -8,8 +8,8 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, OutOfOrderSequenceNumber
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from headrace.runtime.dispatch.interface import Written
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.partitions.books.held import Written
 from headrace.runtime.wire.produce import Message
 from headrace.triggers.kafka import outputs
 from headrace.triggers.kafka.outputs import Outputs

@@ -7,6 +7,7 @@ from aiokafka.errors import (
     InvalidSessionTimeoutError,
     KafkaError,
     TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
 )
 
 from headrace.runtime.errors import BrokerError, RefusedSettingError
@@ -35,6 +36,11 @@ def _line(error: BaseException, settings: KafkaSettings) -> str:
             )
         case GroupAuthorizationFailedError():
             return f"{brokers} does not let this user join group {settings.consumer_group}"
+        case TransactionalIdAuthorizationFailed():
+            return (
+                f"{brokers} lets this user write no transactions: exactlyOnce needs the right to write to "
+                f"transactional ids that begin with {settings.consumer_group}-"
+            )
         case TopicAuthorizationFailedError():
             return f"{brokers} does not let this user read {', '.join(settings.topics)}"
     return f"{brokers} refused: {error!r}"

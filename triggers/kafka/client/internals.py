@@ -129,6 +129,14 @@ def generation(consumer: AIOKafkaConsumer) -> int:
     return int(consumer._coordinator.generation)  # noqa: SLF001
 
 
+async def is_member(consumer: AIOKafkaConsumer) -> bool:
+    """Whether the broker answers a heartbeat that is sent now as a member's. Raises KafkaError.
+
+    aiokafka sends them at its own times, and doesn't tell of the answer.
+    """
+    return generation(consumer) >= 0 and bool(await consumer._coordinator._do_heartbeat())  # noqa: SLF001
+
+
 async def stop(consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient) -> None:
     """`consumer.stop()`, also amid a join, which only another connection can end. To be bounded by a timeout.
 

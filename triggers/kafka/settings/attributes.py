@@ -17,6 +17,7 @@ from headrace.runtime.settings.types import (
     CHOICE,
     Count,
     Counts,
+    Flag,
     Seconds,
     Text,
     Texts,
@@ -323,6 +324,12 @@ class KafkaAttributes(ClientAttributes):
         "",
         effect="What the handler returns is written there, with its record's key; None is nothing, a list is"
         " several. A record whose result can't be written has failed, by onFailure.",
+    )
+    exactly_once: Flag = setting(
+        "exactlyOnce",
+        False,
+        effect="What a handler produces for a record is written in one transaction with the record's commit:"
+        " who reads with read_committed finds it once. It costs a transaction per partition and 0.1 s.",
     )
     group_instance_id: Text = setting(
         "groupInstanceId",

@@ -162,6 +162,25 @@ def _ranges_have_no_results(settings: KafkaAttributes, _trigger: TriggerFields) 
     return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
 
 
+def _acks_end_batches(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """with batches it needs explicitAckMode disable: a batch succeeds or fails as a whole."""
+    if not settings.exactly_once or "disable" in {trigger.batch.mode, trigger.explicit_ack_mode}:
+        return ""
+    return "with batches needs explicitAckMode disable: a batch succeeds or fails as a whole"
+
+
+def _window_repeats(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """must be 0 with exactlyOnce: what it holds back is handled again."""
+    is_given = settings.exactly_once and settings.ack_window_size
+    return "must be 0 with exactlyOnce: what it holds back is handled again" if is_given else ""
+
+
+def _ranges_are_read_by_others(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """It is not built for delivery ranges."""
+    is_given = settings.exactly_once and settings.delivery == "ranges"
+    return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
+
+
 def _results_feed_it(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
     """must not be one of the trigger's own topics."""
     if settings.result_topic not in settings.topics:
@@ -247,6 +266,11 @@ RULES = (
     Rule("fetch_max_bytes", ("delivery", "fetch_max_bytes"), _ranges_are_not_fetched),
     Rule("result_topic", ("result_topic", "topics"), _results_feed_it),
     Rule("result_topic", ("delivery", "result_topic"), _ranges_have_no_results),
+    Rule("ack_window_size", ("ack_window_size", "exactly_once"), _window_repeats),
+    Rule("exactly_once", ("exactly_once", "delivery"), _ranges_are_read_by_others),
+    Rule(
+        "exactly_once", ("exactly_once", "trigger.batch.mode", "trigger.explicit_ack_mode"), _acks_end_batches
+    ),
     Rule(
         "max_in_flight",
         ("delivery", "max_in_flight", "channel_buffer_size"),

@@ -1,0 +1,215 @@
+"""Messages and a commit in one transaction, on a real broker: all or nothing, once, by one owner."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+from broker import Broker
+from transactional import read_committed
+
+from headrace.runtime.partitions.books.held import Outgoing, Written
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.streams.offset_store import TextTooLongError
+from headrace.runtime.wire.produce import Message
+from headrace.triggers.kafka.client.commits import Commit, fetch_commits
+from headrace.triggers.kafka.client.internals import is_member
+from headrace.triggers.kafka.settings.model import KafkaSettings
+from headrace.triggers.kafka.transactions import Transactions
+
+
+class Said:
+    """Messages, and what became of each."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self.told: list[tuple[str, Written]] = []
+
+    def __call__(self, *values: str, topic: str = "") -> list[Outgoing]:
+        return [(Message(topic or self._topic, it.encode()), partial(self._tell, it)) for it in values]
+
+    def _tell(self, value: str, written: Written) -> None:
+        self.told.append((value, written))
+
+    @property
+    def written(self) -> list[str]:
+        return [value for value, it in self.told if not it.failure]
+
+
+@asynccontextmanager
+async def owner(broker: Broker, topic: str) -> AsyncIterator[tuple[Transactions, AIOKafkaConsumer]]:
+    """A member of the group `g-TOPIC`, and what it commits by."""
+    group = f"g-{topic}"
+    settings = KafkaSettings.model_construct(
+        brokers=(broker.bootstrap,), consumer_group=group, topics=(topic,), exactly_once=True
+    )
+    consumer = AIOKafkaConsumer(
+        topic, bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False
+    )
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    async with asyncio.timeout(120), consumer:
+        await admin.start()
+        transactions = Transactions(consumer, admin, settings, "test")
+        try:
+            yield transactions, consumer
+        finally:
+            await transactions.close()
+            await admin.close()
+
+
+async def committed(transactions: Transactions, key: PartitionKey) -> Commit | None:
+    group = transactions._settings.consumer_group
+    return (await fetch_commits(transactions._admin, group, [TopicPartition(*key)])).get(TopicPartition(*key))
+
+
+async def until_committed(transactions: Transactions, key: PartitionKey, expected: Commit) -> None:
+    """A broker answers the end of a transaction before it has written that everywhere."""
+    while await committed(transactions, key) != expected:
+        await asyncio.sleep(0.01)
+
+
+async def write(
+    transactions: Transactions, key: PartitionKey, offset: int, text: str, messages: Sequence[Outgoing]
+) -> str:
+    """Why it is refused."""
+    refused = await transactions.write({key: (offset, text)}, {key: messages} if messages else {})
+    return refused.get(key, "")
+
+
+async def test_messages_and_commit_are_there_together(broker: Broker, topic: str) -> None:
+    out, key = broker.create_topic(1), PartitionKey(topic, 0)
+    say = Said(out)
+    async with owner(broker, topic) as (transactions, _):
+        await transactions.begin([key])
+        assert not await write(transactions, key, 3, "text of 3", say("a", "b"))
+        await until_committed(transactions, key, Commit(3, "text of 3"))
+        assert [it.offset for _, it in say.told] == [0, 1]
+        assert not await write(transactions, key, 4, "text of 4", [])
+        await until_committed(transactions, key, Commit(4, "text of 4"))
+        assert not await write(transactions, key, 5, "", say("c"))
+    assert await asyncio.to_thread(read_committed, broker, out) == [b"a", b"b", b"c"]
+
+
+async def test_a_message_that_cannot_be_written_takes_nothing_with_it(broker: Broker, topic: str) -> None:
+    out, key, other = broker.create_topic(1), PartitionKey(topic, 0), PartitionKey(topic, 1)
+    say = Said(out)
+    async with owner(broker, topic) as (transactions, _):
+        await transactions.begin([key, other])
+        large, fine = say("x" * 2_000_000), say("fine")
+        refused = await transactions.write(
+            {key: (3, ""), other: (4, "")}, {key: [*fine, *large], other: say("b")}
+        )
+        assert list(refused) == [key]
+        assert "can't be written" in refused[key]
+        ((_, written),) = [it for it in say.told if it[1].failure]
+        assert "takes no message of" in written.failure
+        assert await committed(transactions, key) is None
+        assert "can't be written" in await write(transactions, key, 3, "", say("c", topic="nowhere-at-all"))
+        assert "there is no topic nowhere-at-all" in say.told[-1][1].failure
+        assert not await write(transactions, key, 3, "", fine)
+    assert await asyncio.to_thread(read_committed, broker, out) == [b"b", b"fine"]
+
+
+async def test_whoever_begins_later_is_the_owner(broker: Broker, topic: str) -> None:
+    out, key = broker.create_topic(1), PartitionKey(topic, 0)
+    say = Said(out)
+    async with owner(broker, topic) as (first, consumer):
+        await first.begin([key])
+        second = Transactions(consumer, first._admin, first._settings, "other")
+        await second.begin([key])
+        assert await write(first, key, 3, "", say("of the old owner"))
+        assert not await write(second, key, 2, "", say("a"))
+        await until_committed(first, key, Commit(2, ""))
+        await second.close()
+    assert await asyncio.to_thread(read_committed, broker, out) == [b"a"]
+    assert say.written == ["a"]
+
+
+async def gone() -> bool:
+    """The answer to a heartbeat of who was thrown out."""
+    return False
+
+
+async def test_who_is_no_member_makes_no_producer_of_its_own(broker: Broker, topic: str) -> None:
+    out, key = broker.create_topic(1), PartitionKey(topic, 0)
+    say = Said(out)
+    async with owner(broker, topic) as (transactions, consumer):
+        await transactions.begin([key])
+        assert await is_member(consumer)
+        transactions._producers[key].is_over = True
+        consumer._coordinator._do_heartbeat = gone
+        assert not await is_member(consumer)
+        assert "as to a member" in await write(transactions, key, 3, "", say("never"))
+    assert await asyncio.to_thread(read_committed, broker, out) == []
+
+
+@pytest.mark.parametrize("stands", [True, False])
+async def test_an_end_that_is_not_known_is_asked_for(broker: Broker, topic: str, *, stands: bool) -> None:
+    out, key = broker.create_topic(1), PartitionKey(topic, 0)
+    say = Said(out)
+    async with owner(broker, topic) as (transactions, _):
+        await transactions.begin([key])
+        client: Any = transactions._producers[key]._client
+        commit = client.commit_transaction
+
+        async def lost() -> None:
+            if stands:
+                await commit()
+            raise KafkaError("nobody has heard how it ended")
+
+        client.commit_transaction = lost
+        messages = say("a")
+        assert "nobody has heard" in await write(transactions, key, 3, "text", messages)
+        assert say.told == []
+        assert "only just ended" in await write(transactions, key, 4, "later", [*messages, *say("b")])
+        assert say.written == (["a"] if stands else [])
+        assert await committed(transactions, key) == (Commit(3, "text") if stands else None)
+        left = [] if stands else messages
+        assert not await write(transactions, key, 4, "later", [*left, *say("b")])
+    assert await asyncio.to_thread(read_committed, broker, out) == [b"a", b"b"]
+
+
+async def test_a_transaction_outlives_who_waits_for_it(broker: Broker, topic: str) -> None:
+    out, key = broker.create_topic(1), PartitionKey(topic, 0)
+    say, may_go = Said(out), asyncio.Event()
+    async with owner(broker, topic) as (transactions, _):
+        await transactions.begin([key])
+        client: Any = transactions._producers[key]._client
+        commit = client.commit_transaction
+
+        async def slow() -> None:
+            await may_go.wait()
+            await commit()
+
+        client.commit_transaction = slow
+        messages = say("a")
+        waiting = asyncio.create_task(write(transactions, key, 3, "", messages))
+        while not transactions._running:
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        again = asyncio.create_task(write(transactions, key, 4, "", [*messages, *say("b")]))
+        may_go.set()
+        assert "only just ended" in await again
+        assert say.written == ["a"]
+        assert not await write(transactions, key, 4, "", say("b"))
+    assert await asyncio.to_thread(read_committed, broker, out) == [b"a", b"b"]
+
+
+async def test_text_that_is_too_long_is_said_to_be(broker: Broker, topic: str) -> None:
+    out, key = broker.create_topic(1), PartitionKey(topic, 0)
+    say = Said(out)
+    async with owner(broker, topic) as (transactions, _):
+        await transactions.begin([key])
+        messages = say("a")
+        with pytest.raises(TextTooLongError):
+            await write(transactions, key, 3, "x" * 5000, messages)
+        assert say.told == []
+        assert not await write(transactions, key, 3, "x" * 4000, messages)
+        assert say.written == ["a"]
+    assert await asyncio.to_thread(read_committed, broker, out) == [b"a"]

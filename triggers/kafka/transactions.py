@@ -1,0 +1,181 @@
+"""exactlyOnce: what was produced for records is written in one transaction with their commit."""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+
+from headrace.runtime.partitions.books.held import Outgoing, Written
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.streams.offset_store import TextTooLongError
+from headrace.runtime.tasks import end_tasks
+from headrace.triggers.kafka.client.commits import fetch_commits
+from headrace.triggers.kafka.client.internals import is_member
+from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.outputs import explained
+from headrace.triggers.kafka.partition_producer import (
+    UNWRITABLE,
+    PartitionProducer,
+    TransactionError,
+    UnknownEndError,
+    is_too_long,
+    start_partition_producer,
+)
+from headrace.triggers.kafka.settings.model import KafkaSettings
+from headrace.triggers.kafka.start import answer
+
+_RETRY_SECONDS = 0.2
+_MISSING_SECONDS = 3.0
+_WAITED = "its last transaction has only just ended"
+_Said: TypeAlias = tuple[int, str, Sequence[Outgoing]]
+"""An offset, its text, and the messages that go with it."""
+
+
+class Transactions(GroupOffsets):
+    """Keeps OffsetStore, with a producer for each partition. docs/design/produce.md says why it is safe."""
+
+    def __init__(
+        self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, settings: KafkaSettings, client_id: str
+    ) -> None:
+        super().__init__(consumer)
+        self._admin = admin
+        self._settings = settings
+        self._client_id = f"{client_id}-transactions"
+        self._producers: dict[PartitionKey, PartitionProducer] = {}
+        self._running: dict[PartitionKey, asyncio.Task[TransactionError | None]] = {}
+        self._missing: dict[str, float] = {}  # topics, and until when nobody asks for them again
+        self._unknown: dict[PartitionKey, _Said] = {}  # whether that was committed
+
+    async def begin(self, keys: Collection[PartitionKey]) -> None:
+        """Make their producers, before their offsets are read: what others have begun has ended then."""
+        generation = self.generation
+        await self._end(
+            [key for key, it in self._producers.items() if it.generation != generation or key in keys]
+        )
+        await answer(lambda: self._start(keys))
+
+    async def write(
+        self,
+        offsets: Mapping[PartitionKey, tuple[int, str]],
+        outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
+    ) -> Mapping[PartitionKey, str]:
+        """One request for those without messages, a transaction for each of the others."""
+        refused = await self._settle(offsets)
+        refused |= await self._without_topic({key: it for key, it in outgoing.items() if key not in refused})
+        begun = [key for key in outgoing if key not in refused]
+        for key in begun:
+            said = (*offsets[key], outgoing[key])
+            self._running[key] = asyncio.create_task(self._transact(key, said), name=f"transaction of {key}")
+        if plain := {key: it for key, it in offsets.items() if key not in outgoing and key not in refused}:
+            refused |= await super().write(plain, {})
+        return refused | await self._ended(begun)
+
+    async def close(self) -> None:
+        """No producer is left."""
+        await self._end(list(self._producers))
+
+    # ---- inside
+
+    async def _start(self, keys: Collection[PartitionKey]) -> None:
+        """Those of `keys` that have none."""
+        missing = [key for key in keys if key not in self._producers]
+        results = await asyncio.gather(*map(self._make, missing), return_exceptions=True)
+        for failure in filter(None, results):
+            raise failure
+        # Sent after all were made: nobody else can have been given these before.
+        while not await is_member(self._consumer):  # noqa: ASYNC110  # else the group will say what is ours
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _make(self, key: PartitionKey) -> None:
+        access, group = self._settings.access, self._settings.consumer_group
+        generation = self.generation or -1
+        self._producers[key] = await start_partition_producer(access, self._client_id, group, key, generation)
+
+    async def _end(self, keys: Iterable[PartitionKey]) -> None:
+        """What they have begun is nobody's business here any more."""
+        await end_tasks([task for key in keys if (task := self._running.pop(key, None)) is not None])
+        for key in keys:
+            self._unknown.pop(key, None)
+        await asyncio.gather(*(self._producers.pop(key).close() for key in keys))
+
+    async def _settle(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, str]:
+        """Why these are not to be committed now: what is to be, was made before their last one had ended."""
+        refused = {key: _WAITED for key in keys if key in self._running}
+        await self._ended(list(refused))
+        for key in [key for key in keys if key in self._unknown]:
+            refused[key] = await self._ask(key) or _WAITED
+        over = [key for key in keys if (it := self._producers.get(key)) is None or it.is_over]
+        return refused | {key: why for key in over if (why := await self._renew(key))}
+
+    async def _without_topic(
+        self, outgoing: Mapping[PartitionKey, Sequence[Outgoing]]
+    ) -> dict[PartitionKey, str]:
+        """Those with messages for topics that aren't there, which are told so."""
+        topics = {message.topic: key for key, it in outgoing.items() for message, _ in it}
+        missing = {topic for topic, until in self._missing.items() if time.monotonic() < until}
+        asked = [topic for topic in topics if topic not in missing]
+        answers = await asyncio.gather(*(self._producers[topics[it]].has_topic(it) for it in asked))
+        missing |= {topic for topic, is_there in zip(asked, answers, strict=True) if not is_there}
+        self._missing |= dict.fromkeys(missing - self._missing.keys(), time.monotonic() + _MISSING_SECONDS)
+        error, refused = UnknownTopicOrPartitionError(), {}
+        for key, messages in outgoing.items():
+            for message, done in messages:
+                if message.topic in missing:
+                    refused[key] = UNWRITABLE
+                    done(Written(failure=explained(error, message, self._settings.access)))
+        return refused
+
+    async def _ask(self, key: PartitionKey) -> str:
+        """The group's commit says whether that transaction stands. Why nothing is known yet, or nothing."""
+        if why := await self._renew(key):
+            return why
+        offset, text, outgoing = self._unknown[key]
+        tp = TopicPartition(*key)
+        try:
+            commits = await fetch_commits(self._admin, self._settings.consumer_group, [tp])
+        except KafkaError as error:
+            return str(error) or type(error).__name__
+        del self._unknown[key]
+        found = commits.get(tp)
+        if found is not None and (found.offset, found.metadata) == (offset, text):
+            for _, done in outgoing:
+                done(Written())
+        return ""
+
+    async def _renew(self, key: PartitionKey) -> str:
+        """Another producer, proven to be its owner's; or why there is none."""
+        if (old := self._producers.pop(key, None)) is not None:
+            await old.close()
+        try:
+            await self._make(key)
+            if await is_member(self._consumer):
+                return ""
+        except KafkaError as error:
+            return str(error) or type(error).__name__
+        await self._producers.pop(key).close()
+        return "the group doesn't answer as to a member"
+
+    async def _transact(self, key: PartitionKey, said: _Said) -> TransactionError | None:
+        """Why it isn't committed."""
+        try:
+            await self._producers[key].write(*said)
+        except TransactionError as error:
+            if isinstance(error, UnknownEndError):
+                self._unknown[key] = said
+            return error
+        return None
+
+    async def _ended(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, str]:
+        """Wait for them, but not cancelling any. Raises TextTooLongError."""
+        if not keys:
+            return {}
+        await asyncio.wait([self._running[key] for key in keys])
+        errors = {key: error for key in keys if (error := self._running.pop(key).result())}
+        for error in errors.values():
+            if is_too_long(error.__cause__):
+                raise TextTooLongError(str(error)) from error
+        return {key: str(error) for key, error in errors.items()}
