@@ -184,6 +184,12 @@ class Gauges:
         "headrace_worker_restarts", "Processes that a worker has lost", "processes", _WORKER
     )
     in_flight: Gauge = _gauge("headrace_records_in_flight", "Records handed to a worker", "records", _WORKER)
+    running: Gauge = _gauge(
+        "headrace_running_seconds",
+        "How long a worker has been in the record that it is in, of several in the longest; 0 where in none",
+        "seconds",
+        _WORKER,
+    )
     committed: Gauge = _gauge("headrace_committed_offset", "What the last commit said", "offset", _PARTITION)
     halted: Gauge = _gauge(
         "headrace_partition_halted", "1 while a partition waits for somebody's hand", "", _PARTITION

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from headrace.runtime.dispatch.acks.unacked import Unacked
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS = 1.0
 _MOST_NAMED = 3
+_MOST_LISTED = 100
 
 
 def worker_statuses(dispatcher: Dispatcher) -> list[dict[str, Any]]:
@@ -26,7 +28,8 @@ def worker_statuses(dispatcher: Dispatcher) -> list[dict[str, Any]]:
 
 
 def _worker_status(dispatcher: Dispatcher, worker: WorkerHandle) -> dict[str, Any]:
-    running = [f"{it.lane.key} offset {it.record.offset}" for it in worker.running()]
+    found = sorted(worker.running(), key=lambda it: it.since_ns)
+    running = [f"{it.lane.key} offset {it.record.offset}" for it in found]
     partitions = dispatcher.partitions.values()
     assigned = [p.key for p in partitions if dispatcher.allocator.worker_of(p.key) == worker.index]
     return {
@@ -36,7 +39,20 @@ def _worker_status(dispatcher: Dispatcher, worker: WorkerHandle) -> dict[str, An
         "restarts": worker.restarts,
         "inFlight": len(worker.in_flight),
         "running": ", ".join(running[:_MOST_NAMED]) + _more(len(running)) or None,
+        "runningRecords": [_record_status(it) for it in found[:_MOST_LISTED]],
         "partitions": describe_partitions(assigned) if assigned else None,
+    }
+
+
+def _record_status(running: RunningRecord) -> dict[str, Any]:
+    """Since when, too: who looks twice sees whether it is the same call."""
+    seconds = running.seconds
+    return {
+        "topic": running.lane.key.topic,
+        "partition": running.lane.key.partition,
+        "offset": running.record.offset,
+        "runningSeconds": round(seconds, 1),
+        "since": datetime.fromtimestamp(time.time() - seconds, UTC).isoformat(timespec="seconds"),
     }
 
 

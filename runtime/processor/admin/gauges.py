@@ -17,6 +17,8 @@ def fill_gauges(
     for worker in workers:
         gauges.worker_restarts.labels(*labels, worker.index).set(worker.restarts)
         gauges.in_flight.labels(*labels, worker.index).set(len(worker.in_flight))
+        longest = max((running.seconds for running in worker.running()), default=0.0)
+        gauges.running.labels(*labels, worker.index).set(longest)
     for row in partitions:
         keys = (*labels, row.topic, row.partition)
         gauges.unsettled.labels(*keys).set(row.unsettled)
