@@ -212,6 +212,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
     user: ProcessUser,
 ) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
     env = {**picked(os.environ, PASSED_ON), **user.environment, **function.worker_env}
+    env["HEADRACE_REPLICA"] = str(spec.replica_index or 0)
     guests = [(guest, _policy(function, guest)) for guest in function.guests_of(spec)]
 
     def spawn(index: int, on_frame: "Callable[[Kind, bytes], None]") -> WorkerProcess:

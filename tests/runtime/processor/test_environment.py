@@ -84,6 +84,20 @@ def test_a_handler_finds_its_own_environment_and_what_it_is_given(
         assert (folder / "log").read_text() == "GIVEN AWS_REGION MINE the shell's, by the file\n"
 
 
+def test_a_handler_finds_the_number_of_its_replica(broker: Broker, topic: str, tmp_path: Path) -> None:
+    handler = """
+        def init_context(context):
+            write(os.environ["HEADRACE_REPLICA"])
+
+        def handler(context, event):
+            pass
+    """
+    folder = write_function(tmp_path / "f", handler, broker.bootstrap, [topic], workers=1)
+    with replica(folder, "--replicas", "2") as running:
+        running.wait_ready()
+        assert sorted(lines(folder)) == ["0", "1"]
+
+
 @pytest.mark.parametrize(
     "name", ["JAVA_TOOL_OPTIONS", "https_proxy", "SSL_CERT_FILE", "HADOOP_CONF_DIR", "TMPDIR"]
 )
