@@ -61,7 +61,7 @@ format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-generate: $(READY) ## write what is made from declarations: schema, configuration and metrics pages, full examples, the SBOM
+generate: $(READY) ## write what is made from declarations: schema, reference pages, full examples, protobuf classes, the SBOM
 	@$(call write,specs/function.schema.json,schema)
 	@$(call write,docs/reference/configuration.md,schema --markdown)
 	@$(call write,docs/reference/command-line.md,schema --commands)
@@ -70,6 +70,7 @@ generate: $(READY) ## write what is made from declarations: schema, configuratio
 	@$(call write,specs/http-full.yaml,schema --example http)
 	@$(call write,specs/cron-full.yaml,schema --example cron)
 	@$(call write,specs/spark-full.yaml,schema --example kafka-cluster --spark)
+	@$(BIN)/python -m grpc_tools.protoc -Ifunctions/long_tasks --python_out=functions/long_tasks --pyi_out=functions/long_tasks communication.proto
 	@$(BIN)/python -P tools/sbom.py > sbom.cdx.json.new && mv sbom.cdx.json.new sbom.cdx.json
 
 audit: $(READY) ## ask for known holes of the locked Python packages: needs the network, fails for what isn't answered

@@ -1,0 +1,90 @@
+"""`python -m headrace.functions.long_tasks.client`: sends requests, and waits for what is answered."""
+
+import asyncio
+import os
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+
+import click
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from headrace.functions.long_tasks.answers import Answers
+from headrace.functions.long_tasks.communication_pb2 import Request, Response
+from headrace.functions.long_tasks.settings import KafkaSettings, SettingsError, read_settings
+
+_MOST_NAMED = 10
+
+
+async def ask(
+    settings: KafkaSettings,
+    payloads: Sequence[str],
+    patience_seconds: float,
+    on_answer: Callable[[], object] = lambda: None,
+) -> Answers:
+    """Send one request for each payload, and wait for as long as answers come, each within that patience."""
+    run = uuid.uuid4().hex[:8]
+    answers = Answers({f"{run}-{number}".encode(): number for number in range(len(payloads))})
+    server = settings.kafka_bootstrap_server
+    async with AIOKafkaConsumer(bootstrap_servers=server, enable_auto_commit=False) as consumer:
+        await _seek_to_end(consumer, settings.kafka_ack_topic)  # before the first is asked
+        async with AIOKafkaProducer(bootstrap_servers=server, acks="all", linger_ms=5) as producer:
+            for (key, number), payload in zip(answers.asked.items(), payloads, strict=True):
+                value = Request(sequence=number, payload=payload).SerializeToString()
+                await producer.send(settings.kafka_request_topic, value, key)
+            await producer.flush()
+        while answers.missing:
+            try:
+                record = await asyncio.wait_for(consumer.getone(), patience_seconds)
+            except TimeoutError:
+                break
+            if answers.take(record.key, Response.FromString(record.value)):
+                on_answer()
+    return answers
+
+
+async def _seek_to_end(consumer: AIOKafkaConsumer, topic: str) -> None:
+    while not (numbers := consumer.partitions_for_topic(topic)):
+        await consumer.topics()
+    partitions = [TopicPartition(topic, number) for number in numbers]
+    consumer.assign(partitions)
+    ends = await consumer.end_offsets(partitions)
+    for partition, end in ends.items():
+        consumer.seek(partition, end)
+
+
+@click.command()
+@click.option("--count", default=100, show_default=True, help="How many requests.")
+@click.option("--payload", default="200000", show_default=True, help="Of each.")
+@click.option(
+    "--patience", default=60.0, show_default=True, help="Seconds without an answer, to the last one."
+)
+@click.option("--prefix", default="", help="Before the names of the four variables, such as ENGINE_.")
+def main(count: int, payload: str, patience: float, prefix: str) -> None:
+    """Send requests, show the answers as they come, say what is missing. Exit code 1 where something is."""
+    try:
+        settings = read_settings(os.environ, prefix)
+    except SettingsError as error:
+        print(error, file=sys.stderr)  # noqa: T201  # for the terminal
+        sys.exit(2)
+    columns = (TextColumn("answers"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("answers", total=count)
+        answers = asyncio.run(ask(settings, [payload] * count, patience, lambda: bar.advance(task)))
+    sys.exit(_report(answers))
+
+
+def _report(answers: Answers) -> int:
+    missing, refused = answers.missing, sorted(answers.refused)
+    print(f"{len(answers.processed)} processed, {len(refused)} not processed, {len(missing)} missing")  # noqa: T201
+    for what, numbers in (("not processed", refused), ("missing", missing)):
+        if numbers:
+            more = f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else ""
+            print(f"{what}: {', '.join(map(str, numbers[:_MOST_NAMED]))}{more}")  # noqa: T201
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""The task that runs where no other one is named: it counts primes, which takes as long as one likes."""
+
+from typing import Any
+
+from headrace.functions.long_tasks.communication_pb2 import Request
+from headrace.functions.long_tasks.progress import Progress
+
+_STEP = 1000
+
+
+def count_primes(request: Request, progress: Progress, *, worker_number: int, **_: Any) -> int:
+    """Those below the number that the payload is. Raises ValueError for other payloads."""
+    limit = int(request.payload)
+    begin, count = map(int, (progress.saved or b"0 0").split())
+    for first in range(begin, limit, _STEP):
+        if progress.should_save:
+            progress.save(b"%d %d" % (first, count))
+        count += sum(map(_is_prime, range(first, min(first + _STEP, limit))))
+    print(f"worker {worker_number}: {count} primes below {limit}")  # noqa: T201  # a line of the function's log
+    return count
+
+
+def _is_prime(number: int) -> bool:
+    if number < 2:
+        return False
+    return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
