@@ -7,7 +7,8 @@ import uuid
 from collections.abc import Callable, Sequence
 
 import click
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -28,8 +29,9 @@ async def ask(
     run = uuid.uuid4().hex[:8]
     answers = Answers({f"{run}-{number}".encode(): number for number in range(len(payloads))})
     server = settings.kafka_bootstrap_server
-    async with AIOKafkaConsumer(bootstrap_servers=server, enable_auto_commit=False) as consumer:
-        await _seek_to_end(consumer, settings.kafka_ack_topic)  # before the first is asked
+    async with AIOKafkaConsumer(settings.kafka_ack_topic, bootstrap_servers=server) as consumer:
+        for partition in consumer.assignment():
+            await consumer.position(partition)  # the end, before the first is asked
         async with AIOKafkaProducer(bootstrap_servers=server, acks="all", linger_ms=5) as producer:
             for (key, number), payload in zip(answers.asked.items(), payloads, strict=True):
                 value = Request(sequence=number, payload=payload).SerializeToString()
@@ -45,16 +47,6 @@ async def ask(
     return answers
 
 
-async def _seek_to_end(consumer: AIOKafkaConsumer, topic: str) -> None:
-    while not (numbers := consumer.partitions_for_topic(topic)):
-        await consumer.topics()
-    partitions = [TopicPartition(topic, number) for number in numbers]
-    consumer.assign(partitions)
-    ends = await consumer.end_offsets(partitions)
-    for partition, end in ends.items():
-        consumer.seek(partition, end)
-
-
 @click.command()
 @click.option("--count", default=100, show_default=True, help="How many requests.")
 @click.option("--payload", default="200000", show_default=True, help="Of each.")
@@ -66,13 +58,13 @@ def main(count: int, payload: str, patience: float, prefix: str) -> None:
     """Send requests, show the answers as they come, say what is missing. Exit code 1 where something is."""
     try:
         settings = read_settings(os.environ, prefix)
-    except SettingsError as error:
+        columns = (TextColumn("answers"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task("answers", total=count)
+            answers = asyncio.run(ask(settings, [payload] * count, patience, lambda: bar.advance(task)))
+    except (SettingsError, KafkaError) as error:
         print(error, file=sys.stderr)  # noqa: T201  # for the terminal
         sys.exit(2)
-    columns = (TextColumn("answers"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("answers", total=count)
-        answers = asyncio.run(ask(settings, [payload] * count, patience, lambda: bar.advance(task)))
     sys.exit(_report(answers))
 
 

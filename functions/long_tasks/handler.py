@@ -4,12 +4,15 @@ What is said here is the order of these things; README.md says how it is set up.
 """
 
 import os
-from typing import Any
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
 
 from google.protobuf.message import DecodeError
 
 from headrace.functions.long_tasks.checkpoints import checkpoints_in, name_of
-from headrace.functions.long_tasks.communication_pb2 import Request, Response
+from headrace.functions.long_tasks.communication_pb2 import Request
+from headrace.functions.long_tasks.delivery import deliver
 from headrace.functions.long_tasks.progress import Progress
 from headrace.functions.long_tasks.tasks import read_task_settings
 
@@ -21,11 +24,13 @@ class GivenUpError(Exception):
 def init_context(context: Any) -> None:
     """Find every mistake before the first request. Raises SettingsError, TypeError."""
     data = context.user_data
+    _leave_names_to_tasks()
     data.settings = read_task_settings(os.environ)
     data.checkpoints = checkpoints_in(os.environ.get("TASK_CHECKPOINTS", ""))
     # A pool is one replica of several workers, or several of one: each has a number of its own.
     data.worker_number = int(os.environ.get("HEADRACE_REPLICA", "0")) + int(context.worker_id)
     data.running = None
+    data.answered = {}  # by partition: the request that was answered last
     data.failures = {}  # by partition: offset, and what its task raised last in this worker
 
     def on_leaving() -> None:
@@ -37,15 +42,23 @@ def init_context(context: Any) -> None:
 
 def handler(context: Any, event: Any) -> None:
     """One attempt. After the last one only the answer is left: a task that kills its worker gets one, too."""
-    if event.attempt > context.user_data.settings.attempts:
-        _give_up(context, event)
-    progress = Progress(context.user_data.checkpoints, name_of(event))
+    data, place, name = context.user_data, (event.topic, event.shard_id), name_of(event)
+    if data.answered.get(place) == name:
+        return  # its response was delivered, but not at once, or not followed by a commit
+    progress = Progress(data.checkpoints, name)
+    if event.attempt > data.settings.attempts:
+        _give_up(context, event, progress)
     request = _parsed(event)
     _run(context, event, request, progress)
-    sent = _answer(context, event, request.sequence, is_processed=True)
-    if progress.saved is not None:  # until then somebody may have to take it up
-        sent.result()
-        progress.drop()
+    deliver(context, event, request.sequence, is_processed=True)
+    data.answered[place] = name
+    progress.drop()
+
+
+def _leave_names_to_tasks() -> None:
+    """The folder of function.yaml comes first on the path: a user's own `tasks` or `client` would be ours."""
+    own = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != own]
 
 
 def _parsed(event: Any) -> Request:
@@ -66,22 +79,15 @@ def _run(context: Any, event: Any, request: Request, progress: Progress) -> None
         data.running = None
 
 
-def _give_up(context: Any, event: Any) -> None:
+def _give_up(context: Any, event: Any, progress: Progress) -> NoReturn:
     """The answer is there before the dead letter is. Raises GivenUpError."""
     data = context.user_data
     try:
         sequence = _parsed(event).sequence
     except (DecodeError, ValueError):
         sequence = 0  # the key says whose it is
-    _answer(context, event, sequence, is_processed=False).result()
-    Progress(data.checkpoints, name_of(event)).drop()
+    deliver(context, event, sequence, is_processed=False)
+    progress.drop()
     offset, reason = data.failures.pop((event.topic, event.shard_id), (None, ""))
     last = f"; the last one: {reason}" if offset == event.offset else "; the log says how"
     raise GivenUpError(f"the task has failed {data.settings.attempts} times{last}")
-
-
-def _answer(context: Any, event: Any, sequence: int, *, is_processed: bool) -> Any:
-    """False for sequence 0 is no bytes at all, which is a message like others and no tombstone."""
-    response = Response(sequence=sequence, isprocessed=is_processed)
-    topic = context.user_data.settings.ack_topic
-    return context.produce(topic, response.SerializeToString(), key=event.key)

@@ -92,7 +92,7 @@ def _place_of(task: Callable[..., object]) -> tuple[str, Path]:
     module = inspect.getmodule(task)
     if module is None or getattr(module, name, None) is not task:
         raise TypeError(f"the task is {task!r}; expected a function at the top level of a module")
-    module_name, path = _name_of(module), Path(inspect.getfile(task)).resolve()
+    module_name, path = _name_of(module), Path(inspect.getfile(task)).absolute()
     depth = module_name.count(".") + (path.name == "__init__.py")
     return f"{module_name}:{name}", path.parents[depth]
 
