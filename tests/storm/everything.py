@@ -92,6 +92,7 @@ STORMS = [
     *(Storm("poison_ways", f"p1-{way}", 2) for way in WAYS),
     *of("batches", replica=8, worker=8),
     *of("spark_kills", replica=3, worker=3, server=3),
+    *of("long_tasks", steady=1, kill=5, join=5, unwritable=3),
 ]
 _COLUMNS = (
     "storm",

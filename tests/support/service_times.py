@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 
 def service_times(count: int, low_seconds: float, high_seconds: float, *, beyond: float) -> list[float]:
-    """The quantiles of a log-normal from `low_seconds` to `high_seconds`; a tenth takes longer than `beyond`."""
+    """Quantiles of a log-normal, from `low_seconds` to `high_seconds`; a tenth takes longer than `beyond`."""
     center = math.sqrt(low_seconds * beyond)
     sigma = math.log(beyond / center) / NormalDist().inv_cdf(0.9)
     normal = NormalDist(math.log(center), sigma)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from broker import Broker
-from long_tasks import Scene
+from long_task_scene import Scene
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from itertools import repeat
 
-from long_tasks import Response, Scene, judge, wait_committed
+from long_task_scene import Response, Scene, judge, wait_committed
 from replica import wait_until
 from task_history import Place, committed_unanswered, unanswered
 
