@@ -1,4 +1,4 @@
-"""`make bench-long-tasks`: tasks of functions/long_tasks that compute, with two workers beside one, in pairs."""
+"""`make bench-long-tasks`: tasks of functions/long_tasks that compute, with two workers beside one."""
 
 import asyncio
 import os

@@ -2,7 +2,7 @@
 
 steady      400 of them and two workers: one Response for each, nothing begun twice, no rebalance
 kill        workers are killed at random moments: what they were in runs again, and nothing else does
-join        a second pool comes: it owns its partitions within 3 s, and goes on from the first one's checkpoints
+join        a second pool comes: it owns its partitions within 3 s, and goes on from checkpoints of the first
 unwritable  no Response can be written for 20 s: nothing is committed, and all are answered afterwards
 
 usage: long_tasks.py [steady|kill|join|unwritable] [--count N] [--seed N]

@@ -143,16 +143,19 @@ class Scene:
         folder.mkdir(exist_ok=True, parents=True)
         (folder / "tasks.py").write_text(TASK)
 
+    def variables(self) -> dict[str, str]:
+        """The four."""
+        return {
+            "kafka_bootstrap_server": self.broker.bootstrap,  # in whatever case
+            "KAFKA_REQUEST_TOPIC": self.requests,
+            "KAFKA_ACK_TOPIC": self.acks,
+            "KAFKA_CONSUMER_GROUP_ID": self.group,
+        }
+
     def environment(self) -> dict[str, str]:
-        """The four variables among it, and where checkpoints go."""
-        return environment(
-            kafka_bootstrap_server=self.broker.bootstrap,
-            KAFKA_REQUEST_TOPIC=self.requests,
-            KAFKA_ACK_TOPIC=self.acks,
-            KAFKA_CONSUMER_GROUP_ID=self.group,
-            TASK_CHECKPOINTS=str(self.folder / "checkpoints"),
-            PYTHONPATH=str(self.folder),
-        )
+        """With these, where checkpoints go, and where the task is."""
+        places = {"TASK_CHECKPOINTS": str(self.folder / "checkpoints"), "PYTHONPATH": str(self.folder)}
+        return environment(**self.variables(), **places)
 
     @contextmanager
     def pool(self, *options: str, name: str = "", **attributes: str) -> Iterator[Pool]:
@@ -165,11 +168,11 @@ class Scene:
 
     # ---- requests
 
-    def send(self, *payloads: dict[str, Any], partitions: Sequence[int] = ()) -> list[int]:
+    def send(self, *payloads: object, partitions: Sequence[int] = ()) -> list[int]:
         """One for each payload, to these partitions in turn; their sequences."""
         return asyncio.run(self._send(payloads, partitions or range(8)))
 
-    async def _send(self, payloads: Sequence[dict[str, Any]], partitions: Sequence[int]) -> list[int]:
+    async def _send(self, payloads: Sequence[object], partitions: Sequence[int]) -> list[int]:
         first = len(self.places)
         async with AIOKafkaProducer(bootstrap_servers=self.broker.bootstrap, linger_ms=5) as producer:
             for sequence, payload in enumerate(payloads, first):

@@ -7,10 +7,8 @@ import subprocess
 import sys
 import time
 from itertools import repeat
-from pathlib import Path
 
 import pytest
-from broker import Broker
 from long_task_scene import Scene, judge, wait_committed
 from replica import wait_until
 from service_times import service_times
@@ -128,29 +126,3 @@ def test_a_missing_variable_ends_the_start_with_one_line(scene: Scene) -> None:
         "ENGINE_KAFKA_BOOTSTRAP_SERVER, ENGINE_KAFKA_REQUEST_TOPIC, ENGINE_KAFKA_ACK_TOPIC, "
         "ENGINE_KAFKA_CONSUMER_GROUP_ID are not set in the environment, and there is no default\n"
     )
-
-
-def test_a_script_is_all_that_a_task_of_ones_own_takes(broker: Broker, tmp_path: Path) -> None:
-    scene = Scene(broker, tmp_path / "scene")
-    (scene.folder / "runner.py").write_text(
-        "import os, sys\n"
-        "from headrace.functions.long_tasks.pool import WorkerPool\n"
-        "from headrace.functions.long_tasks.settings import read_settings\n"
-        "def work(request, progress, *, worker_number, dummy):\n"
-        "    print(f'{request.sequence} {dummy}')\n"
-        "if __name__ == '__main__':\n"
-        "    pool = WorkerPool(work, read_settings(os.environ, ''), 1)\n"
-        "    pool.execute('--admin-port', '0', dummy='dummy')\n"
-    )
-    scene.send(SHORT)
-    log = scene.folder / "runner.txt"
-    command = [sys.executable, str(scene.folder / "runner.py")]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=scene.environment())
-    try:
-        wait_until(lambda: scene.responses() or process.poll() is not None)
-        assert [it.is_processed for it in scene.responses()] == [True], log.read_text()
-        assert "0 dummy" in log.read_text()
-    finally:
-        process.terminate()
-        assert process.wait(60) == 0
