@@ -23,6 +23,7 @@ LONG = (
     "test_docs",
     "test_example",
     "test_long_records",
+    "test_long_tasks_run",
     "test_lost_membership",
     "test_rebalance",
     "test_several_functions",
