@@ -151,7 +151,8 @@ def _judge(scene: Scene, report: Report, number: int, killed: list[int]) -> None
     ran, answers = scene.ran(killed), scene.answers()
     keys = {sequence: {key} for sequence, key in scene.keys.items()}
     report.add("requests unanswered", len(unanswered(answers, list(scene.places.values()))), 0, 0, number)
-    report.add("requests answered twice", len(answered_twice(answers)), 0, 0, number)
+    # A worker may die between the confirmation of its Response and its handler's return.
+    report.add("requests answered twice", len(answered_twice(answers)), 0, len(killed), number)
     report.add("requests begun twice beyond kills", len(begun_twice(ran)), 0, 0, number)
     report.add("two at once in a worker", len(begun_beside_another(ran)), 0, 0, number)
     report.add("out of order", len(out_of_order(ran)), 0, 0, number)

@@ -73,18 +73,18 @@ def begun_beside_another(history: Iterable[Happened]) -> list[Place]:
 
 
 def begun_twice(history: Sequence[Happened]) -> list[Place]:
-    """More often than kills explain: once for each kill of the worker that was in it."""
-    busy: dict[int, Place] = {}
+    """More often than kills explain: once for each kill of the worker that had begun it last.
+
+    That it had ended says nothing: its Response may have been on its way.
+    """
+    last: dict[int, Place] = {}
     starts: Counter[Place] = Counter()
     for it in history:
-        match it.what:
-            case "start":
-                starts[it.place] += 1
-                busy[it.worker] = it.place
-            case "kill" if it.worker in busy:
-                starts[busy.pop(it.worker)] -= 1
-            case "end" if busy.get(it.worker) == it.place:
-                del busy[it.worker]
+        if it.what == "start":
+            starts[it.place] += 1
+            last[it.worker] = it.place
+        elif it.what == "kill" and it.worker in last:
+            starts[last.pop(it.worker)] -= 1
     return [place for place, count in starts.items() if count > 1]
 
 
