@@ -73,6 +73,7 @@ STORMS = [
     Storm("network", "b1-restart", 3, 20),
     Storm("network", "b1-kill", 3, 20),
     Storm("produces", "produce-plain", 4, 45),
+    Storm("produces", "produce-once", 4, 45),
     Storm("soak", "s1", 1, 600),
     Storm("soak", "d1", 5),
     Storm("model", "", 50, 0),
