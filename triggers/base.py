@@ -10,14 +10,25 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.output import OutputFields
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
-from headrace.runtime.dispatch.interface import Dispatch
+from headrace.runtime.dispatch.interface import Dispatch, Output
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.status import PartitionStatus
 from headrace.runtime.settings.declare import Settings
 
-__all__ = ["DeliveryPolicy", "Dispatch", "EmbeddedNeeds", "Listening", "Trigger", "TriggerStatus"]
+__all__ = [
+    "DeliveryPolicy",
+    "Dispatch",
+    "EmbeddedNeeds",
+    "Listening",
+    "Output",
+    "OutputFields",
+    "TakesOutput",
+    "Trigger",
+    "TriggerStatus",
+]
 
 Addresses = tuple[str, ...]
 
@@ -64,6 +75,18 @@ class TriggerStatus:
     def json(self) -> dict[str, Any]:
         """For /api/status."""
         return {**self.about, "partitions": [row.json() for row in self.partitions]}
+
+
+class TakesOutput(Protocol):
+    """What a kind has besides, if messages may go to its source: `spec.outputs` can name it then."""
+
+    OutputSettings: ClassVar[type[OutputFields]]
+    """The declarations of an output of this kind, with the rules between them."""
+
+    @staticmethod
+    @abstractmethod
+    def open_output(settings: Any, client_id: str) -> Output:
+        """Connects to nothing yet. `client_id` names this replica to the source."""
 
 
 class Trigger(Protocol):

@@ -17,6 +17,7 @@ from headrace.runtime.config.function_fields import (
 )
 from headrace.runtime.config.handler_lookup import code_fault, handler_fault
 from headrace.runtime.config.mlrun import is_from_mlrun
+from headrace.runtime.config.output import OutputReader, OutputSpec
 from headrace.runtime.config.spark import SparkSpec, read_spark
 from headrace.runtime.config.trigger import BesideFile, TriggerReader, TriggerSpec
 from headrace.runtime.config.trigger_kinds import TriggerKind, annotated_models, installed_kinds
@@ -56,10 +57,11 @@ class FunctionSpec:
     path: pathlib.Path
     folder: pathlib.Path
     metadata: MetadataFields = field(repr=False)  # annotations may hold secrets
-    fields: SpecFields = field(repr=False)  # env, spark and triggers may
+    fields: SpecFields = field(repr=False)  # env, spark, triggers and outputs may
     env: Mapping[str, str] = field(repr=False)  # may hold secrets
     code: str = field(repr=False)
     triggers: tuple[TriggerSpec, ...]
+    outputs: tuple[OutputSpec, ...]
     spark: SparkSpec | None
     notices: tuple[str, ...]
     settings: tuple[ResolvedSetting, ...]
@@ -243,6 +245,7 @@ class _Load:
             spark = read_spark(spec.spark, {**os.environ, **env}, self.findings)
         reader = TriggerReader(self.findings, self.folder, annotations, self.kinds, beside)
         triggers = reader.read_all(spec.triggers, has_default=not spec.disable_default_http_trigger)
+        outputs = OutputReader(self.findings, self.folder, self.kinds).read_all(spec.outputs)
         if self.findings.problems:
             return None
         written = self.findings.source.data
@@ -257,6 +260,7 @@ class _Load:
             env=env,
             code=code,
             triggers=triggers,
+            outputs=outputs,
             spark=spark,
             notices=tuple(dict.fromkeys(map(str, self.findings.notices))),
             settings=tuple(self.findings.settings),

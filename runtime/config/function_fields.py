@@ -159,7 +159,7 @@ class ResourceFields(Settings):
 
 
 class SpecFields(Settings):
-    """`spec`, its triggers and env still as written."""
+    """`spec`, its triggers, outputs and env still as written."""
 
     handler: Annotated[Text, AfterValidator(_module_and_function)] = setting(
         "handler",
@@ -194,6 +194,12 @@ class SpecFields(Settings):
         effect="Environment variables of the workers.",
     )
     triggers: Anything = setting("triggers", {}, effect="Where events come from.")
+    outputs: Anything = setting(
+        "outputs",
+        {},
+        in_examples=False,
+        effect="Other clusters, by name, for `context.produce(..., output=NAME)`.",
+    )
     resources: ResourceFields = section("resources", ResourceFields, effect="What a worker may use.")
     event_timeout_seconds: Annotated[Seconds, Gt(0)] = setting(
         "eventTimeout",

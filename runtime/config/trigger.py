@@ -14,7 +14,7 @@ from headrace.runtime.config.trigger_kinds import (
     trigger_fields,
     why_not_found,
 )
-from headrace.runtime.settings.declare import Rule, Settings, fields_of
+from headrace.runtime.settings.declare import Settings, fields_of
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.reader import Instead, Origin, Reading, Surroundings, read_settings
 from headrace.runtime.settings.yaml_source import Path
@@ -163,7 +163,7 @@ class TriggerReader:
         if read.values.name not in ("", name):
             self.findings.problem((*path, "name"), f"{read.values.name!r} must equal its key, {name!r}")
         for rule in TriggerFields.rules:
-            self._check(rule, read, read)
+            self.findings.check(rule, read, read)
         return read
 
     def _check_shared_workers(self, enabled: Mapping[str, Reading[TriggerFields]]) -> None:
@@ -185,7 +185,7 @@ class TriggerReader:
         own: Reading[Settings] = read_settings(kind.Settings, written, path, self._around(kind, common))
         self.findings.keep(own)
         for rule in kind.Settings.rules:
-            self._check(rule, own, common)
+            self.findings.check(rule, own, common)
         workers = common.values.model_copy(update={"num_workers": common.values.worker_count})
         self.findings.resolve(replace(common, values=workers))
         self.findings.resolve(own)
@@ -228,13 +228,3 @@ class TriggerReader:
             message = why_not_found(common.values.kind, self.kinds, str(common.path[-1]))
             self.findings.problem(common.paths["kind"], message)
         return kind
-
-    def _check(
-        self, rule: Rule, own: Reading[TriggerFields] | Reading[Settings], common: Reading[TriggerFields]
-    ) -> None:
-        broken = {*own.broken, *(f"trigger.{name}" for name in common.broken)}
-        if not broken.isdisjoint(rule.reads):
-            return
-        if message := rule.check(own.values, common.values):
-            report = self.findings.problem if rule.is_error else self.findings.notice
-            report(own.paths[rule.about], message)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.checks import NOT_BUILT, nearest
@@ -46,6 +46,9 @@ class TriggerKind(Protocol):
     def Settings(self) -> type[Settings]: ...  # noqa: N802 - a class
 
 
+Kind = TypeVar("Kind", bound=TriggerKind)
+
+
 def installed_kinds() -> dict[str, TriggerKind]:
     """Every installed kind by its canonical name. Raises what a broken trigger's import raises."""
     return by_kind(point.load() for point in entry_points(group=GROUP))
@@ -73,7 +76,7 @@ def annotated_models(kinds: Iterable[TriggerKind]) -> list[type[Settings]]:
     return [trigger_fields(kinds), *(kind.Settings for kind in kinds)]
 
 
-def find_kind(written: str, kinds: Mapping[str, TriggerKind]) -> TriggerKind | None:
+def find_kind(written: str, kinds: Mapping[str, Kind]) -> Kind | None:
     """The kind that a file names by its canonical name or an alias, if it is installed."""
     found = (kind for kind in kinds.values() if written in (kind.kind, *kind.aliases))
     return next(found, None)

@@ -57,6 +57,8 @@ class Dispatcher:
         self.worker_count = worker_count
         self.partitions = shared.partitions
         """Those that began and were not revoked, by the id of their lane."""
+        self.outputs = shared.outputs
+        """The function's, by name: to be added before the workers start."""
         self.run_sizer = shared.run_sizer
         self.worker_of = allocator.worker_of
         self.limit_of = shared.limit_of

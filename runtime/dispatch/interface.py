@@ -56,6 +56,19 @@ class Feed(Protocol):
         """Go on after that record."""
 
 
+class Output(Protocol):
+    """Where messages go that name it: an entry of spec.outputs, for all triggers of its function."""
+
+    def produce(self, message: Message, done: Confirm) -> None:
+        """As Feed says. Connects when there is something to write; what is away is waited for, visibly."""
+
+    def problems(self) -> list[str]:
+        """Why nothing can be written now, one line each, as far as it has been tried."""
+
+    async def close(self) -> None:
+        """Nobody waits for anything any more. Idempotent, done within seconds."""
+
+
 class NoFeed:
     """Keeps Feed where there is nothing behind a dispatcher: nothing survives, all goes well."""
 

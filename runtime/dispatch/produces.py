@@ -8,12 +8,12 @@ from headrace.runtime.dispatch.acks.nacks import Nacks
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.books.failed_records import FailedRecord
-from headrace.runtime.partitions.books.held import Call, Held, Written
+from headrace.runtime.partitions.books.held import Call, Confirm, Held, Written
 from headrace.runtime.partitions.books.unacked import NOBODY
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.loose_lane import LooseLane
 from headrace.runtime.wire.frames import WireRecord
-from headrace.runtime.wire.produce import Produce, Produced, encode_produced
+from headrace.runtime.wire.produce import Message, Produce, Produced, encode_produced
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.outbox import Outbox
 
@@ -55,7 +55,7 @@ class Produces:
             tell(Written())  # its worker may produce more
         else:
             call.open += 1
-            self._shared.feed.produce(said.message, partial(self._on_done, call, tell))
+            self._send(said.message, partial(self._on_done, call, tell))
 
     def on_returned(self, partition: AssignedPartition, firsts: Iterable[int]) -> None:
         """These are to be handled again, and will produce again: what they have produced says no more."""
@@ -91,6 +91,16 @@ class Produces:
             if (of_run := self._shared.partition_of(run.lane)) is not None:
                 for begin, record in zip(run.lane.first_offsets(run.records), run.records, strict=True):
                     yield of_run, begin, record.offset + 1
+
+    def _send(self, message: Message, done: Confirm) -> None:
+        """To the output that it names, which is never the trigger's own brokers."""
+        if not message.output:
+            self._shared.feed.produce(message, done)
+        elif (output := self._shared.outputs.get(message.output)) is not None:
+            output.produce(message, done)
+        else:  # its worker would have known
+            failure = f"the function has no output {message.output}"
+            asyncio.get_running_loop().call_soon(done, Written(failure=failure))
 
     def _on_done(self, call: Call, tell: Callable[[Written], None], written: Written) -> None:
         """It is written, or can't be."""

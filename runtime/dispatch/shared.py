@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.choice.allocators import Allocator
 from headrace.runtime.dispatch.choice.run_sizer import RunSizer
-from headrace.runtime.dispatch.interface import Feed, NoFeed
+from headrace.runtime.dispatch.interface import Feed, NoFeed, Output
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.lane import Lane
@@ -26,6 +26,8 @@ class Shared:
     partitions: dict[int, AssignedPartition] = field(default_factory=dict)
     run_sizer: RunSizer = field(default_factory=RunSizer)
     feed: Feed = field(default_factory=NoFeed)
+    outputs: dict[str, Output] = field(default_factory=dict)
+    """Where messages go that name one. Whoever makes the dispatcher adds them."""
     writes: dict[int, asyncio.Task[bool]] = field(default_factory=dict)
     """Dead letters on their way, by lane: they count as in flight. Failures adds and removes them."""
     guests: dict[int, TriggerMetrics] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from typing import cast
 
 from headrace.runtime.config.trigger_kinds import installed_kinds
 from headrace.runtime.errors import HeadraceError
-from headrace.triggers.base import Trigger
+from headrace.triggers.base import TakesOutput, Trigger
 
 
 class ContractError(HeadraceError):
@@ -22,6 +22,14 @@ def trigger_class(kind: str) -> type[Trigger]:
             "it has to keep the contract in headrace.triggers.base"
         )
     return cast("type[Trigger]", found)  # entry points are typed by what validation needs of them
+
+
+def output_kind(kind: str) -> type[TakesOutput]:
+    """The same of one that an output is of. Raises ContractError."""
+    found: object = trigger_class(kind)
+    if not callable(getattr(found, "open_output", None)):
+        raise ContractError(f"trigger kind {kind}: it has OutputSettings, and no open_output")
+    return cast("type[TakesOutput]", found)
 
 
 def contract() -> list[str]:

@@ -10,13 +10,13 @@ from typing import Any
 from prometheus_client import generate_latest
 
 from headrace.runtime.config.function import FunctionSpec
-from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.partitions.status import is_stuck, state_name
 from headrace.runtime.processor.admin.gauges import fill_gauges
 from headrace.runtime.processor.admin.server import Action, NotHaltedError
 from headrace.runtime.processor.running import RunningGuest, RunningTrigger
+from headrace.runtime.processor.running_function import RunningFunction
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.tasks import task_group
 from headrace.runtime.users import OURS, ProcessUser
@@ -39,32 +39,27 @@ class Processor:
 
         `on_loaded` is called once all handlers are. Handlers run as `user`.
         """
-        self._user = user
         self._on_loaded = on_loaded
-        self._functions = functions
+        self._functions = [
+            RunningFunction(it, replica, (sparks or {}).get(it.name), user) for it in functions
+        ]
         self._replica = replica
         self._metrics = Metrics()
         self._started = time.time()
-        self._triggers = [
-            running for function in functions for running in self._triggers_of(function, sparks or {})
-        ]
+        self._triggers = [running for function in self._functions for running in self._triggers_of(function)]
         self._hosts = [running for running in self._triggers if isinstance(running, RunningTrigger)]
 
-    def _triggers_of(
-        self, function: FunctionSpec, sparks: Mapping[str, SparkLink]
-    ) -> "Iterator[RunningTrigger | RunningGuest]":
-        router, spark = AckRouter(), sparks.get(function.name)
+    def _triggers_of(self, running_function: RunningFunction) -> "Iterator[RunningTrigger | RunningGuest]":
+        function = running_function.spec
         hosts: dict[str, RunningTrigger] = {}
         for spec in function.triggers_by_host:
             told_apart_by = {"function": function.name} if len(self._functions) > 1 else {}
             if len(function.triggers) > 1:
                 told_apart_by["trigger"] = spec.name
             if (host := hosts.get(function.host_of(spec).name)) is not None:
-                yield RunningGuest(host, spec, self._metrics, self._replica, told_apart_by)
+                yield RunningGuest(running_function, host, spec, self._metrics, told_apart_by)
                 continue
-            running = RunningTrigger(
-                function, spec, self._metrics, self._replica, router, spark, told_apart_by, self._user
-            )
+            running = RunningTrigger(running_function, spec, self._metrics, told_apart_by)
             hosts[spec.name] = running
             yield running
 
@@ -78,6 +73,7 @@ class Processor:
         for task in (running, stopping):
             task.cancel()
         results = await asyncio.gather(running, *stops, return_exceptions=True)
+        results += await asyncio.gather(*(it.close() for it in self._functions), return_exceptions=True)
         for failure in results:
             if isinstance(failure, Exception):
                 raise failure
@@ -94,7 +90,7 @@ class Processor:
 
     async def problems(self) -> list[str]:
         """Why it isn't ready."""
-        return [problem for running in self._triggers for problem in running.problems()]
+        return [problem for it in (*self._triggers, *self._functions) for problem in it.problems()]
 
     async def status(self) -> dict[str, Any]:
         """The functions, and one replica of them."""
@@ -105,7 +101,7 @@ class Processor:
             "problems": await self.problems(),
             "triggers": [running.status() for running in self._triggers],
         }
-        return {"functions": [function.name for function in self._functions], "replicas": [replica]}
+        return {"functions": [function.spec.name for function in self._functions], "replicas": [replica]}
 
     async def act(self, action: Action, topic: str, partition: int) -> list[str]:
         """On each trigger that has the partition. Raises NotHaltedError."""

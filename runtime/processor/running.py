@@ -10,7 +10,6 @@ from typing import Any
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
-from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
@@ -21,11 +20,11 @@ from headrace.runtime.log import context_bound_to
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.processor.guest import GuestDispatch
 from headrace.runtime.processor.kinds import trigger_class
+from headrace.runtime.processor.running_function import RunningFunction
 from headrace.runtime.spark import sessions as spark_sessions
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.spark.sessions import SparkSessionError
 from headrace.runtime.tasks import start_task
-from headrace.runtime.users import OURS, ProcessUser
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
@@ -37,27 +36,20 @@ logger = logging.getLogger(__name__)
 class RunningTrigger:
     """A trigger with what it feeds. What it does runs in `context`, whose log lines name it."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # what a trigger is made of
+    def __init__(
         self,
-        function: FunctionSpec,
+        running: RunningFunction,
         spec: TriggerSpec,
         metrics: Metrics,
-        replica: str,
-        router: AckRouter,
-        spark: SparkLink | None,
         told_apart_by: Mapping[str, str],
-        user: ProcessUser = OURS,
     ) -> None:
-        self.function = function
+        function = self.function = running.spec
         self.spec = spec
         self.context = context_bound_to({"trigger": spec.name}, **told_apart_by)
         self._title = f"{function.name}/{spec.name}" if "function" in told_apart_by else spec.name
-        self.metrics = TriggerMetrics(
-            metrics, replica, function.name, spec.kind, spec.name, function.namespace, function.project
-        )
-        policy = _policy(function, spec)
-        self.dispatcher = _dispatcher(function, spec, policy, router, self.metrics, spark, user)
-        client_id = f"headrace-{function.name}-{spec.name}-{replica or os.getpid()}"
+        self.metrics = _metrics(metrics, running, spec)
+        self.dispatcher = _dispatcher(running, spec, _policy(function, spec), self.metrics)
+        client_id = running.client_id(spec.name)
         self.trigger = trigger_class(spec.kind)(spec, self.dispatcher, self.metrics, client_id)
         self.guests: list[RunningGuest] = []
         self._warnings = Warnings(self.dispatcher, self.metrics)
@@ -122,24 +114,22 @@ class RunningGuest:
 
     def __init__(
         self,
+        running: RunningFunction,
         host: RunningTrigger,
         spec: TriggerSpec,
         metrics: Metrics,
-        replica: str,
         told_apart_by: Mapping[str, str],
     ) -> None:
-        function = host.function
+        function = running.spec
         self._host = host
         self._spec = spec
         self.context = context_bound_to({"trigger": spec.name}, **told_apart_by)
-        self.metrics = TriggerMetrics(
-            metrics, replica, function.name, spec.kind, spec.name, function.namespace, function.project
-        )
+        self.metrics = _metrics(metrics, running, spec)
         host.guests.append(self)
         dispatch: Any = GuestDispatch(
             host.dispatcher, _policy(function, spec), self.metrics, len(host.guests)
         )
-        client_id = f"headrace-{function.name}-{spec.name}-{replica or os.getpid()}"
+        client_id = running.client_id(spec.name)
         self.trigger = trigger_class(spec.kind)(spec, dispatch, self.metrics, client_id)
         self.has_given_back = asyncio.Event()
 
@@ -173,6 +163,12 @@ class RunningGuest:
         }
 
 
+def _metrics(metrics: Metrics, running: RunningFunction, spec: TriggerSpec) -> TriggerMetrics:
+    function = running.spec
+    of_function = (function.namespace, function.project)
+    return TriggerMetrics(metrics, running.replica, function.name, spec.kind, spec.name, *of_function)
+
+
 def _policy(function: FunctionSpec, spec: TriggerSpec) -> DeliveryPolicy:
     """What its kind makes of its settings, with the function's limits."""
     policy = trigger_class(spec.kind).delivery(spec.settings, spec.fields)
@@ -185,32 +181,25 @@ def _policy(function: FunctionSpec, spec: TriggerSpec) -> DeliveryPolicy:
     )
 
 
-def _dispatcher(  # noqa: PLR0913, PLR0917  # what a trigger is made of
-    function: FunctionSpec,
-    spec: TriggerSpec,
-    policy: DeliveryPolicy,
-    router: AckRouter,
-    metrics: TriggerMetrics,
-    spark: SparkLink | None,
-    user: ProcessUser,
+def _dispatcher(
+    running: RunningFunction, spec: TriggerSpec, policy: DeliveryPolicy, metrics: TriggerMetrics
 ) -> Dispatcher:
     is_static = policy.worker_allocation_mode == "static"
     allocator: Allocator = StaticAllocator(spec.num_workers) if is_static else PoolAllocator()
     lease = Lease.create(spec.num_workers)
-    spawn = _spawner(function, spec, policy, router, lease, spark, user)
-    end_session = _session_ender(spark) if spark else no_session
-    return Dispatcher(spec.num_workers, spawn, allocator, policy, metrics, lease, router, end_session)
+    spawn = _spawner(running, spec, policy, lease)
+    end_session = _session_ender(running.spark) if running.spark else no_session
+    dispatcher = Dispatcher(
+        spec.num_workers, spawn, allocator, policy, metrics, lease, running.router, end_session
+    )
+    dispatcher.outputs.update(running.outputs)
+    return dispatcher
 
 
-def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
-    function: FunctionSpec,
-    spec: TriggerSpec,
-    policy: DeliveryPolicy,
-    router: AckRouter,
-    lease: Lease,
-    spark: SparkLink | None,
-    user: ProcessUser,
+def _spawner(
+    running: RunningFunction, spec: TriggerSpec, policy: DeliveryPolicy, lease: Lease
 ) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
+    function, spark, user = running.spec, running.spark, running.user
     env = {**picked(os.environ, PASSED_ON), **user.environment, **function.worker_env}
     env["HEADRACE_REPLICA"] = str(spec.replica_index or 0)
     guests = [(guest, _policy(function, guest)) for guest in function.guests_of(spec)]
@@ -229,7 +218,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             trigger_name=spec.name,
             ack_mode=policy.ack_mode.value,
             is_cumulative=policy.is_cumulative,
-            takes_acks=router.takes_acks,
+            takes_acks=running.router.takes_acks,
             is_batch=policy.batch is not None,
             max_concurrency=policy.max_concurrency,
             decoder=policy.decoder,
@@ -238,6 +227,7 @@ def _spawner(  # noqa: PLR0913, PLR0917  # what a worker is made of
             wants_replies=policy.wants_replies,
             guests=[(it.kind, it.name, own.event or STREAM_EVENT, own.wants_replies) for it, own in guests],
             result_topic=policy.result_topic,
+            outputs=list(running.outputs),
             exactly_once=policy.exactly_once,
             source_options=policy.source_options,
             spark_url=spark.lasting_url if spark else "",

@@ -213,6 +213,18 @@ def annotation_keys(model: type[Settings]) -> set[str]:
     return {key for declared in settings_of(model) for key in declared.setting.annotation_keys()}
 
 
+def without_annotations(model: type[Settings]) -> type[Settings]:
+    """The model where no annotation sets anything, in its sections neither."""
+    changed: dict[str, Any] = {}
+    for declared in fields_of(model):
+        info = copy(declared.field)
+        info.json_schema_extra = replace(declared.setting, annotation="", old_annotation="")
+        if declared.section is not None:
+            info.annotation = info.default_factory = without_annotations(declared.section)
+        changed[declared.own_name] = (info.annotation, info)
+    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **changed)
+
+
 def with_annotations(model: type[Model], annotations: Mapping[str, str]) -> type[Model]:
     """The model with annotation keys of its user's own, after `nuclio.io/`, by field."""
     changed: dict[str, Any] = {}

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.runtime.errors import Problem
+from headrace.runtime.settings.declare import Rule
 from headrace.runtime.settings.reader import Reading
 from headrace.runtime.settings.resolved import ResolvedSetting, resolved_settings
 from headrace.runtime.settings.yaml_source import Path, YamlSource
@@ -30,6 +31,18 @@ class Findings:
         """The problems and notices of one mapping."""
         self.problems.extend(read.problems)
         self.notices.extend(read.notices)
+
+    def check(self, rule: Rule, read: Reading[Any], trigger: Reading[Any]) -> None:
+        """Whether a mapping keeps a rule, all of which was read without a problem.
+
+        It stands in `trigger`, or is it.
+        """
+        broken = {*read.broken, *(f"trigger.{name}" for name in trigger.broken)}
+        if not broken.isdisjoint(rule.reads):
+            return
+        if message := rule.check(read.values, trigger.values):
+            report = self.problem if rule.is_error else self.notice
+            report(read.paths[rule.about], message)
 
     def resolve(self, read: Reading[Any]) -> None:
         """The settings of one mapping, which are in effect if the file has no problem."""

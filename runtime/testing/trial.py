@@ -176,6 +176,7 @@ class _Trial:
             is_cumulative=policy.is_cumulative,
             takes_acks=policy.ack_mode.is_explicit,
             result_topic=policy.result_topic,
+            outputs=None,
             is_batch=is_batch,
         )
         self.worker: WorkerLoop

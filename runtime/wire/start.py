@@ -39,6 +39,8 @@ class WorkerStart:
     """Where what the handler returns is produced; empty where it isn't."""
     exactly_once: bool = False
     """Whether what the handler produces is written with the commit of its record, and not to be awaited."""
+    outputs: Sequence[str] | None = ()
+    """What a message may name as its output; None: anything."""
     guests: Sequence[tuple[str, str, str, bool]] = ()
     """Other triggers that share the worker: their kind, name, event and wants_replies, as above and below."""
     decoder: str = ""

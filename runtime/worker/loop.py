@@ -84,7 +84,9 @@ class WorkerLoop:
             token=SharedToken.take(start.spark_token_fd) if start.spark_token_fd >= 0 else None,
         )
         self._exactly_once = start.exactly_once
-        self.produces = WorkerProduces(link.send, self.acks.producer, exactly_once=start.exactly_once)
+        self.produces = WorkerProduces(
+            link.send, self.acks.producer, start.outputs, exactly_once=start.exactly_once
+        )
         self._context = create_context(start, self._sources[0].trigger, self.acks, self.produces, self._spark)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._views: dict[int, PartitionView] = {}

@@ -13,10 +13,10 @@ from kinds import Kafka, Kind, Lines, third_party, write_function
 from worker_bench import until
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.partitions.status import PartitionStatus
 from headrace.runtime.processor.running import RunningTrigger
+from headrace.runtime.processor.running_function import RunningFunction
 from headrace.triggers.base import TriggerStatus
 
 WRITES = """
@@ -49,7 +49,7 @@ def source(kind: Kind) -> Kind:
 
 def made(folder: Path) -> RunningTrigger:
     function = load_function(folder)
-    return RunningTrigger(function, function.triggers[0], Metrics(), "", AckRouter(), None, {})
+    return RunningTrigger(RunningFunction(function), function.triggers[0], Metrics(), {})
 
 
 @asynccontextmanager

@@ -27,6 +27,7 @@ class Kind(IntEnum):
 
     TOPIC = 2
     GROUP = 3
+    TRANSACTIONAL_ID = 5
 
 
 class May(IntEnum):

@@ -14,6 +14,7 @@ from headrace.runtime.config.function import FunctionSpec, load_function
 from headrace.runtime.config.trigger_kinds import TriggerKind
 from headrace.runtime.errors import ConfigError
 from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
+from headrace.triggers.kafka.settings.output import KafkaOutputSettings
 
 SPECS = ROOT / "specs"
 FULL: dict[str, Any] = yaml.safe_load((SPECS / "kafka-full.yaml").read_text())
@@ -63,6 +64,7 @@ class KafkaKind:
     aliases = ("kafka",)
     annotations = ANNOTATIONS
     Settings = KafkaSettings
+    OutputSettings = KafkaOutputSettings
 
 
 KINDS: dict[str, TriggerKind] = {"kafka-cluster": KafkaKind()}

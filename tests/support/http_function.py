@@ -14,9 +14,9 @@ import yaml
 from worker_bench import PRELUDE, until
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.processor.running import RunningTrigger
+from headrace.runtime.processor.running_function import RunningFunction
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ async def http_function(
     """It runs until the context ends."""
     write_http_function(folder, handler, spec=spec, **trigger)
     function = load_function(folder)
-    running = RunningTrigger(function, function.triggers[0], Metrics(), "", AckRouter(), None, {})
+    running = RunningTrigger(RunningFunction(function), function.triggers[0], Metrics(), {})
     await running.start_workers()
     run = asyncio.create_task(running.run())
     timeout = aiohttp.ClientTimeout(100)

@@ -5,7 +5,7 @@ import os
 import signal
 import textwrap
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
+from headrace.runtime.dispatch.interface import Output
 from headrace.runtime.metrics import Metrics, TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_keys, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
@@ -128,6 +129,9 @@ def scribble(at, *words):
 '''
 
 
+NO_OUTPUTS: Mapping[str, Output] = {}
+
+
 @asynccontextmanager
 async def bench(
     folder: Path,
@@ -141,6 +145,7 @@ async def bench(
     decoder: str = "headrace.triggers.kafka.format.decoder:decode",
     event: str = STREAM_EVENT,
     end_session: EndSession = no_session,
+    outputs: Mapping[str, Output] = NO_OUTPUTS,
 ) -> AsyncIterator[Bench]:
     """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
     folder.mkdir(exist_ok=True)
@@ -167,11 +172,13 @@ async def bench(
             max_concurrency=policy.max_concurrency,
             wants_replies=policy.wants_replies,
             spark_session_id=spark_session_id,
+            outputs=list(outputs),
         )
         return WorkerProcess(start, os.environ, on_frame, lease)  # type: ignore[arg-type]
 
     trigger_metrics = TriggerMetrics(metrics, "", "f", "kafka-cluster", "t")
     dispatcher = Dispatcher(workers, spawn, allocator, policy, trigger_metrics, lease, router, end_session)
+    dispatcher.outputs.update(outputs)
     try:
         await dispatcher.start()
         yield Bench(dispatcher, folder, metrics)

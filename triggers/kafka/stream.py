@@ -14,7 +14,7 @@ from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.logs import Logs
-from headrace.triggers.kafka.outputs import Outputs
+from headrace.triggers.kafka.produce.outputs import Outputs
 from headrace.triggers.kafka.ranges import read_record
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.start import read_ends, read_starts

@@ -16,8 +16,8 @@ from headrace.runtime.tasks import end_tasks
 from headrace.triggers.kafka.client.commits import fetch_commits
 from headrace.triggers.kafka.client.internals import is_member
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.outputs import explained
-from headrace.triggers.kafka.partition_producer import (
+from headrace.triggers.kafka.produce.outputs import explained
+from headrace.triggers.kafka.produce.partition_producer import (
     UNWRITABLE,
     PartitionProducer,
     TransactionError,

@@ -33,9 +33,10 @@ from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.logs import Logs
-from headrace.triggers.kafka.outputs import Outputs
+from headrace.triggers.kafka.produce.outputs import Outputs
 from headrace.triggers.kafka.ranges import EndWatcher
 from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
+from headrace.triggers.kafka.settings.output import KafkaOutputSettings
 from headrace.triggers.kafka.stream import KafkaStream
 from headrace.triggers.kafka.transactions import Transactions
 
@@ -50,6 +51,7 @@ class KafkaTrigger(Trigger):
     kind = "kafka-cluster"
     aliases = ("kafka",)
     Settings = KafkaSettings
+    OutputSettings = KafkaOutputSettings
     annotations = ANNOTATIONS
 
     @staticmethod
@@ -85,6 +87,11 @@ class KafkaTrigger(Trigger):
         others = (settings.on_failure.dead_letter_topic, settings.result_topic)
         topics = (*settings.topics, *filter(None, others))
         return EmbeddedNeeds("kafka", topics, lambda at: settings.model_copy(update={"brokers": at}))
+
+    @staticmethod
+    def open_output(settings: KafkaOutputSettings, client_id: str) -> Outputs:
+        """To a cluster that is no trigger's."""
+        return Outputs(settings.access, client_id)
 
     def __init__(
         self, spec: TriggerSpec, dispatch: Dispatch, metrics: TriggerMetrics, client_id: str

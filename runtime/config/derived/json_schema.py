@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace.runtime.config.environment import ENV_SCHEMA
 from headrace.runtime.config.function_fields import BuildFields, DocumentFields
+from headrace.runtime.config.output import DEFAULT_OUTPUT_KIND, OutputKind, output_kinds
 from headrace.runtime.config.spark import SparkFields
 from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind, annotated_models, trigger_fields
 from headrace.runtime.settings.checks import NOT_BUILT
@@ -15,6 +16,7 @@ from headrace.runtime.settings.declare import (
     Settings,
     fields_of,
     settings_of,
+    without_annotations,
 )
 
 Schema = dict[str, Any]
@@ -32,6 +34,7 @@ def function_schema(kinds: Mapping[str, TriggerKind]) -> Schema:
         "spec.env": ENV_SCHEMA,
         "spec.build": _object(BuildFields),
         "spec.spark": _object(SparkFields),
+        "spec.outputs": {"type": "object", "additionalProperties": _output(kinds)},
         "spec.triggers": {"type": "object", "additionalProperties": _trigger(kinds)},
     }
     return _HEAD | _object(DocumentFields, inside)
@@ -82,6 +85,20 @@ def _attributes(kind: TriggerKind) -> Schema:
         "if": {"properties": {"kind": {"enum": [kind.kind, *kind.aliases]}}},
         "then": {"properties": {"attributes": _object(kind.Settings)}},
     }
+
+
+def _output(kinds: Mapping[str, TriggerKind]) -> Schema:
+    can = output_kinds(kinds)
+    names = [name for kind in can.values() for name in (kind.kind, *kind.aliases)]
+    found = {"type": "object", "properties": {"kind": {"enum": sorted(names)}}}
+    return found | {"allOf": [_of_output_kind(kind) for kind in can.values()]}
+
+
+def _of_output_kind(kind: OutputKind) -> Schema:
+    is_this: Schema = {"properties": {"kind": {"enum": [kind.kind, *kind.aliases]}}}
+    if kind.kind != DEFAULT_OUTPUT_KIND:
+        is_this["required"] = ["kind"]
+    return {"if": is_this, "then": _object(without_annotations(kind.OutputSettings))}
 
 
 def _annotations(kinds: Mapping[str, TriggerKind]) -> Schema:

@@ -5,10 +5,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from headrace.runtime.config.function_fields import BuildFields, DocumentFields
+from headrace.runtime.config.output import output_kinds
 from headrace.runtime.config.spark import SparkFields
 from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind, find_kind, trigger_fields
 from headrace.runtime.settings.checks import as_written, limits_of
-from headrace.runtime.settings.declare import Declared, KeysLike, Settings, fields_of, settings_of
+from headrace.runtime.settings.declare import (
+    Declared,
+    KeysLike,
+    Settings,
+    fields_of,
+    settings_of,
+    without_annotations,
+)
 from headrace.runtime.settings.types import ANYTHING, CHOICE
 
 _HEAD = """\
@@ -42,6 +50,9 @@ def configuration_reference(kinds: Mapping[str, TriggerKind]) -> str:
     for name, kind in sorted(kinds.items()):
         names = " or ".join(f"`{name}`" for name in (name, *kind.aliases))
         parts.append((f"`spec.triggers.NAME.attributes`, kind {names}", kind.Settings))
+    for name, taker in sorted(output_kinds(kinds).items()):
+        names = " or ".join(f"`{name}`" for name in (name, *taker.aliases))
+        parts.append((f"`spec.outputs.NAME`, kind {names}", without_annotations(taker.OutputSettings)))
     lines = [line for title, model in parts for line in _part(title, model)]
     others = ", ".join(f"`{kind}`" for kind in NUCLIO_KINDS if find_kind(kind, kinds) is None)
     lines += ["", "## Other kinds of triggers", "", f"Known and not built yet: {others}."]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -103,10 +103,15 @@ class WorkerProduces:
         self,
         send: Callable[[bytes], None],
         place: Callable[[], tuple[int, int, WireRecord | None]],
+        outputs: Sequence[str] | None = (),
         *,
         exactly_once: bool = False,
     ) -> None:
-        """`place`: lane and offset of the record that the caller works for, and itself where it is one."""
+        """`place`: lane and offset of the record that the caller works for, and itself where it is one.
+
+        `outputs` are all that a message may name; None: it may name any.
+        """
+        self._outputs = outputs
         self._exactly_once = exactly_once
         self._send = send
         self._place = place
@@ -119,8 +124,9 @@ class WorkerProduces:
     def produce(self, message: Message) -> OnItsWay:
         """Returns once it is on its way to the processor: at once, unless too much is.
 
-        Raises RuntimeError in a process that the handler has forked.
+        Raises RuntimeError in a process that the handler has forked, ValueError for an output that isn't one.
         """
+        self._check_output(message)
         if self._is_forked:
             raise RuntimeError(f"produce({message.topic}): in a process that the handler has forked")
         lane_id, offset, record = self._place()
@@ -135,6 +141,12 @@ class WorkerProduces:
             self._open_bytes += one.size_bytes
         self._send(encode_produce(Produce(number, lane_id, offset, message)))
         return one
+
+    def _check_output(self, message: Message) -> None:
+        name = message.output
+        if name and self._outputs is not None and name not in self._outputs:
+            known = f"it has {', '.join(self._outputs)}" if self._outputs else "spec.outputs names none"
+            raise ValueError(f"produce({message.topic}): the function has no output {name!r}; {known}")
 
     def on_produced(self, body: bytes) -> None:
         """A PRODUCED frame has come (link thread)."""

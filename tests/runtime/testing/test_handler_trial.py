@@ -334,3 +334,11 @@ def test_init_context_may_call_functions_too() -> None:
 
     run = run_handler(calls_audit, [], init_context=init_context, call_function=lambda name, _: name)
     assert run.failures == []
+
+
+def test_a_message_may_name_any_output() -> None:
+    def handler(context: Any, event: Any) -> None:
+        context.produce("totals", event.body, output="archive")
+
+    (message,) = run_handler(handler, [b"1"]).produced
+    assert (message.topic, message.value, message.output) == ("totals", b"1", "archive")

@@ -19,9 +19,9 @@ from turned_clock import TurnedClock
 from worker_bench import PRELUDE, until
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.dispatch.acks.router import AckRouter
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.processor.running import RunningTrigger
+from headrace.runtime.processor.running_function import RunningFunction
 from headrace.triggers.cron.trigger import CronTrigger
 
 NOON = 1_767_355_200.0  # 2026-01-02T12:00:00Z
@@ -64,7 +64,7 @@ def made(
     (folder / "function.yaml").write_text(yaml.safe_dump({"metadata": {"name": "f"}, "spec": spec}))
     function = load_function(folder)
     of_trigger = replace(function.triggers[0], replica_index=replica_index)
-    running = RunningTrigger(function, of_trigger, Metrics(), "", AckRouter(), None, {})
+    running = RunningTrigger(RunningFunction(function), of_trigger, Metrics(), {})
     if clock is not None:
         running.trigger = CronTrigger(of_trigger, running.dispatcher, running.metrics, "", clock)
     return running

@@ -105,6 +105,39 @@ def test_a_dead_letter_that_may_not_be_written_holds_its_partition_until_it_may(
         assert running.stop() == 0
 
 
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_results_that_may_not_be_written_hold_their_records_until_they_may(
+    rules: Rules, tmp_path: Path, *, exactly_once: bool
+) -> None:
+    rules.allow(Kind.TOPIC, "records", May.READ)
+    rules.allow(Kind.GROUP, GROUP, May.READ)
+    rules.allow(Kind.TRANSACTIONAL_ID, f"{GROUP}-records-0", May.WRITE)
+    folder = function(
+        tmp_path,
+        rules,
+        resultTopic="dead",
+        exactlyOnce=exactly_once,
+        onFailure={"maxAttempts": 0, "backoff": "100ms", "maxBackoff": "100ms"},
+    )
+    (folder / "function_code.py").write_text("def handler(context, event):\n    return event.body\n")
+    send(rules, 4)
+    with replica(folder) as running:
+        # Who may write nowhere may not begin to write without transactions, either.
+        where = "topic dead" if exactly_once else "any topic"
+        running.logged(f"does not let this user write to {where}", seconds=60)
+        assert set(running.committed().values()) <= {0, None}
+        rules.allow(Kind.TOPIC, "dead", May.WRITE)
+        wait_until(lambda: set(running.committed().values()) == {4}, about=running)
+        assert running.stop() == 0
+
+
+def test_transactions_that_may_not_be_written_end_the_run_with_a_line(rules: Rules, tmp_path: Path) -> None:
+    rules.allow(Kind.TOPIC, "records", May.READ)
+    rules.allow(Kind.GROUP, GROUP, May.READ)
+    with replica(function(tmp_path, rules, exactlyOnce=True)) as running:
+        refused_once(running, "lets this user write no transactions: exactlyOnce needs the right to write")
+
+
 @pytest.mark.parametrize(
     "command",
     [

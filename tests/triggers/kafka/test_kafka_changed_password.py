@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from broker import Broker, embedded
 from kafka_records import produce
-from replica import lines, replica, wait_until, write_function
+from replica import lines, replica, set_spec, wait_until, write_function
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.guards import Guards
@@ -50,6 +50,29 @@ def test_it_is_said_and_what_waits_is_handled_once_it_is_mended(
         restart_with(guarded, "first")
         running.logged("takes the sign-in again")
         wait_until(lambda: set(lines(folder)) >= set(map(str, range(8))), about=running)
+        assert running.log.count(REFUSED) == 1
+        running.wait_ready()
+
+
+def test_so_is_that_of_an_output(guarded: EmbeddedKafka, tmp_path: Path) -> None:
+    handler = """
+        def handler(context, event):
+            context.produce("archive", event.body, output="archive")
+    """
+    plain = Broker(guarded.bootstrap, "embedded")
+    plain.create("archive", 1)
+    folder = write_function(tmp_path / "f", handler, guarded.bootstrap, ["records"])
+    set_spec(folder, outputs={"archive": {"brokers": [guarded.sasl_bootstrap], "sasl": SASL}})
+    produce(plain, "records", 4, partitions=1)
+    with replica(folder) as running:
+        wait_until(lambda: running.committed() == {0: 4}, about=running)
+        restart_with(guarded, "second")
+        produce(plain, "records", 4, partitions=1)
+        running.logged(REFUSED)
+        assert f"output archive of f: {guarded.sasl_bootstrap} {REFUSED}" in running.get("/ready")[1]
+        restart_with(guarded, "first")
+        running.logged("takes the sign-in again")
+        wait_until(lambda: running.committed() == {0: 8}, about=running)
         assert running.log.count(REFUSED) == 1
         running.wait_ready()
 

@@ -11,8 +11,8 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.partitions.books.held import Written
 from headrace.runtime.wire.produce import Message
-from headrace.triggers.kafka import outputs
-from headrace.triggers.kafka.outputs import Outputs
+from headrace.triggers.kafka.produce import outputs
+from headrace.triggers.kafka.produce.outputs import Outputs
 
 
 class Where(NamedTuple):

@@ -7,7 +7,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from headrace.runtime.partitions.books.held import Written
 from headrace.runtime.wire.produce import Message
-from headrace.triggers.kafka.packing import Packed, Waiting, pack
+from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack
 
 BATCH_BYTES = 1000
 PARTITIONS = range(4)

@@ -19,14 +19,15 @@ _MAX_SECONDS = 30.0
 
 
 class SignIns:
-    """All connections that a trigger's clients make once they have started.
+    """All connections that clients of a trigger, or an output, make once they have started.
 
     A client tries again whenever it has something to send, and tells its log only: brokers lock out whoever
     asks too often, and all that one would hear is that commits fail.
     """
 
-    def __init__(self, access: BrokerAccess) -> None:
+    def __init__(self, access: BrokerAccess, what_waits: str = "nothing is fetched or committed") -> None:
         self._access = access
+        self._what_waits = what_waits
         self._wait_seconds = 0.0
         self._next_at = 0.0
         self.problem = ""
@@ -56,9 +57,9 @@ class SignIns:
         self._next_at = time.monotonic() + self._wait_seconds
         if line != self.problem:
             logger.error(
-                "%s; until it is mended nothing is fetched or committed, and nothing is lost; trying again,"
-                " in %g s at most",
+                "%s; until it is mended %s, and nothing is lost; trying again, in %g s at most",
                 line,
+                self._what_waits,
                 _MAX_SECONDS,
             )
         self.problem = line

@@ -1,12 +1,12 @@
-"""How a trigger's settings get into its brokers, and what messages call those settings."""
+"""How settings get into their brokers, and what messages call those settings."""
 
 from headrace.runtime.kafka.access import OAUTHBEARER, AccessNames, BrokerAccess, OauthSignIn, SignIn, Tls
-from headrace.triggers.kafka.settings.attributes import KafkaAttributes
+from headrace.triggers.kafka.settings.cluster import ClusterAttributes
 from headrace.triggers.kafka.settings.security import SaslSettings
 
 
-def broker_access(settings: KafkaAttributes) -> BrokerAccess:
-    """The same for all clients of the trigger."""
+def broker_access(settings: ClusterAttributes) -> BrokerAccess:
+    """The same for all clients of a trigger, or an output."""
     sasl = settings.sasl
     is_oauth = sasl.mechanism == OAUTHBEARER
     names = AccessNames(
@@ -29,7 +29,7 @@ def _sign_in(sasl: SaslSettings) -> SignIn | OauthSignIn | None:
     return OauthSignIn(oauth.client_id, oauth.client_secret, oauth.token_url, oauth.scopes)
 
 
-def _tls(settings: KafkaAttributes) -> Tls | None:
+def _tls(settings: ClusterAttributes) -> Tls | None:
     if not settings.uses_tls:
         return None
     return Tls(

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 
 from headrace.runtime.config.concurrency import MaxConcurrency, max_concurrency
 from headrace.runtime.config.on_failure import FailureSettings
-from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE, checked_address
+from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE
 from headrace.runtime.settings.declare import section, setting
 from headrace.runtime.settings.types import (
     CHOICE,
@@ -24,7 +24,7 @@ from headrace.runtime.settings.types import (
     WindowSize,
     spelled,
 )
-from headrace.triggers.kafka.settings.security import Pem, SaslSettings, TlsSettings
+from headrace.triggers.kafka.settings.cluster import Addresses, ClusterAttributes
 from headrace.triggers.kafka.settings.without_effect import ClientAttributes
 
 DEFAULT_CHANNEL_BUFFER_SIZE = 256
@@ -48,10 +48,6 @@ def _zero_is_default(size: int) -> int:
     return size or DEFAULT_CHANNEL_BUFFER_SIZE
 
 
-def _checked_addresses(brokers: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(checked_address, brokers))
-
-
 def _is_a_number(partitions: object) -> str:
     """Nuclio reads all of them today, and a file that says how many there are expects nothing else."""
     if type(partitions) is not int:
@@ -65,22 +61,16 @@ Interval = Annotated[Seconds, Gt(0), Le(_INT32 / 1000)]
 BufferSize = Annotated[Count, Ge(0), Le(DEFAULT_CHANNEL_BUFFER_SIZE), AfterValidator(_zero_is_default)]
 
 
-class KafkaAttributes(ClientAttributes):
-    """The attributes of one Kafka trigger. `secret_path` stands before the secrets it explains."""
+class KafkaAttributes(ClusterAttributes, ClientAttributes):
+    """The attributes of one Kafka trigger."""
 
-    secret_path: Text = setting(
-        "secretPath",
-        "",
-        annotation="kafka-secret-path",
-        effect="Where it names no folder, secret values are taken as written, not as file names.",
-    )
     topics: Texts = setting(
         "topics",
         required="a list of at least one topic",
         example=["orders"],
         effect="A topic that does not exist gives no events until somebody creates it.",
     )
-    brokers: Annotated[Texts, AfterValidator(_checked_addresses)] = setting(
+    brokers: Addresses = setting(
         "brokers",
         (),
         environment=BROKERS_VARIABLE,
@@ -241,32 +231,6 @@ class KafkaAttributes(ClientAttributes):
         "read_uncommitted",
         effect="read_uncommitted also delivers aborted transactions, read_committed waits for ends.",
     )
-    ca_cert: Pem = setting(
-        "caCert",
-        "",
-        annotation="kafka-ca-cert",
-        secret=True,
-        may_be_path=True,
-        effect="Turns TLS on; a broker whose certificate another authority signed is refused.",
-    )
-    access_key: Pem = setting(
-        "accessKey",
-        "",
-        annotation="kafka-access-key",
-        secret=True,
-        may_be_path=True,
-        effect="The client's private key; it must belong to accessCertificate.",
-    )
-    access_certificate: Pem = setting(
-        "accessCertificate",
-        "",
-        annotation="kafka-access-cert",
-        secret=True,
-        may_be_path=True,
-        effect="The client's certificate; the broker refuses one that it doesn't trust.",
-    )
-    tls: TlsSettings = section("tls", TlsSettings, effect="Encryption.")
-    sasl: SaslSettings = section("sasl", SaslSettings, effect="Signing in.")
 
     topic_pattern: Text = setting(
         "topicPattern", "", built=False, effect="Too wide a pattern takes in topics of others."
@@ -355,8 +319,3 @@ class KafkaAttributes(ClientAttributes):
     def event(self) -> str:
         """What handlers get; empty for a record."""
         return "headrace.runtime.worker.given.event:RangeEvent" if self.delivery == "ranges" else ""
-
-    @property
-    def uses_tls(self) -> bool:
-        """Whether to connect with TLS: a caCert alone turns it on, as in Nuclio."""
-        return self.tls.enable or bool(self.ca_cert)

@@ -1,15 +1,13 @@
 """Conditions between the Kafka trigger's settings, and between them and the trigger's own fields."""
 
-from pathlib import Path
-
 from headrace.runtime.config.delivery import MAX_EVENTS
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.kafka.access import OAUTHBEARER
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule
 from headrace.runtime.settings.durations import format_duration
+from headrace.triggers.kafka.settings.access_rules import ACCESS_RULES
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
-from headrace.triggers.kafka.settings.tls_rules import TLS_RULES
 
 
 def _heartbeat_below_session(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
@@ -63,34 +61,6 @@ def _rebalance_well_above_waits(settings: KafkaAttributes, trigger: TriggerField
     )
 
 
-def _sasl_needs(field: str) -> Rule:
-    def check(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-        """is required where sasl.enable is true, except with OAUTHBEARER."""
-        sasl = settings.sasl
-        is_missing = sasl.enable and sasl.mechanism != OAUTHBEARER and not getattr(sasl, field)
-        return f"is required: sasl.enable is true and {sasl.mechanism} needs it" if is_missing else ""
-
-    return Rule(f"sasl.{field}", ("sasl.enable", "sasl.mechanism", f"sasl.{field}"), check)
-
-
-def _oauth_needs(field: str) -> Rule:
-    def check(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-        """is required where sasl.enable is true and sasl.mechanism is OAUTHBEARER."""
-        sasl = settings.sasl
-        is_missing = sasl.enable and sasl.mechanism == OAUTHBEARER and not getattr(sasl.oauth, field)
-        return f"is required: sasl.enable is true and {OAUTHBEARER} needs it" if is_missing else ""
-
-    return Rule(f"sasl.oauth.{field}", ("sasl.enable", "sasl.mechanism", f"sasl.oauth.{field}"), check)
-
-
-def _oauth_is_off(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """is noticed where sasl.mechanism is not OAUTHBEARER, or sasl.enable false."""
-    sasl = settings.sasl
-    if not sasl.oauth.client_id or (sasl.enable and sasl.mechanism == OAUTHBEARER):
-        return ""
-    return f"is unused: that takes sasl.enable true and sasl.mechanism {OAUTHBEARER}"
-
-
 def _spark_has_no_tokens(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
     """OAUTHBEARER is not built for delivery ranges, which Spark reads."""
     is_given = (
@@ -99,17 +69,26 @@ def _spark_has_no_tokens(settings: KafkaAttributes, _trigger: TriggerFields) -> 
     return f"with delivery: ranges {NOT_BUILT}; use SCRAM-SHA-512" if is_given else ""
 
 
-def _sasl_is_off(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """false with a user or a password is noticed."""
-    is_unused = not settings.sasl.enable and bool(settings.sasl.user or settings.sasl.password)
-    return "a user or a password is given, and false keeps them unused" if is_unused else ""
+def _spark_reads_pkcs8(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """with delivery ranges it must be in PKCS#8, which is all that Spark's Kafka client reads."""
+    is_other = settings.access_key and "-----BEGIN PRIVATE KEY-----" not in settings.access_key
+    return (
+        "must be in PKCS#8 (BEGIN PRIVATE KEY) for Spark's Kafka client, which reads ranges:"
+        " `openssl pkcs8 -topk8 -nocrypt` makes it so"
+        if settings.delivery == "ranges" and is_other
+        else ""
+    )
 
 
-def _secret_path_is_folder(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """a folder that is not there is noticed."""
-    # Absolute by now, or empty: the reader has joined it to the function's folder.
-    is_missing = bool(settings.secret_path) and not Path(settings.secret_path).is_dir()
-    return "names no folder here; the secret values are used as they are written" if is_missing else ""
+def _spark_verifies(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """It can't be true with delivery ranges: Spark's Kafka client always verifies."""
+    skips = settings.uses_tls and settings.tls.insecure_skip_verify
+    is_impossible = settings.delivery == "ranges" and skips
+    return (
+        "must be false: Spark's Kafka client, which reads ranges, verifies; set caCert"
+        if is_impossible
+        else ""
+    )
 
 
 def _explicit_ack_needs_static(settings: KafkaAttributes, trigger: TriggerFields) -> str:
@@ -229,21 +208,10 @@ RULES = (
     Rule("heartbeat_interval_seconds", _HEARTBEAT, _heartbeat_at_most_a_third, is_error=False),
     Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_above_waits),
     Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_well_above_waits, is_error=False),
-    _sasl_needs("user"),
-    _sasl_needs("password"),
-    _oauth_needs("client_id"),
-    _oauth_needs("client_secret"),
-    _oauth_needs("token_url"),
-    Rule(
-        "sasl.oauth.client_id",
-        ("sasl.oauth.client_id", "sasl.enable", "sasl.mechanism"),
-        _oauth_is_off,
-        is_error=False,
-    ),
+    *ACCESS_RULES,
     Rule("sasl.mechanism", ("delivery", "sasl.enable", "sasl.mechanism"), _spark_has_no_tokens),
-    Rule("sasl.enable", ("sasl.enable",), _sasl_is_off, is_error=False),
-    *TLS_RULES,
-    Rule("secret_path", ("secret_path",), _secret_path_is_folder, is_error=False),
+    Rule("access_key", ("delivery", "access_key"), _spark_reads_pkcs8),
+    Rule("tls.insecure_skip_verify", ("delivery", "tls.insecure_skip_verify", "ca_cert"), _spark_verifies),
     Rule(
         "worker_allocation_mode",
         ("worker_allocation_mode", "trigger.explicit_ack_mode", "trigger.num_workers", "trigger.max_workers"),

@@ -2,7 +2,7 @@
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from aiokafka.partitioner import DefaultPartitioner
@@ -22,6 +22,13 @@ class Packed:
         self.builder = builder
         self.partition = partition
         self.messages: list[tuple[Message, Confirm]] = []
+
+    @classmethod
+    def of(cls, messages: Iterable[tuple[Message, Confirm]]) -> "Packed":
+        """In no batch: they can't be written."""
+        packed = cls(None, -1)
+        packed.messages.extend(messages)
+        return packed
 
     def add(self, message: Message, done: Confirm) -> bool:
         """False where it is full. The first one always fits, and a large one then is alone."""
@@ -62,6 +69,13 @@ def pack(
             anywhere = random.choice(available)  # noqa: S311
             yield batch
     yield from batches.values()
+
+
+async def targets(producer: Any, topic: str) -> tuple[Sequence[int], Sequence[int]]:
+    """The partitions of a topic, and those that somebody leads. Raises KafkaError."""
+    partitions = sorted(await producer.partitions_for(topic))
+    available = sorted(producer.client.cluster.available_partitions_for_topic(topic))
+    return partitions, available or partitions
 
 
 def _partition(message: Message, partitions: Sequence[int], anywhere: int) -> int:

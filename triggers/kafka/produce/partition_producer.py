@@ -1,6 +1,7 @@
 """The transactional producer of one source partition: what is produced for it goes with its commits."""
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,7 @@ from aiokafka.errors import (
     InvalidTxnState,
     KafkaError,
     OffsetMetadataTooLargeError,
+    TopicAuthorizationFailedError,
 )
 from aiokafka.structs import OffsetAndMetadata
 
@@ -18,7 +20,8 @@ from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
 from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.triggers.kafka.outputs import OUT_OF_STEP, explained
+from headrace.triggers.kafka.produce.outputs import OUT_OF_STEP, explained
+from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack, targets
 
 _OF_THE_PRODUCER = (*OUT_OF_STEP, InvalidTxnState)
 _TOPIC_SECONDS = 2.0
@@ -64,15 +67,17 @@ class PartitionProducer:
         try:
             await self._client.begin_transaction()
             self._client._txn_manager.wait_for_transaction_end().add_done_callback(_hear)  # noqa: SLF001
-            sent = [await self._send(it) for it in outgoing]
-            results: list[Any] = await asyncio.gather(*sent, return_exceptions=True)
+            sent = [await self._send(topic, waiting) for topic, waiting in _by_topic(outgoing).items()]
+            batches = [batch for of_topic in sent for batch in of_topic]
+            results: list[Any] = await asyncio.gather(*(it for _, it in batches), return_exceptions=True)
         except (KafkaError, AssertionError) as error:  # the latter: in a state of no return
             raise self._over(AbortedError, error) from error
-        if any(isinstance(it, BaseException) for it in results):
-            await self._abort(outgoing, results)
+        ended = [(batch, result) for (batch, _), result in zip(batches, results, strict=True)]
+        if failed := [it for it in ended if isinstance(it[1], Exception)]:
+            await self._abort(failed)
         await self._commit(offset, text)
-        for (_, done), where in zip(outgoing, results, strict=True):
-            done(Written(where.partition, where.offset))
+        for batch, result in ended:
+            batch.confirm(result.offset)
 
     async def has_topic(self, topic: str) -> bool:
         """False where the broker doesn't have it, within seconds: sending would wait for longer."""
@@ -92,38 +97,37 @@ class PartitionProducer:
 
     # ---- inside
 
-    async def _send(self, outgoing: Outgoing) -> "asyncio.Future[Any]":
-        """A message that the client refuses has failed as one that the broker does."""
-        message, _ = outgoing
+    async def _send(self, topic: str, waiting: Waiting) -> Sequence[tuple[Packed, "asyncio.Future[Any]"]]:
+        """Batches, each with what becomes of it. What the client refuses has failed, too."""
         try:
-            written: asyncio.Future[Any] = await self._client.send(
-                message.topic,
-                message.value,
-                message.key,
-                message.partition,
-                message.timestamp,
-                list(message.headers),
+            partitions, available = await targets(self._client, topic)
+        except TopicAuthorizationFailedError as error:
+            return [(Packed.of(waiting), _failed(error))]
+        packed = pack(waiting, self._client.create_batch, partitions, available)
+        return [(batch, await self._send_batch(topic, batch)) for batch in packed]
+
+    async def _send_batch(self, topic: str, batch: Packed) -> "asyncio.Future[Any]":
+        try:
+            written: asyncio.Future[Any] = await self._client.send_batch(
+                batch.builder, topic, partition=batch.partition
             )
         except _OF_THE_PRODUCER:
             raise
         except Exception as error:  # whatever the client makes of it
-            written = asyncio.get_running_loop().create_future()
-            written.set_exception(error)
+            return _failed(error)
         return written
 
-    async def _abort(self, outgoing: Sequence[Outgoing], results: Sequence[Any]) -> None:
+    async def _abort(self, failed: Sequence[tuple[Packed, Exception]]) -> None:
         """Some can't be written. The others go with the next one."""
         # It has counted a failed batch's sequence number: the broker would refuse what follows.
         self.is_over = True
-        failed = [
-            (it, error) for it, error in zip(outgoing, results, strict=True) if isinstance(error, Exception)
-        ]
-        if any(_is_of_the_producer(error) for _, error in failed):
-            raise AbortedError(str(failed[0][1]) or type(failed[0][1]).__name__)
+        if of_it := [error for _, error in failed if _is_of_the_producer(error)]:
+            raise AbortedError(str(of_it[0]) or type(of_it[0]).__name__)
         with suppress(KafkaError, AssertionError):  # whoever comes next ends it
             await self._client.abort_transaction()
-        for (message, done), error in failed:
-            done(Written(failure=explained(error, message, self._access)))
+        for batch, error in failed:
+            for message, done in batch.messages:
+                done(Written(failure=explained(error, message, self._access)))
         raise AbortedError(UNWRITABLE)
 
     async def _commit(self, offset: int, text: str) -> None:
@@ -161,6 +165,19 @@ def _hear(end: "asyncio.Future[None]") -> None:
     """Where somebody else has heard of its failure, asyncio would say that nobody has."""
     if not end.cancelled():
         end.exception()
+
+
+def _failed(error: Exception) -> "asyncio.Future[Any]":
+    failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    failed.set_exception(error)
+    return failed
+
+
+def _by_topic(outgoing: Sequence[Outgoing]) -> dict[str, Waiting]:
+    by_topic: dict[str, Waiting] = {}
+    for message, done in outgoing:
+        by_topic.setdefault(message.topic, deque()).append((message, done))
+    return by_topic
 
 
 def _is_of_the_producer(error: BaseException) -> bool:

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
     KafkaError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
@@ -20,15 +22,21 @@ from aiokafka.errors import (
 )
 
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.connect_errors import connect_errors
 from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
+from headrace.runtime.kafka.refusals import no_answer, refusal
 from headrace.runtime.partitions.books.held import Confirm, Written
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.produce import Message
-from headrace.triggers.kafka.packing import Packed, Waiting, pack
+from headrace.triggers.kafka.client.sign_in import SignIns
+from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack, targets
 
 logger = logging.getLogger(__name__)
 
-_START_RETRY_SECONDS = 1.0
+_FIRST_RETRY_SECONDS = 1.0
+_MAX_RETRY_SECONDS = 10.0
+_SILENT_SECONDS = 10.0
+_WHAT_WAITS = "messages wait, and no record that has produced one is committed"
 _CLOSE_SECONDS = 5.0
 OUT_OF_STEP = (OutOfOrderSequenceNumber, UnknownProducerId, ProducerFenced, ProducerClosed)
 
@@ -43,7 +51,7 @@ class _Producer:
 
 
 class Outputs:
-    """To one cluster. Connects at the first message. How much is on its way is for workers to bound."""
+    """To one cluster. Keeps interface.Output. How much is on its way is for workers to bound."""
 
     def __init__(self, access: BrokerAccess, client_id: str) -> None:
         self._access = access
@@ -52,6 +60,9 @@ class Outputs:
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = asyncio.Lock()
         self._current: _Producer | None = None
+        self._problem = ""
+        self._sign_ins = SignIns(access, _WHAT_WAITS)
+        self._last_news = 0.0  # when something was confirmed, or there was nothing to confirm
 
     def produce(self, message: Message, done: Confirm) -> None:
         """As Feed says. Those for one topic are sent in order."""
@@ -60,6 +71,15 @@ class Outputs:
             return
         self._waiting[message.topic] = deque([(message, done)])
         self._start(self._send_all(message.topic), f"messages for {message.topic}")
+
+    def problems(self) -> list[str]:
+        """As Output says."""
+        if problem := self._problem or self._sign_ins.problem:
+            return [problem]
+        silent_seconds = time.monotonic() - self._last_news
+        if self._current is None or not self._current.open or silent_seconds < _SILENT_SECONDS:
+            return []
+        return [f"{self._access} has confirmed no message for {silent_seconds:.0f} s"]
 
     async def close(self) -> None:
         """Nobody waits for anything any more. Idempotent, done within seconds."""
@@ -82,6 +102,8 @@ class Outputs:
         waiting = self._waiting[topic]
         while waiting:
             producer = await self._producer()
+            if not producer.open:
+                self._last_news = time.monotonic()
             producer.open += 1  # so it isn't ended amid these
             try:
                 await self._send(producer, topic, waiting)
@@ -92,9 +114,7 @@ class Outputs:
     async def _send(self, producer: _Producer, topic: str, waiting: Waiting) -> None:
         """Returns once all that waits is on its way, or has failed."""
         try:
-            partitions = sorted(await producer.client.partitions_for(topic))
-            cluster = producer.client.client.cluster
-            available = sorted(cluster.available_partitions_for_topic(topic)) or partitions
+            partitions, available = await targets(producer.client, topic)
         except Exception as error:  # whatever the client makes of it
             failed = list(waiting)
             waiting.clear()
@@ -136,6 +156,7 @@ class Outputs:
                 done(Written(failure=explained(error, message, self._access)))
 
     def _left(self, producer: _Producer) -> None:
+        self._last_news = time.monotonic()
         producer.open -= 1
         self._end_if_done(producer)
 
@@ -151,17 +172,36 @@ class Outputs:
             self._start(discard(producer.client), "a producer's end")
 
     async def _producer(self) -> _Producer:
-        """The current one, or a new one, for which all wait together, until the broker is there."""
+        """The current one, or a new one, for which all wait together, until the broker takes it.
+
+        A sign-in that it refuses too: no record is to blame for that, and none is to end as a dead letter.
+        """
         async with self._starting:
+            wait_seconds = _FIRST_RETRY_SECONDS
             while self._current is None:
                 try:
-                    self._current = _Producer(await start_producer(self._access, self._client_id))
+                    with connect_errors() as heard:
+                        client = await start_producer(self._access, self._client_id)
                 except KafkaError as error:
-                    logger.warning(
-                        "nothing can be produced yet to %s (%r); trying again", self._access, error
-                    )
-                    await asyncio.sleep(_START_RETRY_SECONDS)
+                    self._not_yet(error, heard.last)
+                    await asyncio.sleep(wait_seconds)
+                    wait_seconds = min(2 * wait_seconds, _MAX_RETRY_SECONDS)  # brokers may lock out
+                else:
+                    self._sign_ins.watch(client.client)
+                    self._current = _Producer(client)
+            if self._problem:
+                logger.info("%s takes messages now", self._access)
+                self._problem = ""
             return self._current
+
+    def _not_yet(self, error: KafkaError, cause: BaseException | None) -> None:
+        refused = refusal(cause, self._access) or refusal(error, self._access)
+        if isinstance(error, ClusterAuthorizationFailedError):
+            refused = f"{self._access} does not let this user write to any topic"
+        problem = refused or f"{no_answer(self._access)} ({cause or error})"
+        if problem != self._problem:
+            logger.warning("%s; %s; trying again", problem, _WHAT_WAITS)
+        self._problem = problem
 
 
 def explained(error: BaseException, message: Message, access: BrokerAccess) -> str:

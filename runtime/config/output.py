@@ -1,0 +1,95 @@
+"""`spec.outputs`: where a function's messages go besides the brokers of its triggers."""
+
+import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from headrace.runtime.config.trigger_kinds import TriggerKind, find_kind
+from headrace.runtime.settings.declare import Settings, setting
+from headrace.runtime.settings.findings import Findings
+from headrace.runtime.settings.names import NAME_RULE, is_name
+from headrace.runtime.settings.reader import Reading, Surroundings, read_settings
+from headrace.runtime.settings.types import Text
+from headrace.runtime.settings.variables import MissingVariableError
+from headrace.runtime.settings.yaml_source import Path
+
+OUTPUTS: Path = ("spec", "outputs")
+DEFAULT_OUTPUT_KIND = "kafka-cluster"
+
+
+class OutputFields(Settings):
+    """`spec.outputs.NAME`, as far as it is no kind's own: the settings of each kind derive from it."""
+
+    kind: Text = setting("kind", DEFAULT_OUTPUT_KIND, effect="What the messages go to.")
+
+
+@runtime_checkable
+class OutputKind(TriggerKind, Protocol):
+    """A kind whose source messages may go to."""
+
+    @property
+    def OutputSettings(self) -> type[OutputFields]: ...  # noqa: N802 - a class
+
+
+def output_kinds(kinds: Mapping[str, TriggerKind]) -> dict[str, OutputKind]:
+    """Those of them that an output may be of."""
+    return {name: kind for name, kind in kinds.items() if isinstance(kind, OutputKind)}
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """One output. `kind` is the canonical name, `settings` the kind's own model."""
+
+    name: str
+    kind: str
+    settings: Any  # which only its kind knows
+
+
+@dataclass(frozen=True, slots=True)
+class OutputReader:
+    """What outputs are read with. The findings are the caller's; reading adds to them.
+
+    No annotation and no option of a command says anything of them: those are about triggers.
+    """
+
+    findings: Findings
+    folder: pathlib.Path
+    kinds: Mapping[str, TriggerKind]
+
+    def read_all(self, written: object) -> tuple[OutputSpec, ...]:
+        """Those without a problem."""
+        if not isinstance(written, dict):
+            self.findings.problem(OUTPUTS, "expected a mapping from each output's name to its fields")
+            return ()
+        specs = [self._spec(name, entry) for name, entry in written.items()]
+        return tuple(spec for spec in specs if spec is not None)
+
+    def _spec(self, name: str, entry: object) -> OutputSpec | None:
+        path = (*OUTPUTS, name)
+        if not is_name(name):
+            self.findings.problem(path, f"{name!r} is no name for an output; {NAME_RULE}")
+        kind = self._kind(entry, path)
+        if kind is None:
+            return None
+        around = Surroundings(self.findings.source, is_typed=True, folder=self.folder)
+        read: Reading[OutputFields] = read_settings(kind.OutputSettings, entry, path, around)
+        self.findings.keep(read)
+        for rule in kind.OutputSettings.rules:
+            self.findings.check(rule, read, read)
+        self.findings.resolve(read)
+        return None if read.broken else OutputSpec(name, kind.kind, read.values)
+
+    def _kind(self, entry: object, path: Path) -> OutputKind | None:
+        """None, and a problem, where it names no kind of output."""
+        written = entry.get("kind") if isinstance(entry, dict) else None
+        try:
+            named, _ = self.findings.source.expanded(written)
+        except MissingVariableError:
+            named = None  # which reading says
+        name = named if isinstance(named, str) and named else DEFAULT_OUTPUT_KIND
+        kinds = output_kinds(self.kinds)
+        if (found := find_kind(name, kinds)) is None:
+            can = ", ".join(kinds) or "none that is installed"
+            self.findings.problem((*path, "kind"), f"kind {name} can't be an output; {can} can")
+        return found

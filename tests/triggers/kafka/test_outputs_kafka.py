@@ -1,0 +1,110 @@
+"""spec.outputs on real brokers: another cluster than the trigger's, with a sign-in of its own."""
+
+import asyncio
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from broker import Broker, embedded
+from http_function import write_http_function
+from kafka_records import group_offsets, produce
+from replica import Replica, replica, set_spec, wait_until, write_function
+
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.embedded.kafka.guards import Guards
+
+ARCHIVES = """
+    def handler(context, event):
+        context.produce("archive", {"of": event.offset}, output="archive")
+"""
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[EmbeddedKafka]:
+    """A second broker, that asks for a sign-in."""
+    with embedded(Guards({"ada": "s3cret-word"}), archive=1) as kafka:
+        yield kafka
+
+
+def outputs(other: EmbeddedKafka, password: str = "s3cret-word") -> dict[str, Any]:
+    sasl = {"enable": True, "user": "ada", "password": password, "mechanism": "SCRAM-SHA-256"}
+    return {"archive": {"brokers": [other.sasl_bootstrap], "sasl": sasl}}
+
+
+def archived(other: EmbeddedKafka) -> list[dict[str, Any]]:
+    """All that is there."""
+
+    async def read() -> list[dict[str, Any]]:
+        consumer = AIOKafkaConsumer(
+            "archive", bootstrap_servers=other.bootstrap, auto_offset_reset="earliest", group_id=None
+        )
+        async with consumer:
+            (end,) = (await consumer.end_offsets(consumer.assignment())).values()
+            return [json.loads((await consumer.getone()).value) for _ in range(end)]
+
+    return asyncio.run(read())
+
+
+def committed(running: Replica) -> int:
+    return sum(it or 0 for it in running.committed().values())
+
+
+def test_records_of_one_cluster_are_sent_on_to_another(
+    broker: Broker, topic: str, other: EmbeddedKafka, tmp_path: Path
+) -> None:
+    folder = write_function(tmp_path / "f", ARCHIVES, broker.bootstrap, [topic], partitions=[0])
+    set_spec(folder, outputs=outputs(other))
+    produce(broker, topic, 50, partitions=1)
+    before = len(archived(other))
+    with replica(folder) as running:
+        wait_until(lambda: committed(running) == 50, about=running)
+        assert running.stop() == 0
+        assert "s3cret-word" not in running.log
+    assert sorted(it["of"] for it in archived(other)[before:]) == [*range(50)]
+
+
+def test_a_refused_sign_in_is_waited_for_in_sight_and_nothing_is_committed(
+    broker: Broker, topic: str, other: EmbeddedKafka, tmp_path: Path
+) -> None:
+    folder = write_function(
+        tmp_path / "f",
+        ARCHIVES,
+        broker.bootstrap,
+        [topic],
+        partitions=[0],
+        onFailure={"maxAttempts": 1, "then": "skip"},
+    )
+    set_spec(folder, outputs=outputs(other, "wr0ng-word"))
+    produce(broker, topic, 5, partitions=1)
+    before = len(archived(other))
+    with replica(folder) as running:
+        line = f"{other.sasl_bootstrap} refuses the sign-in: check sasl.user, sasl.password"
+        wait_until(lambda: line in running.log, about=running)
+        wait_until(lambda: f"output archive of f: {line}" in running.get("/ready")[1], about=running)
+        began = time.monotonic()
+        assert running.stop() == 0
+        assert time.monotonic() - began < 30
+        assert "wr0ng-word" not in running.log
+    assert group_offsets(broker, f"group-{topic}").get((topic, 0), 0) == 0
+    assert len(archived(other)) == before
+
+
+def test_a_request_is_answered_once_its_message_is_there(other: EmbeddedKafka, tmp_path: Path) -> None:
+    handler = """
+        async def handler(context, event):
+            there = await context.produce("archive", {"of": "http"}, output="archive")
+            return context.Response(body=f"{there.partition} {there.offset}")
+    """
+    write_http_function(tmp_path, handler, spec={"outputs": outputs(other)})
+    before = len(archived(other))
+    with replica(tmp_path) as running:
+        url = running.wait_ready().trigger()["url"]
+        with urllib.request.urlopen(url, data=b"", timeout=60) as answer:
+            assert answer.read().decode() == f"0 {before}"
+        assert running.stop() == 0
+    assert archived(other)[before:] == [{"of": "http"}]
