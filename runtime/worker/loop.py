@@ -105,7 +105,8 @@ class WorkerLoop:
     def use(self, handler: Handler, init_context: Any) -> None:
         """Call this handler, after its init_context if there is one. Raises HandlerNotLoadedError."""
         if self._result_topic:
-            call = ToTopic(handler.call, self._result_topic, self._context.produce)
+            name = self._sources[0].trigger.name
+            call = ToTopic(handler.call, name, self._result_topic, self._context.produce)
             handler = Handler(call, handler.is_async)
         self._handler = handler
         if handler.is_async and self._places:

@@ -17,20 +17,27 @@ class Produce(Protocol):
 
 
 class ToTopic:
-    """A handler's call. None is nothing, a list or a generator several messages, all else one.
+    """A handler's call for one trigger; others that share its workers get what is returned as ever.
+
+    None is nothing, a list or a generator several messages, all else one.
 
     A Response is its body with its headers, unless its status says that the handler has failed. In a batch
     its event_id names the record whose key it gets; what has none gets no key.
     """
 
-    def __init__(self, call: Callable[[Any, Any], Any], topic: str, produce: Produce) -> None:
+    def __init__(
+        self, call: Callable[[Any, Any], Any], trigger_name: str, topic: str, produce: Produce
+    ) -> None:
         self._handler = call
+        self._trigger_name = trigger_name
         self._topic = topic
         self._produce = produce
 
     def __call__(self, context: Any, given: Any) -> Any:
         """What is still to be said of the record: a Response, or where it is async that, awaited."""
         result = self._handler(context, given)
+        if not isinstance(given, list) and given.trigger.name != self._trigger_name:
+            return result
         if inspect.isawaitable(result) or is_async_stream(result):
             return self._finish(given, result)
         return self._take(given, result)

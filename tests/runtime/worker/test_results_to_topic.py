@@ -1,11 +1,13 @@
 """What a handler returns, and what goes along with a message, by the test helper: the worker's own code."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import nuclio_sdk
 import pytest
 
 from headrace.runtime.wire.produce import Message
+from headrace.runtime.worker.returned.to_topic import ToTopic
 from headrace.testing import Record, run_handler
 
 KEYED = [Record(b"1", key=b"a"), Record(b"2", key=b"b")]
@@ -113,3 +115,12 @@ def test_a_task_has_the_headers_of_its_own_record() -> None:
 def test_what_can_not_be_a_message_is_refused_where_it_is_made(produce: Any, says: str) -> None:
     (failure,) = run_handler(lambda context, event: produce(context), [b""]).failures
     assert says in failure
+
+
+def test_what_another_trigger_of_the_same_workers_is_answered_with_is_no_message() -> None:
+    def nobody(topic: str, value: Any, key: Any = None, headers: Any = None) -> None:
+        raise AssertionError("it is for whoever has asked")
+
+    call = ToTopic(lambda context, event: {"asked": event.trigger.name}, "records", "out", nobody)
+    request = SimpleNamespace(trigger=SimpleNamespace(name="web"))
+    assert call(None, request) == {"asked": "web"}
