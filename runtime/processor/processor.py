@@ -21,8 +21,6 @@ from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.tasks import task_group
 from headrace.runtime.users import OURS, ProcessUser
 
-_GARBAGE_THRESHOLD = 10_000  # more objects than messages on their way leave in a turn of the loop
-
 
 class Processor:
     """Start, run, stop. Keeps admin.Reported."""
@@ -82,7 +80,6 @@ class Processor:
         for running in self._triggers:
             await asyncio.create_task(running.start_workers(), context=running.context)
         gc.freeze()  # what is imported stays: no collection need look at it
-        gc.set_threshold(_GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
         self._on_loaded()
         async with task_group(HeadraceError) as runs:
             for running in self._triggers:
