@@ -15,6 +15,7 @@ from headrace.functions.long_tasks.settings import KafkaSettings
 logger = logging.getLogger(__name__)
 
 _FUNCTION = Path(__file__).with_name("function.yaml")
+_WORKERS = "triggers.requests.numWorkers"
 
 
 class WorkerPool:
@@ -41,8 +42,9 @@ class WorkerPool:
     @property
     def command(self) -> list[str]:
         """What runs them, in `environment(...)`."""
-        command = [sys.executable, "-P", "-m", "headrace", "run", str(_FUNCTION)]
-        return [*command, "--replicas", str(self.number_of_workers)] if self._unique_consumers else command
+        number = str(self.number_of_workers)
+        workers = ["--replicas", number] if self._unique_consumers else ["--set", f"{_WORKERS}={number}"]
+        return [sys.executable, "-P", "-m", "headrace", "run", str(_FUNCTION), *workers]
 
     def environment(self, **arguments: object) -> dict[str, str]:
         """This process's, with all that function.yaml asks for. Raises TypeError for what is no JSON."""
@@ -54,7 +56,6 @@ class WorkerPool:
             "HEADRACE_BROKERS": self._settings.kafka_bootstrap_server,  # the file takes a single one
             "TASK": self._name,
             "TASK_ARGUMENTS": json.dumps(arguments),
-            "TASK_WORKERS": "1" if self._unique_consumers else str(self.number_of_workers),
             "PYTHONPATH": os.pathsep.join(folders),
         }
 

@@ -99,7 +99,9 @@ def test_a_value_from_the_environment_says_so(tmp_path: Path) -> None:
     assert "hunter2" not in result.stdout
 
 
-def test_the_functions_that_come_with_headrace_are_valid() -> None:
+def test_the_functions_that_come_with_headrace_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BOOTSTRAP_SERVER", "REQUEST_TOPIC", "ACK_TOPIC", "CONSUMER_GROUP_ID"):
+        monkeypatch.setenv(f"KAFKA_{name}", "broker:9092" if name == "BOOTSTRAP_SERVER" else name.lower())
     files = [*ROOT.glob("examples/*/function.yaml"), *ROOT.glob("functions/*/function.yaml")]
     result = run("validate", *map(str, files))
     valid = [line for line in result.stdout.splitlines() if not line.startswith("note: ")]

@@ -91,6 +91,7 @@ ROWS = [
     Row("workerTerminationWaitTime", "kafka-termination-wait-time", 30, "5s", "5s", 5),
     Row("maxInFlight", "", 0, 2000, "", 2000),
     Row("resultTopic", "", "", "results", "", "results"),
+    Row("exactlyOnce", "", False, True, "", True),
 ]
 ELSEWHERE = {"topics", "brokers", "consumerGroup", "secretPath"}
 BY_ATTRIBUTE = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.attribute)
