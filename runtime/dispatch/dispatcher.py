@@ -210,7 +210,7 @@ class Dispatcher:
             return  # a decision made below has freed something: the loop goes on until nobody takes any more
         if self.lease.is_over:
             return  # somebody else may have been given the records; its trigger says how it goes on
-        if self._produces.is_full:
+        if self._produces.holds_up():
             return  # it calls this once there is room again
         self._is_dispatching = True
         try:

@@ -30,17 +30,18 @@ class Produces:
         self._shared = shared
         self._nacks = nacks
         self._dispatch = dispatch
+        self._holds_up = False
         self.on_failed: Callable[[Lane, Sequence[WireRecord], str, int], None]
         """As RecordListener says, of a record that isn't handled in order. Its owner sets it."""
         self._said: dict[Outbox, list[Produced]] = {}  # to be told at the end of this turn of the loop
 
-    @property
-    def is_full(self) -> bool:
-        """Too much waits for a commit: nothing more is to be handed out, which would bring more."""
+    def holds_up(self) -> bool:
+        """Whether too much waits for a commit: then nothing more is handed out, until it says so itself."""
         if not self._shared.policy.exactly_once:
             return False
         held = (partition.held.outgoing_bytes for partition in self._shared.partitions.values())
-        return sum(held) > _MOST_OUTGOING_BYTES
+        self._holds_up = sum(held) > _MOST_OUTGOING_BYTES
+        return self._holds_up
 
     def take(self, worker: WorkerHandle, lane: Lane | None, said: Produce) -> None:
         """One of the worker's handlers has produced it, for a record of `lane`; None where that is over."""
@@ -137,7 +138,6 @@ class Produces:
 
     def _release(self, call: Call) -> None:
         """Nothing that it has produced is to be written any more."""
-        was_full = self.is_full
         for partition, first in call.records:
             held = partition.held.get(first)
             if held is not None and held.call is call:  # else it came again, or its partition has left
@@ -146,7 +146,7 @@ class Produces:
                 if call.failure and is_here:
                     self._fail(partition, first, held)
         self._shared.news.set()
-        if was_full and not self.is_full:
+        if self._holds_up and not self.holds_up():
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     def _fail(self, partition: AssignedPartition, first: int, held: Held) -> None:

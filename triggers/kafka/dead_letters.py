@@ -13,12 +13,9 @@ from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
     MessageSizeTooLargeError,
-    OutOfOrderSequenceNumber,
     ProducerClosed,
-    ProducerFenced,
     RecordListTooLargeError,
     TopicAuthorizationFailedError,
-    UnknownProducerId,
     UnknownTopicOrPartitionError,
 )
 
@@ -28,12 +25,12 @@ from headrace.runtime.kafka.dead_letter_producer import Copy, discard, start_pro
 from headrace.runtime.kafka.refusals import no_answer
 from headrace.runtime.streams.opener import Opener
 from headrace.triggers.kafka.client.errors import explain
+from headrace.triggers.kafka.produce.outputs import OUT_OF_STEP
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 _WRITE_SECONDS = 30.0
 _TOPIC_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
-_OUT_OF_STEP = (OutOfOrderSequenceNumber, UnknownProducerId, ProducerFenced, ProducerClosed)
 
 
 @dataclass(slots=True, eq=False)
@@ -144,7 +141,7 @@ class DeadLetters:
                 async with shared.turns[partition]:
                     shared.check()
                     await write_copy(shared.producer, self._topic, partition, copy)
-        except _OUT_OF_STEP:
+        except OUT_OF_STEP:
             return False
         return True
 

@@ -290,3 +290,23 @@ async def test_where_records_overtake_each_other_only_the_one_comes_again(
             + ["start 3 attempt 2", "start 4 attempt 2", "start 4 attempt 3"],
             1,
         )
+
+
+async def test_nothing_is_handed_out_while_too_much_waits_for_a_commit(tmp_path: Path) -> None:
+    handler = """
+        def handler(context, event):
+            write(event.offset)
+            context.produce("out", bytes(600_000))
+    """
+    async with producing(tmp_path, handler, replace(QUICK, exactly_once=True)) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 200))
+        held = partition.held
+        await until(lambda: held.outgoing_bytes > 16 << 20 and not partition.lane.in_flight_count)
+        assert len(b.lines()) < 200
+        while partition.ledger.committable < 200 or held:
+            for _, done in held.outgoing([(0, partition.ledger.committable)]):
+                done(Written(0, 0))
+            await asyncio.sleep(0)
+        assert cluster.sent == []
+        assert partition.checkpoint.offset == 200
