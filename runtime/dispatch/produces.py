@@ -13,7 +13,7 @@ from headrace.runtime.partitions.books.unacked import NOBODY
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.loose_lane import LooseLane
 from headrace.runtime.wire.frames import WireRecord
-from headrace.runtime.wire.produce import Message, Produce, Produced, encode_produced
+from headrace.runtime.wire.produce import Message, Produce, Said, encode_produced
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.outbox import Outbox
 
@@ -33,7 +33,10 @@ class Produces:
         self._holds_up = False
         self.on_failed: Callable[[Lane, Sequence[WireRecord], str, int], None]
         """As RecordListener says, of a record that isn't handled in order. Its owner sets it."""
-        self._said: dict[Outbox, list[Produced]] = {}  # to be told at the end of this turn of the loop
+        # For the end of this turn of the loop:
+        self._said: dict[Outbox, list[Said]] = {}
+        self._written = self._not_written = 0
+        self._is_turn_noted = False
 
     def holds_up(self) -> bool:
         """Whether too much waits for a commit: then nothing more is handed out, until it says so itself."""
@@ -46,17 +49,20 @@ class Produces:
     def take(self, worker: WorkerHandle, lane: Lane | None, said: Produce) -> None:
         """One of the worker's handlers has produced it, for a record of `lane`; None where that is over."""
         partition = None if lane is None else self._shared.partition_of(lane)
-        call = Call()
+        message, call = said.message, Call()
         if lane is not None and partition is not None:
             call = self._call(worker, lane, partition, said.offset)
-        tell = partial(self._tell, worker.outbox, said.number)
-        if self._shared.policy.exactly_once and partition and call.records and not said.message.output:
-            call.outgoing.append((said.message, partial(self._on_committed, call)))
-            partition.held.outgoing_bytes += said.message.size_bytes
-            tell(Written())  # its worker may produce more
+        if self._shared.policy.exactly_once and partition and call.records and not message.output:
+            call.keep(message, partial(self._on_committed, call))
+            partition.held.outgoing_bytes += message.size_bytes
+            self._tell(worker.outbox, said.number, Written())  # it may produce more
         else:
             call.open += 1
-            self._send(said.message, partial(self._on_done, call, tell))
+            done = partial(self._on_done, call, worker.outbox, said.number)
+            if message.output:
+                self._send_on(message, done)
+            else:
+                self._shared.feed.produce(message, done)
 
     def on_returned(self, partition: AssignedPartition, firsts: Iterable[int]) -> None:
         """These are to be handled again, and will produce again: what they have produced says no more."""
@@ -74,38 +80,30 @@ class Produces:
         if (held := partition.held.get(first)) is not None:
             return held.call
         call = Call()
-        record = _find(worker, lane, offset) if partition.is_loose else None
-        for each, begin, end in self._records(worker, partition, first):
-            failed = each.failed.of(begin) if each.failed else None
-            each.held[begin] = Held(call, end, 0 if failed is None else failed.failures, record)
-            call.records.append((each, begin))
+        if worker.in_flight.batch_size and first not in partition.unacked:
+            call.records = list(self._hold_batch(worker, call))
+        else:
+            record = _find(worker, lane, offset) if partition.is_loose else None
+            call.records = (_hold(partition, first, partition.unacked.end_of(first), call, record),)
         return call
 
-    def _records(
-        self, worker: WorkerHandle, partition: AssignedPartition, first: int
-    ) -> Iterator[tuple[AssignedPartition, int, int]]:
-        """All of that call: a batch, or one."""
-        if not worker.in_flight.batch_size or first in partition.unacked:
-            yield partition, first, partition.unacked.end_of(first)
-            return
+    def _hold_batch(self, worker: WorkerHandle, call: Call) -> Iterator[tuple[AssignedPartition, int]]:
         for run in worker.in_flight.runs:
-            if (of_run := self._shared.partition_of(run.lane)) is not None:
-                for begin, record in zip(run.lane.first_offsets(run.records), run.records, strict=True):
-                    yield of_run, begin, record.offset + 1
+            if (partition := self._shared.partition_of(run.lane)) is not None:
+                for first, record in zip(run.lane.first_offsets(run.records), run.records, strict=True):
+                    yield _hold(partition, first, record.offset + 1, call)
 
-    def _send(self, message: Message, done: Confirm) -> None:
+    def _send_on(self, message: Message, done: Confirm) -> None:
         """To the output that it names, which is never the trigger's own brokers."""
-        if not message.output:
-            self._shared.feed.produce(message, done)
-        elif (output := self._shared.outputs.get(message.output)) is not None:
+        if (output := self._shared.outputs.get(message.output)) is not None:
             output.produce(message, done)
         else:  # its worker would have known
             failure = f"the function has no output {message.output}"
             asyncio.get_running_loop().call_soon(done, Written(failure=failure))
 
-    def _on_done(self, call: Call, tell: Callable[[Written], None], written: Written) -> None:
+    def _on_done(self, call: Call, outbox: Outbox, number: int, written: Written) -> None:
         """It is written, or can't be."""
-        tell(written)
+        self._tell(outbox, number, written)
         self._count(written)
         call.open -= 1
         call.failure = call.failure or written.failure
@@ -120,17 +118,30 @@ class Produces:
             self._release(call)
 
     def _count(self, written: Written) -> None:
-        metrics = self._shared.metrics
-        (metrics.not_produced if written.failure else metrics.produced).inc()
+        if written.failure:
+            self._not_written += 1
+        else:
+            self._written += 1
+        self._note_turn()
 
     def _tell(self, outbox: Outbox, number: int, written: Written) -> None:
         """What became of it, at the end of this turn."""
-        if not self._said:
-            asyncio.get_running_loop().call_soon(self._tell_all)
-        self._said.setdefault(outbox, []).append(Produced(number, *written))
+        if (said := self._said.get(outbox)) is None:
+            said = self._said[outbox] = []
+        said.append((number, *written))
+        self._note_turn()
 
-    def _tell_all(self) -> None:
-        """In one frame for each worker."""
+    def _note_turn(self) -> None:
+        if not self._is_turn_noted:
+            self._is_turn_noted = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Counts, and tells each worker in one frame."""
+        self._is_turn_noted = False
+        self._shared.metrics.produced.inc(self._written)
+        self._shared.metrics.not_produced.inc(self._not_written)
+        self._written = self._not_written = 0
         said, self._said = self._said, {}
         for outbox, each in said.items():
             outbox.send_frame(encode_produced(each))
@@ -142,12 +153,14 @@ class Produces:
             held = partition.held.get(first)
             if held is not None and held.call is call:  # else it came again, or its partition has left
                 partition.held.drop(first)
-                is_here = self._shared.partitions.get(partition.lane.id) is partition
-                if call.failure and is_here:
+                if call.failure and self._is_here(partition):
                     self._fail(partition, first, held)
         self._shared.news.set()
         if self._holds_up and not self.holds_up():
             asyncio.get_running_loop().call_soon(self._dispatch)
+
+    def _is_here(self, partition: AssignedPartition) -> bool:
+        return self._shared.partitions.get(partition.lane.id) is partition
 
     def _fail(self, partition: AssignedPartition, first: int, held: Held) -> None:
         if first in partition.unacked:
@@ -169,6 +182,14 @@ class Produces:
         else:
             _wait_as_unacked(partition, first, held.end)
             self._nacks.fail(partition, first, held.call.failure)
+
+
+def _hold(
+    partition: AssignedPartition, first: int, end: int, call: Call, record: WireRecord | None = None
+) -> tuple[AssignedPartition, int]:
+    failed = partition.failed.of(first) if partition.failed else None
+    partition.held[first] = Held(call, end, 0 if failed is None else failed.failures, record)
+    return partition, first
 
 
 def _find(worker: WorkerHandle, lane: Lane, offset: int) -> WireRecord | None:

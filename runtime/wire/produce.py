@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from headrace.runtime.wire.frames import Headers, Kind, NonsenseError, decode_headers, encode_headers, frame
 from headrace.runtime.wire.text import MAX_REASON, bounded
@@ -47,6 +47,10 @@ class Produce(NamedTuple):
     lane_id: int
     offset: int
     message: Message
+
+
+Said: TypeAlias = tuple[int, int, int, str]
+"""As Produced."""
 
 
 class Produced(NamedTuple):
@@ -99,12 +103,12 @@ def decode_produce(body: bytes) -> Produce:
     return Produce(number, lane_id, offset, message)
 
 
-def encode_produced(each: Iterable[Produced]) -> bytes:
+def encode_produced(each: Iterable[Said]) -> bytes:
     """PRODUCED: of some, in any order."""
     parts = []
-    for it in each:
-        reason = bounded(it.failure, MAX_REASON).encode() if it.failure else b""
-        parts += [_PRODUCED.pack(it.number, it.partition, it.offset, len(reason)), reason]
+    for number, partition, offset, failure in each:
+        reason = bounded(failure, MAX_REASON).encode() if failure else b""
+        parts.append(_PRODUCED.pack(number, partition, offset, len(reason)) + reason)
     return frame(Kind.PRODUCED, *parts)
 
 

@@ -85,7 +85,11 @@ class WorkerLoop:
         )
         self._exactly_once = start.exactly_once
         self.produces = WorkerProduces(
-            link.send, self.acks.producer, start.outputs, exactly_once=start.exactly_once
+            link.send,
+            self.acks.producer,
+            start.outputs,
+            # Of the stream, not of a trigger that shares its workers, nor of none.
+            is_transactional=lambda it: self._exactly_once and self._source_of.get(it) is self._sources[0],
         )
         self._context = create_context(start, self._sources[0].trigger, self.acks, self.produces, self._spark)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)

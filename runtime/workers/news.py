@@ -187,6 +187,8 @@ class News:
 
     def _on_news(self, kind: Kind, said: Any) -> None:  # noqa: C901, PLR0912  # a line for each kind
         match kind:
+            case Kind.PRODUCE:  # the one that comes for each record
+                self._on_produce(said)
             case Kind.PROGRESS:
                 self._on_progress(*said)
             case Kind.DONE:
@@ -197,8 +199,6 @@ class News:
                 self._on_acked(AckedSpan(*said))
             case Kind.NACK:
                 self._listener.on_nacked(said)
-            case Kind.PRODUCE:
-                self._on_produce(said)
             case Kind.REPLY:
                 self._on_reply(*said)
             case Kind.REPLY_PART:

@@ -2,7 +2,6 @@
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,22 +23,31 @@ Confirm: TypeAlias = Callable[[Written], None]
 Outgoing: TypeAlias = tuple[Message, Confirm]
 
 
-@dataclass(slots=True, eq=False)
 class Call:
-    """One call of a handler, with a record or a batch, and what it has produced."""
+    """One call of a handler, with a record or a batch, and what it has produced.
 
-    open: int = 0
-    """How many of its messages are on their way."""
-    outgoing: list[Outgoing] = field(default_factory=list)
-    """Those that go with the commit of its records."""
-    failure: str = ""
-    """Why one of them couldn't be written."""
-    records: list[tuple[Any, int]] = field(default_factory=list)
-    """That it is of: partition and first offset."""
+    There is one for nearly each message: what is tracked by the garbage collector costs most of its time.
+    """
+
+    __slots__ = ("failure", "open", "outgoing", "records")
+
+    def __init__(self, open: int = 0) -> None:  # noqa: A002  # what it is
+        self.open = open
+        """How many of its messages are on their way."""
+        self.outgoing: list[Outgoing] | tuple[()] = ()
+        """Those that go with the commit of its records."""
+        self.failure = ""
+        """Why one of them couldn't be written."""
+        self.records: Sequence[tuple[Any, int]] = ()
+        """That it is of: partition and first offset."""
+
+    def keep(self, message: Message, done: Confirm) -> None:
+        """For the commit."""
+        self.outgoing = self.outgoing or []
+        self.outgoing.append((message, done))
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """A record, or a range, up to `end`. `failures`: deliveries of it that had failed before that call."""
 
     call: Call
@@ -65,7 +73,7 @@ class HeldRecords(dict[int, Held]):
         held = self.pop(first, None)
         if held is not None and held.call.outgoing:  # no part of it goes without the others
             self.outgoing_bytes -= sum(message.size_bytes for message, _ in held.call.outgoing)
-            held.call.outgoing.clear()
+            held.call.outgoing = ()
         return held
 
     def hold_back(self, committable: int, acked: Sequence[Span]) -> tuple[int, list[Span]]:

@@ -105,14 +105,15 @@ class WorkerProduces:
         place: Callable[[], tuple[int, int, WireRecord | None]],
         outputs: Sequence[str] | None = (),
         *,
-        exactly_once: bool = False,
+        is_transactional: Callable[[int], bool] = lambda _: False,
     ) -> None:
         """`place`: lane and offset of the record that the caller works for, and itself where it is one.
 
-        `outputs` are all that a message may name; None: it may name any.
+        `outputs` are all that a message may name; None: it may name any. `is_transactional`: whether messages
+        of that lane's records go with a commit.
         """
         self._outputs = outputs
-        self._exactly_once = exactly_once
+        self._is_transactional = is_transactional
         self._send = send
         self._place = place
         self._room = threading.Condition()
@@ -132,7 +133,8 @@ class WorkerProduces:
         lane_id, offset, record = self._place()
         if record is not None and record.headers:
             message = message._replace(headers=traced(message.headers, record.headers))
-        one = OnItsWay(message.size_bytes, goes_with_commit=self._exactly_once and not message.output)
+        goes_with_commit = not message.output and self._is_transactional(lane_id)
+        one = OnItsWay(message.size_bytes, goes_with_commit=goes_with_commit)
         with self._room:
             while self._open and self._open_bytes + one.size_bytes > WINDOW_BYTES:
                 self._room.wait()

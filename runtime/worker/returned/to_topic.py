@@ -8,6 +8,8 @@ from headrace.runtime.worker.given.sdk import Response
 from headrace.runtime.worker.returned.results import body_of, is_async_stream, is_no_ack_header, is_stream
 
 _NOTHING = (None, b"", "")
+_ONE = (bytes, str, dict)
+"""What is one message, and nothing to wait for."""
 
 
 class Produce(Protocol):
@@ -38,6 +40,9 @@ class ToTopic:
         result = self._handler(context, given)
         if not isinstance(given, list) and given.trigger.name != self._trigger_name:
             return result
+        if isinstance(result, _ONE):
+            self._send(given, result)
+            return None
         if inspect.isawaitable(result) or is_async_stream(result):
             return self._finish(given, result)
         return self._take(given, result)
@@ -60,12 +65,15 @@ class ToTopic:
         return result if isinstance(given, list) and isinstance(result, list) else None
 
     def _send(self, given: Any, item: Any) -> None:
-        is_response = isinstance(item, Response)
-        if body_of(item) in _NOTHING or (is_response and item.status_code >= 500):
-            return
-        said = item.headers or {} if is_response else {}
-        headers = {str(name): value for name, value in said.items() if not is_no_ack_header(name)}
-        self._produce(self._topic, body_of(item), _key(given, item), headers)
+        body, headers = item, None
+        if isinstance(item, Response):
+            if item.status_code >= 500:
+                return
+            said = item.headers or {}
+            headers = {str(name): value for name, value in said.items() if not is_no_ack_header(name)}
+            body = item.body
+        if body not in _NOTHING:
+            self._produce(self._topic, body, _key(given, item), headers)
 
 
 def _as_of(result: Any, item: Any) -> Any:

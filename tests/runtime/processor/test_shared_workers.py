@@ -177,3 +177,25 @@ def test_a_second_stream_is_refused_whoever_comes_first(tmp_path: Path) -> None:
     write_function(tmp_path, {"web": WEB, "orders": stream, "more": stream})
     with pytest.raises(ConfigError, match=r"orders.*sharing workers with trigger 'more', another stream"):
         load_function(tmp_path)
+
+
+PRODUCES = """
+async def handler(context, event):
+    message = context.produce(OUT, "x")
+    if event.trigger.name == "web":
+        return str((await message).offset)
+"""
+
+
+async def test_with_exactly_once_a_request_may_await_its_message(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """It goes with no commit: only a record's does."""
+    out = broker.create_topic(1)
+    triggers = {"orders": orders(broker, topic), "web": WEB}
+    triggers["orders"]["attributes"]["exactlyOnce"] = True
+    write_function(tmp_path, triggers)
+    (tmp_path / "main.py").write_text(PRODUCES.replace("OUT", repr(out)))
+    async with processing(tmp_path) as processor:
+        url = await url_of(processor)
+        assert [await ask(url) for _ in range(2)] == [(200, "0"), (200, "1")]

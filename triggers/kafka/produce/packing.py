@@ -7,10 +7,10 @@ from typing import Any
 
 from aiokafka.partitioner import DefaultPartitioner
 
-from headrace.runtime.partitions.books.held import Confirm, Written
+from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.wire.produce import Message
 
-Waiting = deque[tuple[Message, Confirm]]
+Waiting = deque[Outgoing]
 
 _by_key = DefaultPartitioner()
 
@@ -21,17 +21,18 @@ class Packed:
     def __init__(self, builder: Any, partition: int) -> None:
         self.builder = builder
         self.partition = partition
-        self.messages: list[tuple[Message, Confirm]] = []
+        self.messages: list[Outgoing] = []
 
     @classmethod
-    def of(cls, messages: Iterable[tuple[Message, Confirm]]) -> "Packed":
+    def of(cls, messages: Iterable[Outgoing]) -> "Packed":
         """In no batch: they can't be written."""
         packed = cls(None, -1)
         packed.messages.extend(messages)
         return packed
 
-    def add(self, message: Message, done: Confirm) -> bool:
+    def add(self, outgoing: Outgoing) -> bool:
         """False where it is full. The first one always fits, and a large one then is alone."""
+        message, _ = outgoing
         added = self.builder.append(
             timestamp=message.timestamp,
             key=message.key,
@@ -39,7 +40,7 @@ class Packed:
             headers=list(message.headers),
         )
         if added is not None:
-            self.messages.append((message, done))
+            self.messages.append(outgoing)
         return added is not None
 
     def confirm(self, first_offset: int) -> None:
@@ -59,12 +60,12 @@ def pack(
     batches: dict[int, Packed] = {}
     anywhere = random.choice(available)  # noqa: S311  # no secret
     for _ in range(len(waiting)):
-        message, done = waiting.popleft()
-        partition = _partition(message, partitions, anywhere)
-        if (batch := batches.get(partition)) is not None and batch.add(message, done):
+        outgoing = waiting.popleft()
+        partition = _partition(outgoing[0], partitions, anywhere)
+        if (batch := batches.get(partition)) is not None and batch.add(outgoing):
             continue
         batches[partition] = new = Packed(create(), partition)
-        new.add(message, done)
+        new.add(outgoing)
         if batch is not None:
             anywhere = random.choice(available)  # noqa: S311
             yield batch
