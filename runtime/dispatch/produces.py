@@ -75,23 +75,36 @@ class Produces:
     def _call(self, worker: WorkerHandle, lane: Lane, partition: AssignedPartition, offset: int) -> Call:
         """That the record is in. What is settled already belongs to none: its commit may be on its way."""
         first = partition.acked_by(offset)
-        if first is None or partition.ledger.is_settled(first):
+        if first is None:
             return Call()
+        may_be_of_batch = bool(worker.in_flight.batch_size) and first not in partition.unacked
+        if partition.ledger.is_settled(first):  # by an ack: others of its batch may not be
+            is_of_batch = may_be_of_batch and _find(worker, lane, offset) is not None
+            return self._call_of_batch(worker) if is_of_batch else Call()
         if (held := partition.held.get(first)) is not None:
             return held.call
+        if may_be_of_batch:
+            return self._call_of_batch(worker)
         call = Call()
-        if worker.in_flight.batch_size and first not in partition.unacked:
-            call.records = list(self._hold_batch(worker, call))
-        else:
-            record = _find(worker, lane, offset) if partition.is_loose else None
-            call.records = (_hold(partition, first, partition.unacked.end_of(first), call, record),)
+        record = _find(worker, lane, offset) if partition.is_loose else None
+        call.records = (_hold(partition, first, partition.unacked.end_of(first), call, record),)
         return call
 
-    def _hold_batch(self, worker: WorkerHandle, call: Call) -> Iterator[tuple[AssignedPartition, int]]:
+    def _call_of_batch(self, worker: WorkerHandle) -> Call:
+        """All of it that isn't settled, held by one call."""
+        left = [it for it in self._batch(worker) if not it[0].ledger.is_settled(it[1])]
+        for partition, first, _ in left:
+            if (held := partition.held.get(first)) is not None:
+                return held.call
+        call = Call()
+        call.records = [_hold(*it, call) for it in left]
+        return call
+
+    def _batch(self, worker: WorkerHandle) -> Iterator[tuple[AssignedPartition, int, int]]:
         for run in worker.in_flight.runs:
             if (partition := self._shared.partition_of(run.lane)) is not None:
                 for first, record in zip(run.lane.first_offsets(run.records), run.records, strict=True):
-                    yield _hold(partition, first, record.offset + 1, call)
+                    yield partition, first, record.offset + 1
 
     def _send_on(self, message: Message, done: Confirm) -> None:
         """To the output that it names, which is never the trigger's own brokers."""

@@ -140,6 +140,29 @@ async def test_all_that_a_batch_produces_belongs_to_all_of_it(tmp_path: Path) ->
         assert (one.checkpoint.offset, other.checkpoint.offset) == (2, 2)
 
 
+@pytest.mark.parametrize(("acked", "spans"), [([0], ()), ([2], ((2, 3),)), ([0, 2], ((2, 3),))])
+async def test_what_a_batch_produces_holds_back_all_of_it_that_is_not_acked_yet(
+    tmp_path: Path, acked: list[int], spans: tuple[tuple[int, int], ...]
+) -> None:
+    """Whichever record of it was acked: what was may be committed already, and no commit moves back."""
+    handler = f"""
+        async def handler(context, events):
+            for at in {acked}:
+                await context.platform.explicit_ack(events[at])
+            context.produce("out", b"x")
+    """
+    policy = replace(QUICK, batch=BatchPolicy(3, 10), ack_mode=AckMode.ENABLE)
+    async with producing(tmp_path, handler, policy) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.dispatcher.on_assigned([partition.key])
+        b.feed(partition, records(0, 3))
+        await until(lambda: cluster.sent and not partition.lane.in_flight_count)
+        first = 1 if 0 in acked else 0
+        assert (partition.checkpoint.offset, partition.checkpoint.acked) == (first, spans)
+        cluster.confirm()
+        assert partition.checkpoint.offset == 3
+
+
 async def test_an_ack_counts_once_all_is_confirmed(tmp_path: Path) -> None:
     handler = """
         async def handler(context, event):
