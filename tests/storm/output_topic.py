@@ -82,8 +82,9 @@ async def _read(broker: Broker, topic: str, source: str, isolation: str) -> list
         isolation_level=isolation,
     )
     found: list[Result] = []
-    async with consumer:
-        ends = await consumer.end_offsets(consumer.assignment())
+    async with consumer, AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None) as other:
+        # Of the log: a broker ends a transaction some time after it has said so, and shows it only then.
+        ends = await other.end_offsets(consumer.assignment())
         for tp, end in ends.items():
             while await consumer.position(tp) < end:  # past what isn't shown too
                 for record in (await consumer.getmany(tp, timeout_ms=100)).get(tp, []):

@@ -1,7 +1,6 @@
 """exactlyOnce: what was produced for records is written in one transaction with their commit."""
 
 import asyncio
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -15,6 +14,7 @@ from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.tasks import end_tasks
 from headrace.triggers.kafka.client.commits import fetch_commits
 from headrace.triggers.kafka.client.internals import is_member
+from headrace.triggers.kafka.client.topics import missing_topics
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.produce.outputs import explained
 from headrace.triggers.kafka.produce.partition_producer import (
@@ -29,7 +29,7 @@ from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.start import answer
 
 _RETRY_SECONDS = 0.2
-_MISSING_SECONDS = 3.0
+_ANSWER_SECONDS = 3.0
 _WAITED = "its last transaction has only just ended"
 _Said: TypeAlias = tuple[int, str, Sequence[Outgoing]]
 """An offset, its text, and the messages that go with it."""
@@ -47,7 +47,6 @@ class Transactions(GroupOffsets):
         self._client_id = f"{client_id}-transactions"
         self._producers: dict[PartitionKey, PartitionProducer] = {}
         self._running: dict[PartitionKey, asyncio.Task[TransactionError | None]] = {}
-        self._missing: dict[str, float] = {}  # topics, and until when nobody asks for them again
         self._unknown: dict[PartitionKey, _Said] = {}  # whether that was committed
 
     async def begin(self, keys: Collection[PartitionKey]) -> None:
@@ -114,13 +113,17 @@ class Transactions(GroupOffsets):
     async def _without_topic(
         self, outgoing: Mapping[PartitionKey, Sequence[Outgoing]]
     ) -> dict[PartitionKey, str]:
-        """Those with messages for topics that aren't there, which are told so."""
-        topics = {message.topic: key for key, it in outgoing.items() for message, _ in it}
-        missing = {topic for topic, until in self._missing.items() if time.monotonic() < until}
-        asked = [topic for topic in topics if topic not in missing]
-        answers = await asyncio.gather(*(self._producers[topics[it]].has_topic(it) for it in asked))
-        missing |= {topic for topic, is_there in zip(asked, answers, strict=True) if not is_there}
-        self._missing |= dict.fromkeys(missing - self._missing.keys(), time.monotonic() + _MISSING_SECONDS)
+        """Those with messages for topics that aren't there, which are told so: sending would wait for long.
+
+        A broker that doesn't answer says nothing of its topics, and no record has failed by that.
+        """
+        if not (asked := {key: new for key, it in outgoing.items() if (new := self._new_topics(key, it))}):
+            return {}
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                missing = await missing_topics(self._admin, set().union(*asked.values()))
+        except (KafkaError, TimeoutError) as unheard:
+            return dict.fromkeys(asked, f"which topics there are isn't known ({unheard!r})")
         error, refused = UnknownTopicOrPartitionError(), {}
         for key, messages in outgoing.items():
             for message, done in messages:
@@ -128,6 +131,10 @@ class Transactions(GroupOffsets):
                     refused[key] = UNWRITABLE
                     done(Written(failure=explained(error, message, self._settings.access)))
         return refused
+
+    def _new_topics(self, key: PartitionKey, messages: Iterable[Outgoing]) -> set[str]:
+        """Where its producer hasn't sent anything yet."""
+        return {message.topic for message, _ in messages if not self._producers[key].knows(message.topic)}
 
     async def _ask(self, key: PartitionKey) -> str:
         """The group's commit says whether that transaction stands. Why nothing is known yet, or nothing."""

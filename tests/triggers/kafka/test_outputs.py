@@ -5,7 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pytest
-from aiokafka.errors import KafkaConnectionError, OutOfOrderSequenceNumber
+from aiokafka.errors import (
+    KafkaConnectionError,
+    OutOfOrderSequenceNumber,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from headrace.runtime.kafka.access import BrokerAccess
@@ -27,6 +31,10 @@ class Client:
         self.batches: list[tuple[int, int, asyncio.Future[Where]]] = []  # partition, messages
         self.is_closed = False
         self.failure: Exception | None = None
+        self.is_away = False
+
+    async def force_metadata_update(self) -> bool:
+        return not self.is_away
 
     async def partitions_for(self, _: str) -> set[int]:
         if self.failure:
@@ -52,10 +60,11 @@ class Bench:
         self.outputs = Outputs(BrokerAccess("nowhere:9092"), "test")
         self.said: dict[bytes | None, Written] = {}
         self.failure: Exception | None = None
+        self.is_away = False
 
     async def start(self, *_: object) -> Client:
         self.clients.append(Client())
-        self.clients[-1].failure = self.failure
+        self.clients[-1].failure, self.clients[-1].is_away = self.failure, self.is_away
         return self.clients[-1]
 
     async def discard(self, client: Client) -> None:
@@ -122,6 +131,28 @@ async def test_what_fails_only_for_another_batch_is_sent_again_by_the_next_produ
     assert [bench.said[it].offset for it in (b"1", b"2")] == [5, 6]
     assert bench.clients[0].is_closed
     assert not bench.clients[1].is_closed
+
+
+async def test_what_goes_to_a_broker_that_is_away_waits_for_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client says that there is no such topic, after a while, also where it could ask nobody."""
+    monkeypatch.setattr(outputs, "_FIRST_RETRY_SECONDS", 0)
+    bench.failure, bench.is_away = UnknownTopicOrPartitionError(), True
+    bench.produce(range(3))
+    await bench.settle()
+    assert bench.said == {}
+    bench.clients[0].failure = None
+    await bench.settle()
+    assert [count for _, count, _ in bench.clients[0].batches] == [3]
+
+
+async def test_a_topic_that_is_not_there_fails_all_that_waits_for_it(bench: Bench) -> None:
+    bench.failure = UnknownTopicOrPartitionError()
+    bench.produce(range(3))
+    await bench.settle()
+    assert len(bench.said) == 3
+    assert all("there is no topic t" in it.failure for it in bench.said.values())
 
 
 async def test_a_topic_of_which_nothing_is_known_fails_all_that_waits_for_it(bench: Bench) -> None:

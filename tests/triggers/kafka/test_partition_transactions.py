@@ -1,6 +1,8 @@
 """Messages and a commit in one transaction, on a real broker: all or nothing, once, by one owner."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,6 +15,7 @@ from aiokafka.errors import KafkaError
 from broker import Broker
 from transactional import read_committed
 
+from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import TextTooLongError
@@ -113,6 +116,27 @@ async def test_a_message_that_cannot_be_written_takes_nothing_with_it(broker: Br
         assert "there is no topic nowhere-at-all" in say.told[-1][1].failure
         assert not await write(transactions, key, 3, "", fine)
     assert await asyncio.to_thread(read_committed, broker, out) == [b"b", b"fine"]
+
+
+async def test_a_broker_that_is_away_fails_no_message() -> None:
+    """It says nothing of its topics, which isn't that there are none."""
+    async with EmbeddedKafka() as kafka:
+        await kafka.create_topics({"t": 1})
+        key, say = PartitionKey("t", 0), Said("out")
+        messages = say("a")
+        async with owner(Broker(kafka.bootstrap, "embedded"), "t") as (transactions, _):
+            await transactions.begin([key])
+            await kafka.create_topics({"out": 1})  # of which the producer doesn't know yet
+            assert kafka.pid is not None
+            os.kill(kafka.pid, signal.SIGSTOP)
+            try:
+                assert "isn't known" in await write(transactions, key, 3, "", messages)
+            finally:
+                os.kill(kafka.pid, signal.SIGCONT)
+            assert say.told == []
+            while await write(transactions, key, 3, "", messages):
+                await asyncio.sleep(0.01)
+        assert say.written == ["a"]
 
 
 async def test_whoever_begins_later_is_the_owner(broker: Broker, topic: str) -> None:

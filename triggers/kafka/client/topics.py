@@ -8,7 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import for_code
+from aiokafka.errors import UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest_v5
@@ -46,6 +46,14 @@ async def describe_topics(admin: AIOKafkaAdminClient, names: Collection[str]) ->
     response: Any = await admin._send_request(_TopicsRequest(sorted(names)))  # noqa: SLF001
     topics = response.to_object()["topics"]
     return {topic["topic"]: _topic(topic) for topic in topics if for_code(topic["error_code"]).errno == 0}
+
+
+async def missing_topics(admin: AIOKafkaAdminClient, names: Collection[str]) -> set[str]:
+    """Those of `names` of which the broker says that there is none. Raises KafkaError."""
+    response: Any = await admin._send_request(_TopicsRequest(sorted(names)))  # noqa: SLF001
+    topics = response.to_object()["topics"]
+    none = UnknownTopicOrPartitionError.errno
+    return {topic["topic"] for topic in topics if topic["error_code"] == none}
 
 
 def _topic(described: Mapping[str, Any]) -> Topic:

@@ -29,7 +29,7 @@ from headrace.runtime.partitions.books.held import Confirm, Written
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.produce import Message
 from headrace.triggers.kafka.client.sign_in import SignIns
-from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack, targets
+from headrace.triggers.kafka.produce.packing import NoAnswerError, Packed, Waiting, pack, targets
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +115,8 @@ class Outputs:
         """Returns once all that waits is on its way, or has failed."""
         try:
             partitions, available = await targets(producer.client, topic)
+        except NoAnswerError:
+            await asyncio.sleep(_FIRST_RETRY_SECONDS)  # no message has failed: all of them wait
         except Exception as error:  # whatever the client makes of it
             failed = list(waiting)
             waiting.clear()

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.partitioner import DefaultPartitioner
 
 from headrace.runtime.partitions.books.held import Outgoing, Written
@@ -72,9 +73,18 @@ def pack(
     yield from batches.values()
 
 
+class NoAnswerError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
+    """No broker says which partitions a topic has."""
+
+
 async def targets(producer: Any, topic: str) -> tuple[Sequence[int], Sequence[int]]:
-    """The partitions of a topic, and those that somebody leads. Raises KafkaError."""
-    partitions = sorted(await producer.partitions_for(topic))
+    """The partitions of a topic, and those that somebody leads. Raises KafkaError, such as NoAnswerError."""
+    try:
+        partitions = sorted(await producer.partitions_for(topic))
+    except UnknownTopicOrPartitionError:  # so the client says too where it could ask nobody
+        if not await producer.client.force_metadata_update():
+            raise NoAnswerError(topic) from None
+        raise
     available = sorted(producer.client.cluster.available_partitions_for_topic(topic))
     return partitions, available or partitions
 

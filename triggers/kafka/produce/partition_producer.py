@@ -24,7 +24,6 @@ from headrace.triggers.kafka.produce.outputs import OUT_OF_STEP, explained
 from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack, targets
 
 _OF_THE_PRODUCER = (*OUT_OF_STEP, InvalidTxnState)
-_TOPIC_SECONDS = 2.0
 UNWRITABLE = "a message that belongs to it can't be written"
 _TOO_LONG = (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError)
 
@@ -79,16 +78,9 @@ class PartitionProducer:
         for batch, result in ended:
             batch.confirm(result.offset)
 
-    async def has_topic(self, topic: str) -> bool:
-        """False where the broker doesn't have it, within seconds: sending would wait for longer."""
-        try:
-            async with asyncio.timeout(_TOPIC_SECONDS):
-                await self._client.partitions_for(topic)
-        except TimeoutError:
-            return False
-        except KafkaError:  # sending says it better
-            return True
-        return True
+    def knows(self, topic: str) -> bool:
+        """Whether it has sent something there: it need not be asked for."""
+        return self._client.client.cluster.partitions_for_topic(topic) is not None
 
     async def close(self) -> None:
         """An open transaction is left to whoever comes next."""
