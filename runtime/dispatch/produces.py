@@ -49,8 +49,10 @@ class Produces:
     def take(self, worker: WorkerHandle, lane: Lane | None, said: Produce) -> None:
         """One of the worker's handlers has produced it, for a record of `lane`; None where that is over."""
         partition = None if lane is None else self._shared.partition_of(lane)
-        message, call = said.message, Call()
-        if lane is not None and partition is not None:
+        message = said.message
+        if lane is None or partition is None:
+            call = Call()
+        else:
             call = self._call(worker, lane, partition, said.offset)
         if self._shared.policy.exactly_once and partition and call.records and not message.output:
             call.keep(message, partial(self._on_committed, call))
@@ -58,11 +60,7 @@ class Produces:
             self._tell(worker.outbox, said.number, Written())  # it may produce more
         else:
             call.open += 1
-            done = partial(self._on_done, call, worker.outbox, said.number)
-            if message.output:
-                self._send_on(message, done)
-            else:
-                self._shared.feed.produce(message, done)
+            self._send(message, partial(self._on_done, call, worker.outbox, said.number))
 
     def on_returned(self, partition: AssignedPartition, firsts: Iterable[int]) -> None:
         """These are to be handled again, and will produce again: what they have produced says no more."""
@@ -106,9 +104,11 @@ class Produces:
                 for first, record in zip(run.lane.first_offsets(run.records), run.records, strict=True):
                     yield partition, first, record.offset + 1
 
-    def _send_on(self, message: Message, done: Confirm) -> None:
+    def _send(self, message: Message, done: Confirm) -> None:
         """To the output that it names, which is never the trigger's own brokers."""
-        if (output := self._shared.outputs.get(message.output)) is not None:
+        if not message.output:
+            self._shared.feed.produce(message, done)
+        elif (output := self._shared.outputs.get(message.output)) is not None:
             output.produce(message, done)
         else:  # its worker would have known
             failure = f"the function has no output {message.output}"

@@ -133,7 +133,7 @@ class Transactions(GroupOffsets):
         return refused
 
     def _new_topics(self, key: PartitionKey, messages: Iterable[Outgoing]) -> set[str]:
-        """Where its producer hasn't sent anything yet."""
+        """Those that its producer doesn't know."""
         return {message.topic for message, _ in messages if not self._producers[key].knows(message.topic)}
 
     async def _ask(self, key: PartitionKey) -> str:

@@ -43,17 +43,20 @@ async def describe_topics(admin: AIOKafkaAdminClient, names: Collection[str]) ->
 
     aiokafka's own question has no ids, and lets the broker make what is missing.
     """
-    response: Any = await admin._send_request(_TopicsRequest(sorted(names)))  # noqa: SLF001
-    topics = response.to_object()["topics"]
+    topics = await _ask(admin, names)
     return {topic["topic"]: _topic(topic) for topic in topics if for_code(topic["error_code"]).errno == 0}
 
 
 async def missing_topics(admin: AIOKafkaAdminClient, names: Collection[str]) -> set[str]:
     """Those of `names` of which the broker says that there is none. Raises KafkaError."""
-    response: Any = await admin._send_request(_TopicsRequest(sorted(names)))  # noqa: SLF001
-    topics = response.to_object()["topics"]
     none = UnknownTopicOrPartitionError.errno
-    return {topic["topic"] for topic in topics if topic["error_code"] == none}
+    return {topic["topic"] for topic in await _ask(admin, names) if topic["error_code"] == none}
+
+
+async def _ask(admin: AIOKafkaAdminClient, names: Collection[str]) -> list[dict[str, Any]]:
+    response: Any = await admin._send_request(_TopicsRequest(sorted(names)))  # noqa: SLF001
+    topics: list[dict[str, Any]] = response.to_object()["topics"]
+    return topics
 
 
 def _topic(described: Mapping[str, Any]) -> Topic:

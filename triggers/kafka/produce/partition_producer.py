@@ -79,7 +79,7 @@ class PartitionProducer:
             batch.confirm(result.offset)
 
     def knows(self, topic: str) -> bool:
-        """Whether it has sent something there: it need not be asked for."""
+        """Whether its client has heard of it: the broker need not be asked."""
         return self._client.client.cluster.partitions_for_topic(topic) is not None
 
     async def close(self) -> None:
