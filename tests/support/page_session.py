@@ -159,18 +159,15 @@ class PageSession:
         log = self._folder / "replica.txt"
         log.unlink(missing_ok=True)
         arguments += [*more, "--brokers", self._broker.bootstrap]
-        self._running = Replica(Path(first), log, *arguments).wait_ready()
+        self._running = running = Replica(Path(first), log, *arguments)
+        # What an earlier page has left may halt a partition at once, and then it is never ready.
+        wait_until(lambda: running.get("/ready")[0] == 200 or _stuck(running), about=running)
 
     def _wait_stuck(self, where: str, partition: str) -> None:
         """Not for another one, which an earlier page may have left something to fail in."""
         running = self._running
         assert running, f"{where}: nothing runs"
-
-        def stuck() -> list[str]:
-            rows = running.trigger()["partitions"]
-            return [f"{row['topic']}/{row['partition']}" for row in rows if row["isStuck"]]
-
-        wait_until(lambda: partition in stuck(), about=running)
+        wait_until(lambda: partition in _stuck(running), about=running)
 
     def _stop(self) -> None:
         running, self._running = self._running, None
@@ -179,6 +176,11 @@ class PageSession:
                 assert running.stop() == 0, running.log
             finally:
                 running.kill()
+
+
+def _stuck(running: Replica) -> list[str]:
+    rows = (row for trigger in running.triggers() for row in trigger["partitions"])
+    return [f"{row['topic']}/{row['partition']}" for row in rows if row["isStuck"]]
 
 
 def _topics(place: Path) -> Iterator[str]:
