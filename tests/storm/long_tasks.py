@@ -10,7 +10,9 @@ usage: long_tasks.py [steady|kill|join|unwritable] [--count N] [--seed N]
 
 import asyncio
 import itertools
+import os
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -63,10 +65,7 @@ def kill(broker: Broker, folder: Path, number: int, report: Report) -> None:
         struck: Counter[Place] = Counter()
         for _ in range(KILLS):
             time.sleep(random.uniform(0.2, 2))
-            wait_until(lambda: _busy(pool, killed, struck), about=pool)
-            place = random.choice(_busy(pool, killed, struck))
-            struck[place] += 1
-            killed.append(pool.kill_worker_in(place))
+            killed.append(_strike(pool, killed, struck))
         _wait_answered(scene, pool, 80)
         report.add("rebalances", _generation(pool) - generation, 0, 0, number)
         report.add("exit code", pool.stop(), 0, 0, number)
@@ -125,15 +124,30 @@ def _generation(pool: Pool) -> int:
     return generation
 
 
-def _busy(pool: Pool, killed: list[int], struck: Counter[Place]) -> list[Place]:
-    """Of what runs in workers that live: a third death would be the last attempt's."""
+def _strike(pool: Pool, killed: list[int], struck: Counter[Place]) -> int:
+    """Kill a worker that was in a task when it was looked at; its process id."""
+    busy: list[tuple[int, Place]] = []
+
+    def look() -> bool:
+        busy[:] = _busy(pool, killed, struck)
+        return bool(busy)
+
+    wait_until(look, about=pool)
+    pid, place = random.choice(busy)
+    struck[place] += 1
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def _busy(pool: Pool, killed: list[int], struck: Counter[Place]) -> list[tuple[int, Place]]:
+    """Workers that live, and what runs in them: a third death would be the last attempt's."""
     found = [
-        Place(running["partition"], running["offset"])
+        (worker["pid"], Place(running["partition"], running["offset"]))
         for worker in pool.workers()
         for running in worker["runningRecords"]
         if worker["pid"] not in killed
     ]
-    return [place for place in found if struck[place] < 2]
+    return [(pid, place) for pid, place in found if struck[place] < 2]
 
 
 def _wait_answered(scene: Scene, pool: Pool, count: int) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -120,11 +121,15 @@ class Pool(Replica):
 
     def kill_worker_in(self, place: Place) -> int:
         """`kill -9`, once it is in it. Its process id."""
-        wait_until(lambda: self.worker_in(place), about=self)
-        pid = self.worker_in(place)
-        assert pid is not None
-        subprocess.run(["kill", f"-{signal.SIGKILL:d}", str(pid)], check=True)
-        return pid
+        found: list[int] = []
+
+        def look() -> bool:
+            found[:] = filter(None, [self.worker_in(place)])
+            return bool(found)
+
+        wait_until(look, about=self)
+        os.kill(found[0], signal.SIGKILL)
+        return found[0]
 
 
 class Scene:
