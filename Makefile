@@ -71,6 +71,7 @@ generate: $(READY) ## write what is made from declarations: schema, reference pa
 	@$(call write,specs/cron-full.yaml,schema --example cron)
 	@$(call write,specs/spark-full.yaml,schema --example kafka-cluster --spark)
 	@$(BIN)/python -m grpc_tools.protoc -Ifunctions/long_tasks --python_out=functions/long_tasks --pyi_out=functions/long_tasks communication.proto
+	@$(BIN)/python -m grpc_tools.protoc -Ifunctions --python_out=functions --pyi_out=functions model_metrics/messages/inference.proto
 	@$(BIN)/python -P tools/sbom.py > sbom.cdx.json.new && mv sbom.cdx.json.new sbom.cdx.json
 
 audit: $(READY) ## ask for known holes of the locked Python packages: needs the network, fails for what isn't answered

@@ -1,0 +1,66 @@
+"""Messages into rows, rows into sums, sums into answers: by what has called it.
+
+It acks by returning, which comes after the write.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from headrace.functions.events import Event
+from headrace.functions.model_metrics.ingest import patiently, rows_of, said_by
+from headrace.functions.model_metrics.messages.topics import ModelTopics
+from headrace.functions.model_metrics.settings import read_settings
+from headrace.functions.model_metrics.store.engine import open_engine
+from headrace.functions.model_metrics.store.migrate import migrate
+from headrace.functions.model_metrics.store.writer import Writer
+from headrace.functions.model_metrics.web.answers import Answers
+from headrace.functions.model_metrics.web.pages import answer, without_database
+
+
+def init_context(context: Any) -> None:
+    """Find every mistake before the first batch, and wait for a database that is away."""
+    data, settings = context.user_data, read_settings(os.environ)
+    data.topics, data.feedback_topic = ModelTopics(settings.topic_prefix), settings.feedback_topic
+    data.engine = open_engine(settings.database)
+    patiently(lambda: migrate(data.engine), context.logger)
+    data.writer, data.answers = Writer(data.engine), Answers(data.engine)
+
+
+def handler(context: Any, event: Any) -> Any:
+    """A batch of messages, a firing, or a request."""
+    if isinstance(event, list):
+        return _store(context, event)
+    if event.trigger.kind == "cron":
+        return _sum_up(context)
+    return _answer(context, event)
+
+
+def _store(context: Any, events: Sequence[Event]) -> None:
+    """In one transaction. Rows of messages that come again are there already."""
+    data = context.user_data
+    rows = rows_of(events, data.topics, data.feedback_topic)
+    patiently(lambda: data.writer.write(rows), context.logger)
+
+
+def _sum_up(context: Any) -> None:
+    from headrace.functions.model_metrics.metrics.job import bring_up_to_date  # Spark, where it is needed
+
+    minutes = bring_up_to_date(context.spark, context.user_data.engine)
+    context.logger.debug_with("summed up", minutes=minutes)
+
+
+def _answer(context: Any, event: Any) -> Any:
+    try:
+        found = answer(context.user_data.answers, event.method, event.path, event.fields)
+    except sa.exc.SQLAlchemyError as error:
+        context.logger.warn_with("the database can't be read: a request gets 503", error=said_by(error))
+        found = without_database()
+    return context.Response(
+        body=found.body,
+        headers=dict(found.headers),
+        content_type=found.content_type,
+        status_code=found.status,
+    )

@@ -1,0 +1,100 @@
+"""What is stored of some minutes, as tables that Spark takes."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from headrace.functions.model_metrics.messages.feedback import Kind
+from headrace.functions.model_metrics.messages.predictions import class_of, number_of, predictions_of
+from headrace.functions.model_metrics.metrics.work import Bucket, matches
+from headrace.functions.model_metrics.store.engine import for_reading
+from headrace.functions.model_metrics.store.sums import KEY
+from headrace.functions.model_metrics.store.tables import FEEDBACK, RESPONSES
+
+_MOST_ROWS_AT_ONCE = 5_000
+_MODEL = [pa.field(name, pa.string()) for name in KEY[:-1]]
+# Seconds since the epoch: Spark's times have the session's zone.
+_OF_ALL = [*_MODEL, pa.field("bucket", pa.int64())]
+RESPONSE_SCHEMA = pa.schema(_OF_ALL)
+JUDGED_SCHEMA = pa.schema(
+    [
+        *_OF_ALL,
+        pa.field("kind", pa.string()),
+        pa.field("actual", pa.string()),
+        pa.field("predicted", pa.string()),
+        pa.field("error", pa.float64()),
+    ]
+)
+_KEY_COLUMNS = (
+    RESPONSES.c.namespace,
+    RESPONSES.c.model_name,
+    sa.func.coalesce(RESPONSES.c.model_version, "").label("model_version"),
+    RESPONSES.c.pipeline_name,
+)
+
+
+def read_responses(engine: sa.Engine, buckets: Iterable[Bucket]) -> pa.Table:
+    """One row for each, of RESPONSE_SCHEMA."""
+    return _table(RESPONSE_SCHEMA, (row for bucket in buckets for row in _responses(engine, bucket)))
+
+
+def read_judged(engine: sa.Engine, buckets: Iterable[Bucket]) -> pa.Table:
+    """One row for each prediction that has feedback, of JUDGED_SCHEMA."""
+    return _table(JUDGED_SCHEMA, (row for bucket in buckets for row in _judged(engine, bucket)))
+
+
+def _responses(engine: sa.Engine, bucket: Bucket) -> Iterator[dict[str, Any]]:
+    query = sa.select(*_KEY_COLUMNS).where(bucket.has(RESPONSES, "response_timestamp"))
+    seconds = _seconds(bucket.start)
+    for row in _rows(engine, query):
+        yield {**row, "bucket": seconds}
+
+
+def _judged(engine: sa.Engine, bucket: Bucket) -> Iterator[dict[str, Any]]:
+    f = FEEDBACK.c
+    query = (
+        sa.select(
+            RESPONSES.c.id, *_KEY_COLUMNS, RESPONSES.c.payload_json, f.batch_index, f.kind, f.label, f.number
+        )
+        .join(FEEDBACK, matches())
+        .where(bucket.has(RESPONSES, "response_timestamp"))
+        .order_by(RESPONSES.c.id, f.feedback_timestamp, f.id)
+    )
+    latest = {(row["id"], row["batch_index"], row["kind"]): row for row in _rows(engine, query)}
+    seconds = _seconds(bucket.start)
+    for row in latest.values():
+        if (judged := _judge(row)) is not None:
+            yield {**{name: row[name] for name in KEY[:-1]}, "bucket": seconds, "kind": row["kind"], **judged}
+
+
+def _judge(row: Any) -> dict[str, Any] | None:
+    """None where the response predicts nothing of that kind for that request."""
+    predictions = predictions_of(row["payload_json"])
+    if row["batch_index"] >= len(predictions):
+        return None
+    prediction = predictions[row["batch_index"]]
+    if row["kind"] == Kind.CLASSIFICATION:
+        predicted = class_of(prediction)
+        return None if predicted is None else {"actual": row["label"], "predicted": predicted, "error": None}
+    number = number_of(prediction)
+    return None if number is None else {"actual": None, "predicted": None, "error": number - row["number"]}
+
+
+def _rows(engine: sa.Engine, query: Any) -> Iterator[Any]:
+    """As they come, without all of them in memory."""
+    with for_reading(engine).connect() as connection:
+        yield from connection.execution_options(yield_per=_MOST_ROWS_AT_ONCE).execute(query).mappings()
+
+
+def _table(schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> pa.Table:
+    batches = []
+    while part := [row for _, row in zip(range(_MOST_ROWS_AT_ONCE), rows, strict=False)]:
+        batches.append(pa.RecordBatch.from_pylist(part, schema))
+    return pa.Table.from_batches(batches, schema)
+
+
+def _seconds(time: datetime) -> int:
+    return int(time.timestamp())

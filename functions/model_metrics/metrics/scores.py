@@ -1,0 +1,80 @@
+"""Scores of counts: pure. A score that has nothing to count is None."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import TypeAlias
+
+Confusion: TypeAlias = Mapping[tuple[str, str], int]
+"""Predictions by (actual, predicted)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassScores:
+    """Of one class against all others, or the mean of all classes."""
+
+    precision: float | None
+    recall: float | None
+    specificity: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """`mean` is over the classes that feedback has named, each counting the same."""
+
+    predictions: int
+    accuracy: float | None
+    mean: ClassScores
+    classes: Mapping[str, ClassScores]
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """Mean absolute error, mean squared error, and its root."""
+
+    predictions: int
+    mae: float | None
+    mse: float | None
+    rmse: float | None
+
+
+def classification(confusion: Confusion) -> Classification:
+    """Of all that was counted."""
+    total = sum(confusion.values())
+    right = sum(count for (actual, predicted), count in confusion.items() if actual == predicted)
+    labels = sorted({label for pair in confusion for label in pair})
+    classes = {label: _scores(confusion, label, total) for label in labels}
+    named = [classes[label] for label in sorted({actual for actual, _ in confusion})]
+    mean = ClassScores(*(_mean([getattr(one, name) for one in named]) for name in ClassScores.__slots__))
+    return Classification(total, _ratio(right, total), mean, classes)
+
+
+def regression(predictions: int, absolute: float, squared: float) -> Regression:
+    """Of sums of errors."""
+    if not predictions:
+        return Regression(0, None, None, None)
+    return Regression(predictions, absolute / predictions, squared / predictions, sqrt(squared / predictions))
+
+
+def _scores(confusion: Confusion, label: str, total: int) -> ClassScores:
+    hits = confusion.get((label, label), 0)
+    actual = sum(count for (one, _), count in confusion.items() if one == label)
+    predicted = sum(count for (_, one), count in confusion.items() if one == label)
+    others = total - actual
+    return ClassScores(
+        precision=_ratio(hits, predicted),
+        recall=_ratio(hits, actual),
+        specificity=_ratio(others - (predicted - hits), others),
+        f1=_ratio(2 * hits, actual + predicted),
+    )
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _mean(values: list[float | None]) -> float | None:
+    """Of those that there are."""
+    given = [value for value in values if value is not None]
+    return sum(given) / len(given) if given else None

@@ -1,0 +1,58 @@
+"""A database by its address, with what it takes to write to it safely."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+_BUSY_SECONDS = 30  # another worker's transaction on the same SQLite file
+_CONNECT_SECONDS = 5
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "sqlite": {"timeout": _BUSY_SECONDS},
+    # A server whose machine is gone is found within half a minute, not when TCP gives up.
+    "postgresql": {
+        "connect_timeout": _CONNECT_SECONDS,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+    },
+}
+
+
+def open_engine(url: str) -> sa.Engine:
+    """`url` is SQLAlchemy's: sqlite:///file, postgresql://user@host/database. Connects to nothing yet.
+
+    Raises ValueError for any other database, or what is no address, without saying a password.
+    """
+    try:
+        address = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        raise ValueError("that is no address of a database: sqlite:///FILE or postgresql://...") from None
+    kind = address.get_backend_name()
+    if kind not in _OPTIONS:
+        raise ValueError(f"{kind} is no database for responses; use sqlite or postgresql")
+    if address.drivername == "postgresql":
+        address = address.set(drivername="postgresql+psycopg")
+    engine = sa.create_engine(address, connect_args=dict(_OPTIONS[kind]))
+    if kind == "sqlite":
+        sa.event.listen(engine, "connect", _prepare)
+        sa.event.listen(engine, "begin", _begin)
+    return engine
+
+
+def for_reading(engine: sa.Engine) -> sa.Engine:
+    """The same database, for transactions that only read. On SQLite no writer waits for them."""
+    return engine.execution_options(headrace_reads=True, postgresql_readonly=True)
+
+
+def _prepare(connection: Any, _: object) -> None:
+    """Readers don't wait for writers. `synchronous` stays FULL: what was acked survives a power cut."""
+    connection.isolation_level = None  # or Python begins transactions by itself, and not before DDL
+    connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _begin(connection: sa.Connection) -> None:
+    """At once for writing. Whoever reads first and writes then fails where another one writes meanwhile."""
+    reads = connection.get_execution_options().get("headrace_reads")
+    connection.exec_driver_sql("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")

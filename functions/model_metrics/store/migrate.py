@@ -1,0 +1,38 @@
+"""Bring a database to the tables of today."""
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+_MIGRATIONS = "headrace.functions.model_metrics.store:migrations"
+_LOCK = 0x6D6F64656C  # any number of our own
+
+
+class NewerDatabaseError(Exception):
+    """It was made by a later version of this function, in one line."""
+
+
+def migrate(engine: sa.Engine) -> None:
+    """All steps that are missing, in one transaction. Whoever comes meanwhile waits, and finds them done.
+
+    Raises NewerDatabaseError, and SQLAlchemy's errors.
+    """
+    config = Config()
+    config.set_main_option("script_location", _MIGRATIONS)
+    config.set_main_option("path_separator", "os")
+    with engine.begin() as connection:  # SQLite's has the lock already
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        _check(connection, ScriptDirectory.from_config(config))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _check(connection: sa.Connection, steps: ScriptDirectory) -> None:
+    known = {step.revision for step in steps.walk_revisions()}
+    if unknown := set(MigrationContext.configure(connection).get_current_heads()) - known:
+        raise NewerDatabaseError(
+            f"the database is at version {', '.join(unknown)}, this function knows {max(known)}: update it"
+        )

@@ -1,0 +1,112 @@
+"""What is stored, as it is now. migrations/ makes it so."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+
+class Utc(sa.TypeDecorator[datetime]):
+    """An aware datetime in UTC, on databases that know no zones too."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
+        """SQLite keeps what it is given: always UTC, so that times compare."""
+        return value.astimezone(UTC) if value is not None else None
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
+        """SQLite gives times without a zone."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+METADATA = sa.MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "uq": "%(table_name)s_key",
+        "ix": "%(table_name)s_%(column_0_N_name)s",
+    }
+)
+_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # what SQLite counts up by itself
+
+RESPONSES = sa.Table(
+    "responses",
+    METADATA,
+    sa.Column("id", _ID, primary_key=True),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("model_name", sa.Text, nullable=False),
+    sa.Column("model_version", sa.Text),
+    sa.Column("pipeline_name", sa.Text, nullable=False),
+    sa.Column("inference_response_id", sa.Text, nullable=False),
+    sa.Column("request_id", sa.Text),
+    sa.Column("response_timestamp", Utc, nullable=False),
+    sa.Column("content_type", sa.Text, nullable=False),
+    sa.Column("payload", sa.LargeBinary, nullable=False),
+    sa.Column("payload_json", sa.JSON().with_variant(postgresql.JSONB(), "postgresql")),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("offset", sa.BigInteger, nullable=False),
+    sa.Column("ingested_at", Utc, nullable=False),
+    # A record that comes again is no row; a topic that is made anew has other times at the same offsets.
+    sa.UniqueConstraint("topic", "partition", "offset", "response_timestamp"),
+    sa.Index(None, "namespace", "model_name", "response_timestamp"),
+    sa.Index(None, "request_id"),
+    sa.Index(None, "inference_response_id"),
+)
+"""One row for each response, named as extraction.ResponseRow."""
+
+FEEDBACK = sa.Table(
+    "feedback",
+    METADATA,
+    sa.Column("id", _ID, primary_key=True),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("model_name", sa.Text, nullable=False),
+    sa.Column("pipeline_name", sa.Text, nullable=False),
+    sa.Column("request_id", sa.Text, nullable=False),
+    sa.Column("batch_index", sa.Integer, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("label", sa.Text),
+    sa.Column("number", sa.Double),
+    sa.Column("feedback_timestamp", Utc, nullable=False),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("offset", sa.BigInteger, nullable=False),
+    sa.Column("ingested_at", Utc, nullable=False),
+    sa.Column("is_counted", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.UniqueConstraint("topic", "partition", "offset", "feedback_timestamp"),
+    sa.Index(None, "namespace", "model_name", "request_id"),
+    sa.Index(None, "is_counted"),
+)
+"""One row for each, named as feedback.FeedbackRow. `is_counted`: its response's bucket was touched for it."""
+
+TOUCHED = sa.Table(
+    "touched_buckets",
+    METADATA,
+    sa.Column("namespace", sa.Text, primary_key=True),
+    sa.Column("model_name", sa.Text, primary_key=True),
+    sa.Column("bucket", Utc, primary_key=True),
+    sa.Column("changes", sa.BigInteger, nullable=False),
+)
+"""Minutes whose sums are older than their responses. Written with these, so that none is forgotten.
+
+`changes` counts up: who has summed a bucket takes it off only if it has not been touched meanwhile.
+"""
+
+IGNORED = sa.Table(
+    "ignored_messages",
+    METADATA,
+    sa.Column("topic", sa.Text, primary_key=True),
+    sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("offset", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("timestamp_ms", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("ingested_at", Utc, nullable=False),
+)
+"""Messages without a row, and why. Counted here, so that one that comes again counts once.
+
+`timestamp_ms` is the message's, -1 where it has none.
+"""

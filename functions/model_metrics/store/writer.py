@@ -1,0 +1,116 @@
+"""A batch's rows into their tables: each once, however often it comes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from headrace.functions.model_metrics.messages.extraction import ResponseRow
+from headrace.functions.model_metrics.messages.feedback import FeedbackRow
+from headrace.functions.model_metrics.store.tables import FEEDBACK, IGNORED, RESPONSES, TOUCHED
+
+_INSERTS: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredRow:
+    """Named as the columns of its table."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    reason: str
+
+
+Row: TypeAlias = ResponseRow | FeedbackRow | IgnoredRow
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a batch of messages says."""
+
+    responses: Sequence[ResponseRow] = ()
+    feedback: Sequence[FeedbackRow] = ()
+    ignored: Sequence[IgnoredRow] = ()
+
+
+class Writer:
+    """Blocks. After any error of SQLAlchemy's the same rows may be written again."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._inserts = {table: _insert(engine, table) for table in (RESPONSES, FEEDBACK, IGNORED)}
+        self._touch = touch(engine)
+
+    def write(self, rows: Rows) -> None:
+        """In one transaction.
+
+        Where the database refuses what we took for storable, the response is found by halves, and loses its
+        JSON: several transactions then.
+        """
+        try:
+            self._write(rows)
+        except sa.exc.DataError:
+            if len(rows.responses) > 1:
+                middle = len(rows.responses) // 2
+                self.write(replace(rows, responses=rows.responses[:middle]))
+                self.write(Rows(rows.responses[middle:]))
+            elif rows.responses and rows.responses[0].payload_json is not None:
+                self.write(replace(rows, responses=[replace(rows.responses[0], payload_json=None)]))
+            else:
+                raise
+
+    def _write(self, rows: Rows) -> None:
+        now = datetime.now(UTC)
+        parts: dict[sa.Table, Sequence[Row]]
+        parts = {RESPONSES: rows.responses, FEEDBACK: rows.feedback, IGNORED: rows.ignored}
+        with self._engine.begin() as connection:
+            for table, given in parts.items():
+                if given:
+                    connection.execute(self._inserts[table], _parameters(given, now))
+            if rows.responses:
+                connection.execute(self._touch, _touched(rows.responses))
+
+
+def touch(engine: sa.Engine) -> Any:
+    """A statement for namespace, model_name and bucket. Give it these in order: two may do so at once."""
+    insert = _INSERTS[engine.dialect.name](TOUCHED).values(changes=1)
+    return insert.on_conflict_do_update(
+        index_elements=list(TOUCHED.primary_key), set_={"changes": TOUCHED.c.changes + 1}
+    )
+
+
+def _touched(responses: Sequence[ResponseRow]) -> list[dict[str, Any]]:
+    found = {
+        (row.namespace, row.model_name, row.response_timestamp.replace(second=0, microsecond=0))
+        for row in responses
+    }
+    return [
+        {"namespace": namespace, "model_name": model, "bucket": bucket}
+        for namespace, model, bucket in sorted(found)
+    ]
+
+
+def _insert(engine: sa.Engine, table: sa.Table) -> Any:
+    left_to_the_database = {"id", "is_counted"}
+    values: dict[str, Any] = {
+        column.name: sa.bindparam(column.name)
+        for column in table.c
+        if column.name not in left_to_the_database
+    }
+    if table is RESPONSES:  # it is text already
+        text = sa.bindparam("payload_json", type_=sa.Text)
+        is_typed = engine.dialect.name == "postgresql"
+        values["payload_json"] = sa.cast(text, postgresql.JSONB) if is_typed else text
+    return _INSERTS[engine.dialect.name](table).values(values).on_conflict_do_nothing()
+
+
+def _parameters(rows: Sequence[Row], now: datetime) -> list[dict[str, Any]]:
+    names = [field.name for field in fields(rows[0])]
+    values_of = attrgetter(*names)
+    return [dict(zip(names, values_of(row), strict=True), ingested_at=now) for row in rows]

@@ -1,0 +1,1 @@
+"""Traffic to look at: what models and their users would write, without any model."""

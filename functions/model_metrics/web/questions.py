@@ -1,0 +1,89 @@
+"""What a request asks for: of which model, in which time, in how many parts."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+MOST_PARTS = 100
+_DEFAULT_SPAN = timedelta(hours=1)
+_MINUTE = timedelta(minutes=1)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_NAMES = {
+    "namespace": "namespace",
+    "modelName": "model_name",
+    "modelVersion": "model_version",
+    "pipelineName": "pipeline_name",
+}
+_TIMES = ("startTime", "endTime", "interval")
+
+
+class QuestionError(Exception):
+    """What is wrong with a request, in one line for whoever sent it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`start` is a whole minute, `interval` a whole number of them; `end` is not included."""
+
+    of: Mapping[str, str]
+    """Columns of the sums, and what stands there."""
+    start: datetime
+    end: datetime
+    interval: timedelta
+
+    @property
+    def parts(self) -> list[datetime]:
+        """The start of each."""
+        return [self.start + place * self.interval for place in range(self.count)]
+
+    @property
+    def count(self) -> int:
+        return max(1, math.ceil((self.end - self.start) / self.interval))
+
+    def part_of(self, time: datetime) -> datetime:
+        """The start of the one that `time` is in."""
+        return self.start + (time - self.start) // self.interval * self.interval
+
+
+def read_question(fields: Mapping[str, str], now: datetime) -> Question:
+    """Raises QuestionError. Without a time it is the last hour, without an interval as few minutes as fit."""
+    known = {*_NAMES, *_TIMES}
+    if unknown := sorted(fields.keys() - known):
+        raise QuestionError(f"{unknown[0]} is no parameter; there are {', '.join(sorted(known))}")
+    end = _time(fields, "endTime") or now
+    start = _time(fields, "startTime") or end - _DEFAULT_SPAN
+    if start >= end:
+        raise QuestionError("startTime has to be before endTime")
+    start = start.replace(second=0, microsecond=0)
+    least = max(1, math.ceil((end - start) / MOST_PARTS / _MINUTE)) * _MINUTE
+    interval = _interval(fields["interval"]) if fields.get("interval") else least
+    if interval < least:
+        raise QuestionError(f"interval has to be {least / _MINUTE:.0f}m or more: at most {MOST_PARTS} parts")
+    of = {column: fields[name] for name, column in _NAMES.items() if name in fields}
+    return Question(of, start, end, interval)
+
+
+def _time(fields: Mapping[str, str], name: str) -> datetime | None:
+    if not (text := fields.get(name)):
+        return None
+    try:
+        time = datetime.fromisoformat(text.replace(" ", "+"))  # a + in a query is a space
+    except ValueError:
+        raise QuestionError(f"{name} is no time; write it like 2026-05-17T12:30:00Z") from None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _interval(text: str) -> timedelta:
+    if not _DURATION.fullmatch(text):
+        raise QuestionError("interval is no duration; write it like 5m or 1h30m")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if seconds <= 0 or seconds % 60:
+        raise QuestionError("interval has to be whole minutes")
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise QuestionError("interval is too long") from None

@@ -1,0 +1,111 @@
+"""A real PostgreSQL server of the system's packages, for tests. It refuses to run as root, so it doesn't."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+_USERS = ("postgres", "nobody")
+_START_SECONDS = 60
+
+
+class PostgreSQL:
+    """One server, on one port for as long as it lives: it may be stopped, and started again."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._programs = programs
+        self._data = folder / "data"
+        self._identity = _identity()
+        if self._identity:
+            os.chown(folder, self._identity["user"], self._identity["group"])
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        options = ["--username=headrace", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
+        self._run("initdb", f"--pgdata={self._data}", *options)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def url(self, database: str) -> str:
+        """As SQLAlchemy wants it."""
+        return f"postgresql://headrace@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Returns once it answers."""
+        settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
+        command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *settings]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self._identity
+        )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            assert self._process.poll() is None, "PostgreSQL ended"
+            assert time.monotonic() < deadline, "PostgreSQL does not answer"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """At once: its clients are cut off, their transactions are gone. What they have committed stays."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(60)
+            self._process = None
+
+    def create_database(self, name: str) -> str:
+        """Its address."""
+        with psycopg.connect(self._system(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")  # a name of the test's own
+        return self.url(name)
+
+    def _system(self) -> str:
+        return self.url("postgres")
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self._system(), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._programs / program), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **self._identity)
+        assert done.returncode == 0, done.stderr
+
+
+def programs() -> Path | None:
+    """Where the newest server's are: Debian keeps them out of PATH."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[4]))
+    on_path = shutil.which("postgres")
+    if not found and on_path:
+        found = [Path(on_path).resolve()]
+    return found[-1].parent if found else None
+
+
+@contextmanager
+def postgresql(where: Path) -> Iterator[PostgreSQL]:
+    """Running, in a folder that its user can reach."""
+    with tempfile.TemporaryDirectory(prefix="headrace-postgresql-") as folder:
+        server = PostgreSQL(where, Path(folder))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def _identity() -> Mapping[str, Any]:
+    """Whom a test that runs as root lets it run as."""
+    if os.getuid() != 0:
+        return {}
+    users = {user.pw_name: user for user in pwd.getpwall()}
+    user = next(users[name] for name in _USERS if name in users)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
