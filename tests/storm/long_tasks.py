@@ -126,14 +126,7 @@ def _generation(pool: Pool) -> int:
 
 def _strike(pool: Pool, killed: list[int], struck: Counter[Place]) -> int:
     """Kill a worker that was in a task when it was looked at; its process id."""
-    busy: list[tuple[int, Place]] = []
-
-    def look() -> bool:
-        busy[:] = _busy(pool, killed, struck)
-        return bool(busy)
-
-    wait_until(look, about=pool)
-    pid, place = random.choice(busy)
+    pid, place = random.choice(wait_until(lambda: _busy(pool, killed, struck), about=pool))
     struck[place] += 1
     os.kill(pid, signal.SIGKILL)
     return pid

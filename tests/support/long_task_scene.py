@@ -121,15 +121,9 @@ class Pool(Replica):
 
     def kill_worker_in(self, place: Place) -> int:
         """`kill -9`, once it is in it. Its process id."""
-        found: list[int] = []
-
-        def look() -> bool:
-            found[:] = filter(None, [self.worker_in(place)])
-            return bool(found)
-
-        wait_until(look, about=self)
-        os.kill(found[0], signal.SIGKILL)
-        return found[0]
+        pid = wait_until(lambda: self.worker_in(place), about=self)
+        os.kill(pid, signal.SIGKILL)
+        return pid
 
 
 class Scene:

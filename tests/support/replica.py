@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from worker_bench import PRELUDE
 
 from headrace.runtime.spark.link import SparkLink
+
+T = TypeVar("T")
 
 PROGRAM = (sys.executable, "-P", "-m", "headrace")
 # The size of each record counts, so the processor decodes it.
@@ -193,13 +195,14 @@ def frozen(running: Replica) -> Iterator[None]:
         running.process.send_signal(signal.SIGCONT)
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 300, about: Replica | None = None) -> None:
-    """Poll another process; on failure show what it said."""
+def wait_until(condition: Callable[[], T | None], seconds: float = 300, about: Replica | None = None) -> T:
+    """Poll another process, and return what holds in the end; on failure show what it said."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (found := condition()):
         if time.monotonic() > deadline:
             raise TimeoutError(about.log if about else "what was waited for did not come")
         time.sleep(0.02)
+    return found
 
 
 def lines(folder: Path, name: str = "log") -> list[str]:

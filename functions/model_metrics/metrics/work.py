@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from headrace.functions.model_metrics.store.engine import for_reading
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
 from headrace.functions.model_metrics.store.tables import FEEDBACK, RESPONSES, TOUCHED
-from headrace.functions.model_metrics.store.writer import touch
+from headrace.functions.model_metrics.store.writer import minutes_of, touch
 
 MINUTE = timedelta(minutes=1)
 
@@ -62,19 +62,11 @@ def touch_for_feedback(engine: sa.Engine, most: int) -> int:
         rows = connection.execute(found).all()
         if not rows:
             return 0
-        minutes = {(r.namespace, r.model_name, minute_of(r.response_timestamp)) for r in rows}
-        touched = [
-            dict(zip(("namespace", "model_name", "bucket"), key, strict=True)) for key in sorted(minutes)
-        ]
-        connection.execute(touch(engine), touched)
+        times = ((row.namespace, row.model_name, row.response_timestamp) for row in rows)
+        connection.execute(touch(engine), minutes_of(times))
         counted = sa.update(FEEDBACK).where(FEEDBACK.c.id == sa.bindparam("of")).values(is_counted=True)
         connection.execute(counted, [{"of": number} for number in sorted({row.id for row in rows})])
     return len(rows)
-
-
-def minute_of(time: datetime) -> datetime:
-    """Its start."""
-    return time.replace(second=0, microsecond=0)
 
 
 def take(engine: sa.Engine, most: int) -> list[Bucket]:

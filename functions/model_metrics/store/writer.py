@@ -1,6 +1,6 @@
 """A batch's rows into their tables: each once, however often it comes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -74,22 +74,21 @@ class Writer:
                 if given:
                     connection.execute(self._inserts[table], _parameters(given, now))
             if rows.responses:
-                connection.execute(self._touch, _touched(rows.responses))
+                times = ((row.namespace, row.model_name, row.response_timestamp) for row in rows.responses)
+                connection.execute(self._touch, minutes_of(times))
 
 
 def touch(engine: sa.Engine) -> Any:
-    """A statement for namespace, model_name and bucket. Give it these in order: two may do so at once."""
+    """A statement for what `minutes_of` gives."""
     insert = _INSERTS[engine.dialect.name](TOUCHED).values(changes=1)
     return insert.on_conflict_do_update(
         index_elements=list(TOUCHED.primary_key), set_={"changes": TOUCHED.c.changes + 1}
     )
 
 
-def _touched(responses: Sequence[ResponseRow]) -> list[dict[str, Any]]:
-    found = {
-        (row.namespace, row.model_name, row.response_timestamp.replace(second=0, microsecond=0))
-        for row in responses
-    }
+def minutes_of(times: Iterable[tuple[str, str, datetime]]) -> list[dict[str, Any]]:
+    """Of namespaces, models and times: each bucket once, and in order, for two may touch them at once."""
+    found = {(namespace, model, time.replace(second=0, microsecond=0)) for namespace, model, time in times}
     return [
         {"namespace": namespace, "model_name": model, "bucket": bucket}
         for namespace, model, bucket in sorted(found)

@@ -12,10 +12,7 @@ from headrace.functions.model_metrics.metrics.scores import classification, regr
 from headrace.functions.model_metrics.store.engine import for_reading
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
 from headrace.functions.model_metrics.store.tables import IGNORED
-from headrace.functions.model_metrics.web.questions import Question
-
-_MODEL = ("namespace", "model_name", "model_version", "pipeline_name")
-_SPELLED = ("namespace", "modelName", "modelVersion", "pipelineName")
+from headrace.functions.model_metrics.web.questions import NAMES, Question
 
 
 class Answers:
@@ -26,14 +23,14 @@ class Answers:
 
     def models(self) -> list[dict[str, Any]]:
         """All that have ever answered, with what they answered last."""
-        columns = [COUNTS.c[name] for name in _MODEL]
+        columns = [COUNTS.c[name] for name in NAMES.values()]
         last, total = sa.func.max(COUNTS.c.bucket), sa.func.sum(COUNTS.c.responses)
         query = sa.select(
             *columns, total.label("responses"), sa.type_coerce(last, COUNTS.c.bucket.type).label("last")
         )
         return [
             {
-                **{spelled: row[name] for spelled, name in zip(_SPELLED, _MODEL, strict=True)},
+                **{spelled: row[name] for spelled, name in NAMES.items()},
                 "responses": int(row["responses"]),
                 "lastMinute": _written(row["last"]),
             }

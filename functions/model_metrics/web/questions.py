@@ -12,12 +12,13 @@ _MINUTE = timedelta(minutes=1)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_NAMES = {
+NAMES = {
     "namespace": "namespace",
     "modelName": "model_name",
     "modelVersion": "model_version",
     "pipelineName": "pipeline_name",
 }
+"""Parameters, and the columns that they are about."""
 _TIMES = ("startTime", "endTime", "interval")
 
 
@@ -51,7 +52,7 @@ class Question:
 
 def read_question(fields: Mapping[str, str], now: datetime) -> Question:
     """Raises QuestionError. Without a time it is the last hour, without an interval as few minutes as fit."""
-    known = {*_NAMES, *_TIMES}
+    known = {*NAMES, *_TIMES}
     if unknown := sorted(fields.keys() - known):
         raise QuestionError(f"{unknown[0]} is no parameter; there are {', '.join(sorted(known))}")
     end = _time(fields, "endTime") or now
@@ -63,7 +64,7 @@ def read_question(fields: Mapping[str, str], now: datetime) -> Question:
     interval = _interval(fields["interval"]) if fields.get("interval") else least
     if interval < least:
         raise QuestionError(f"interval has to be {least / _MINUTE:.0f}m or more: at most {MOST_PARTS} parts")
-    of = {column: fields[name] for name, column in _NAMES.items() if name in fields}
+    of = {column: fields[name] for name, column in NAMES.items() if name in fields}
     return Question(of, start, end, interval)
 
 
