@@ -98,20 +98,19 @@ class WorkerAcks:
         if not (self._takes_acks and partition in self._owned.get(topic, ())):
             self._warn_once("explicit_ack", topic, partition, offset)
             return False
+        reaches_back = is_through or self._is_cumulative
+        if view is not None and not reaches_back and self._is_noted(view, offset):
+            return True
         first, last = (view.open_range if view else None) or (0, -1)
         if first <= offset < last:
             raise ValueError(
                 f"explicit_ack({topic}/{partition}/{offset}): lies inside the range of offsets"
                 f" {first} to {last}; ack its last one, event.offset"
             )
-        is_one = not (is_through or self._is_cumulative)
-        if is_one and view is not None and self._is_in(view, offset):
-            self._note(view.lane_id, offset)
-        else:
-            self._send(wire.encode_ack(Ack(topic, partition, offset, is_through)))
+        self._send(wire.encode_ack(Ack(topic, partition, offset, is_through)))
         # Only now: a kill between the two must not leave a record that is skipped here and open there.
         if view is not None:
-            view.acked(offset, is_through=is_through or self._is_cumulative)
+            view.acked(offset, is_through=reaches_back)
         return True
 
     def nack(self, named: Any, reason: str) -> bool:
@@ -151,22 +150,20 @@ class WorkerAcks:
         if span:  # only now: a kill between the two has it taken in twice, which harms nothing
             self._slot.acks.clear()
 
-    def _is_in(self, view: PartitionView, offset: int) -> bool:
-        """Whether the handler is in that record, and this is its thread."""
-        return view is self.running and offset == view.entered and threading.get_ident() == self._main_thread
-
-    def _note(self, lane_id: int, offset: int) -> None:
-        if not self._slot.acks.add(lane_id, offset):
+    def _is_noted(self, view: PartitionView, offset: int) -> bool:
+        """Whether the handler is in that record, and this is its thread: then the slot has its ack."""
+        if view is not self.running or offset != view.entered or threading.get_ident() != self._main_thread:
+            return False
+        if not self._slot.acks.add(view.lane_id, offset):
             self.flush()
-            self._slot.acks.add(lane_id, offset)
+            self._slot.acks.add(view.lane_id, offset)
+        return True
 
 
 def place_of(named: Any) -> tuple[str, int, int]:
     """Topic, partition and offset of what is acked."""
-    topic: str | bytes  # bytes with NUCLIO_PYTHON_DECODE_EVENT_STRINGS off
-    if isinstance(named, QualifiedOffset):
-        topic, partition, offset = named.topic, named.partition, named.offset
-    else:
+    if not isinstance(named, QualifiedOffset):
         said = named.compile_explicit_ack_message()["attributes"]
-        topic, partition, offset = said["topic"], said["partition"], said["offset"]
-    return topic.decode() if isinstance(topic, bytes) else topic, int(partition), int(offset)
+        named = QualifiedOffset(said["topic"], said["partition"], said["offset"])
+    topic: str | bytes = named.topic  # bytes with NUCLIO_PYTHON_DECODE_EVENT_STRINGS off
+    return topic.decode() if isinstance(topic, bytes) else topic, int(named.partition), int(named.offset)

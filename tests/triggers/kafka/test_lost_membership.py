@@ -84,7 +84,7 @@ def test_a_frozen_replica_starts_nothing_after_its_session_and_counts_no_attempt
         os.kill(first.process.pid, signal.SIGSTOP)
         with replica(folder, name="-b") as second:
             owned = second.logged("assigned:")
-            assert not any(map(is_running, pids))
+            wait_until(lambda: not any(map(is_running, pids)))  # while their processor can't act
             (folder / "go").touch()
             woke = time.time()
             os.kill(first.process.pid, signal.SIGCONT)
