@@ -116,6 +116,9 @@ bench-cron: $(READY) ## 100 firings of cron triggers, and how late their handler
 bench-long-tasks: $(READY) ## tasks that compute, with two workers beside one
 	@$(BIN)/python benchmarks/long_tasks.py
 
+bench-model-metrics: $(READY) ## responses a second through functions/model_metrics into SQLite and PostgreSQL
+	@$(BIN)/python benchmarks/model_metrics.py
+
 bench-memory: $(READY) ## what a processor holds of a backlog beside maxBufferedBytes, for 12, 150 and 1,000 partitions
 	@$(BIN)/python benchmarks/buffered.py
 

@@ -1,5 +1,6 @@
 """`headrace new`: a working function to start from."""
 
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -11,28 +12,49 @@ from headrace.runtime.settings.names import NAME_RULE, is_name
 
 _FILES = ("function.yaml", "handler.py", "test_handler.py", "README.md")
 _PLACEHOLDER = "NAME"
+_READY_MADE = resources.files("headrace.functions")
+_SPEC, _README = "function.yaml", "README.md"
 
 
 @click.command()
 @click.argument("name")
-def new(name: str) -> None:
+@click.option(
+    "--from",
+    "ready_made",
+    type=click.Choice(sorted(it.name for it in _READY_MADE.iterdir() if (it / _SPEC).is_file())),
+    help="Set up a ready-made function: its function.yaml and README. Its code stays in the package.",
+)
+def new(name: str, ready_made: str | None) -> None:
     """Make a folder NAME with a function that runs: function.yaml, handler, its tests, README."""
     if not is_name(name):
         raise UsageError(f"{name!r} is no name for a function; {NAME_RULE}")
-    _write(Path(name), name)
-    click.echo(f"{name}/ has {', '.join(_FILES)}. Next:\n")
-    for command in (f"cd {name}", "python -m pytest", "headrace run . --embedded-kafka"):
+    files = _template(name) if ready_made is None else _copy(ready_made, name)
+    _write(Path(name), files)
+    click.echo(f"{name}/ has {', '.join(files)}. Next:\n")
+    test = ["python -m pytest"] if ready_made is None else []
+    for command in (f"cd {name}", *test, "headrace run . --embedded-kafka"):
         click.echo(f"    {command}")
 
 
-def _write(folder: Path, name: str) -> None:
+def _template(name: str) -> dict[str, str]:
+    folder = resources.files("headrace.specs") / "new-function"
+    return {file: (folder / file).read_text(encoding="utf-8").replace(_PLACEHOLDER, name) for file in _FILES}
+
+
+def _copy(ready_made: str, name: str) -> dict[str, str]:
+    """Under a name and in a group of its own: two of them may run beside each other."""
+    spec, readme = (
+        (_READY_MADE / ready_made / file).read_text(encoding="utf-8") for file in (_SPEC, _README)
+    )
+    return {_SPEC: spec.replace(ready_made.replace("_", "-"), name), _README: readme}
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
     write_for_others()
-    templates = resources.files("headrace.specs") / "new-function"
     try:
         folder.mkdir()
-        for file in _FILES:
-            text = (templates / file).read_text(encoding="utf-8")
-            (folder / file).write_text(text.replace(_PLACEHOLDER, name), encoding="utf-8")
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
     except FileExistsError:
         raise UsageError(f"{folder} is there already; choose another name or another folder") from None
     except OSError as error:

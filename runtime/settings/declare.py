@@ -30,16 +30,16 @@ def _has_effect(_value: object) -> str:
 class Setting:
     """What a setting is, besides its type and default. Found as a field's `json_schema_extra`.
 
-    `annotation` is the key after `nuclio.io/`; `old_annotation` a whole key that Nuclio once used.
-    `built` False refuses the setting, `built_values` all values but these. `required` says, in the
-    words of the message, what must be given. `may_be_path`: a secret that names a file by its full path
-    stands for its content. `no_effect` says why a value changes nothing here, `idle` why
-    this one doesn't, where others do. `refuses_nothing`: a key with nothing below it is a mistake, not as
-    if it was not there.
-    `environment` is a variable that stands in for a missing value, `option` what a command line says
-    instead of the file. `absent` says what the default
-    means where it is no value that a file could give. `example` is what a full example says instead of
-    the default; `in_examples` False leaves the setting out there.
+    `annotation` is the key after `nuclio.io/`; `old_annotation` a whole key that Nuclio once used. `built`
+    False refuses the setting, `built_values` all values but these. `required` says, in the words of the
+    message, what must be given, unless there is the key `instead` beside it. `may_be_path`: a secret that
+    names a file by its full path stands for its content. `quotes_variables`: a regular expression, in which
+    a variable stands for its text. `no_effect` says why a value changes nothing here, `idle` why this one
+    doesn't, where others do. `refuses_nothing`: a key with nothing below it is a mistake, not as if it was
+    not there. `environment` is a variable that stands in for a missing value, `option` what a command line
+    says instead of the file. `absent` says what the default means where it is no value that a file could
+    give. `example` is what a full example says instead of the default; `in_examples` False leaves the
+    setting out there.
     """
 
     key: str
@@ -51,9 +51,11 @@ class Setting:
     unit: str = ""
     secret: bool = False
     may_be_path: bool = False
+    quotes_variables: bool = False
     built: bool = True
     built_values: tuple[object, ...] = ()
     required: str = ""
+    instead: str = ""
     no_effect: str = ""
     idle: Callable[[object], str] = _has_effect
     refuses_nothing: bool = False

@@ -133,7 +133,7 @@ class _Reader:
                 continue
             if given is not None:
                 self._take(declared, given, values)
-            elif declared.setting.required:
+            elif declared.setting.required and declared.setting.instead not in spelled:
                 self._refuse(declared, at, f"is required: {declared.setting.required}")
         return model.model_construct(set(values), **values)
 
@@ -208,7 +208,7 @@ class _Reader:
     def _expanded(self, declared: Declared, written: object) -> tuple[object, tuple[str, ...]]:
         if declared.shape == ANYTHING:  # whoever reads it knows what in it is a value
             return written, ()
-        value, variables = self._source.expanded(written)
+        value, variables = self._source.expanded(written, is_pattern=declared.setting.quotes_variables)
         is_text = isinstance(value, str) and value != written
         return declared.shape.from_text(value) if is_text else value, variables  # type: ignore[arg-type]
 

@@ -80,9 +80,9 @@ class YamlSource:
         lines = {(new, *path[1:]) if path[:1] == (old,) else path: at for path, at in self.lines.items()}
         return replace(self, data=data, lines=lines)
 
-    def expanded(self, value: object) -> tuple[object, tuple[str, ...]]:
+    def expanded(self, value: object, *, is_pattern: bool = False) -> tuple[object, tuple[str, ...]]:
         """What a written value stands for, and the variables in it. Raises MissingVariableError."""
-        return expanded(value, self.variables)
+        return expanded(value, self.variables, is_pattern=is_pattern)
 
     def problem(self, path: Path, message: str) -> Problem:
         """A Problem at `path`, with its line."""

@@ -94,6 +94,7 @@ STORMS = [
     *of("batches", replica=8, worker=8),
     *of("spark_kills", replica=3, worker=3, server=3),
     *of("long_tasks", steady=1, kill=5, join=5, unwritable=3),
+    *of("model_metrics", mixed=2, kill=2, outage=1),
 ]
 _COLUMNS = (
     "storm",

@@ -12,9 +12,6 @@ from headrace.triggers.kafka.settings.model import KafkaSettings
 AUTHORITY = Authority()
 PEM, KEY = AUTHORITY.pair("me")
 NOT_BUILT = {
-    "topicPattern": "a.*",
-    "topicRefresh": "1m",
-    "pollInterval": "10s",
     "groupInstanceId": "a",
 }
 

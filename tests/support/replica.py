@@ -10,7 +10,7 @@ import textwrap
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -91,6 +91,7 @@ class Replica:
         *arguments: str,
         program: Sequence[str] = PROGRAM,
         spark: SparkLink | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.log_path = log
         command = [*program, "run", str(function), "--admin-port", "0", *arguments]
@@ -100,7 +101,7 @@ class Replica:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                env=environment(**spark.environment()) if spark else None,
+                env=environment(**(variables or {}), **(spark.environment() if spark else {})),
                 pass_fds=[spark.token_fd] if spark else (),
             )
 
@@ -172,13 +173,14 @@ def replica(
     program: Sequence[str] = PROGRAM,
     log: Path | None = None,
     spark: SparkLink | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[Replica]:
     """A running one. Its log is in the function's folder, where there is one.
 
-    `spark` is a server that it is told of as by a supervisor.
+    `spark` is a server that it is told of as by a supervisor; `variables` are added to the environment.
     """
     path = log or function / f"replica{name}.txt"
-    running = Replica(function, path, *arguments, program=program, spark=spark)
+    running = Replica(function, path, *arguments, program=program, spark=spark, variables=variables)
     try:
         yield running
     finally:

@@ -93,12 +93,13 @@ class Logs:
         )
 
     async def _look(self) -> None:
-        names = {*self._settings.topics, self._dead_letter_topic} - {""}
+        topics = self._consumer.subscription()
+        names = {*topics, self._dead_letter_topic} - {""}
         async with asyncio.timeout(_ANSWER_SECONDS):
             found = await describe_topics(self._admin, names)
         if self._dead_letter_topic:
             self._report_dead_letter_topic(is_there=self._dead_letter_topic in found)
-        if any(self._is_news(name, found.get(name)) for name in self._settings.topics):
+        if any(self._is_news(name, found.get(name)) for name in topics):
             refresh_metadata(self._consumer)
         for name, topic in found.items():
             await self._compare(name, topic)

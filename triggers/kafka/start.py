@@ -115,7 +115,7 @@ async def _read_starts(
     assigned: Collection[TopicPartition],
     before: GroupTopics,
 ) -> GroupStarts:
-    described = await describe_topics(admin, {*settings.topics, *(tp.topic for tp in assigned)})
+    described = await describe_topics(admin, {*consumer.subscription(), *(tp.topic for tp in assigned)})
     found = {name: topic for name, topic in described.items() if topic.id not in before.gone}
     readable = [tp for tp in assigned if tp.topic in found and tp.partition not in found[tp.topic].leaderless]
     if assigned and not readable:

@@ -25,8 +25,8 @@ from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.kafka.client import chunks, fetches, internals, requests
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
-from headrace.triggers.kafka.client.connect import connect, wait_for_topics
-from headrace.triggers.kafka.client.errors import explain
+from headrace.triggers.kafka.client.connect import connect
+from headrace.triggers.kafka.client.errors import explain, topics_of
 from headrace.triggers.kafka.client.joins import Joins
 from headrace.triggers.kafka.client.sign_in import SignIns
 from headrace.triggers.kafka.dead_letters import DeadLetters
@@ -38,6 +38,7 @@ from headrace.triggers.kafka.ranges import EndWatcher
 from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
 from headrace.triggers.kafka.settings.output import KafkaOutputSettings
 from headrace.triggers.kafka.stream import KafkaStream
+from headrace.triggers.kafka.topics import Topics
 from headrace.triggers.kafka.transactions import Transactions
 
 logger = logging.getLogger(__name__)
@@ -182,16 +183,17 @@ class KafkaTrigger(Trigger):
         try:
             consumer, self._admin = await connect(settings, self._client_id)
             self._open(consumer)
-            self._problem = f"waiting for topics {', '.join(settings.topics)}"
-            await wait_for_topics(self._admin, settings)
+            self._problem = f"waiting for {topics_of(settings)}"
+            topics = Topics(consumer, self._admin, settings)
+            await topics.subscribe(_Listener(self))
             self._problem = f"joining group {settings.consumer_group}"
-            consumer.subscribe(topics=list(settings.topics), listener=_Listener(self))
             async with task_group(KafkaError, HeadraceError) as tasks:
                 self._tasks = tasks
                 if self._watcher is not None:
                     tasks.create_task(self._watcher.run_forever(), name="ends")
                 tasks.create_task(self._stream.fetching.run_forever(), name="fetch")
                 tasks.create_task(self._logs.run_forever(), name="logs")
+                tasks.create_task(topics.follow_forever(), name="topicPattern")
                 tasks.create_task(self._assignment.commit_forever(), name="commit")
         except KafkaError as error:
             raise explain(error, settings) from None
@@ -290,8 +292,10 @@ class KafkaTrigger(Trigger):
 
     def status(self) -> TriggerStatus:
         """Group membership and partitions."""
+        consumer = self._consumer
+        subscribed = consumer.subscription() if consumer else ()
         about = {
-            "topics": list(self._settings.topics),
+            "topics": sorted(subscribed or self._settings.topics),
             "consumerGroup": self._settings.consumer_group,
             "generation": internals.generation(self._consumer) if self._consumer else None,
             "bufferedBytes": self._stream.fetching.buffered_bytes if self._consumer else 0,

@@ -1,10 +1,12 @@
 """Bring a database to the tables of today."""
 
+import logging
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
+
+if TYPE_CHECKING:
+    from alembic.script import ScriptDirectory
 
 _MIGRATIONS = "headrace.functions.model_metrics.store:migrations"
 _LOCK = 0x6D6F64656C  # any number of our own
@@ -19,6 +21,11 @@ def migrate(engine: sa.Engine) -> None:
 
     Raises NewerDatabaseError, and SQLAlchemy's errors.
     """
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # first: it tells of its plugins as it is imported
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
     config = Config()
     config.set_main_option("script_location", _MIGRATIONS)
     config.set_main_option("path_separator", "os")
@@ -30,7 +37,9 @@ def migrate(engine: sa.Engine) -> None:
         command.upgrade(config, "head")
 
 
-def _check(connection: sa.Connection, steps: ScriptDirectory) -> None:
+def _check(connection: sa.Connection, steps: "ScriptDirectory") -> None:
+    from alembic.runtime.migration import MigrationContext
+
     known = {step.revision for step in steps.walk_revisions()}
     if unknown := set(MigrationContext.configure(connection).get_current_heads()) - known:
         raise NewerDatabaseError(

@@ -50,6 +50,20 @@ def test_what_it_makes_runs_on_a_kafka_of_its_own(tmp_path: Path, monkeypatch: p
         assert running.stop() == 0
 
 
+@pytest.mark.parametrize("ready_made", ["long_tasks", "model_metrics", "spark_pipeline"])
+def test_a_ready_made_function_gets_a_name_and_a_group_of_its_own(
+    ready_made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = CliRunner().invoke(new, ["flowers", "--from", ready_made]).stdout
+    assert "flowers/ has function.yaml, README.md." in told
+    spec = (tmp_path / "flowers" / "function.yaml").read_text()
+    assert "name: flowers" in spec
+    assert f"handler: headrace.functions.{ready_made}.handler:handler" in spec
+    assert ready_made.replace("_", "-") not in spec
+    assert (tmp_path / "flowers" / "README.md").read_text().startswith(f"# {ready_made}")
+
+
 def test_no_placeholder_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path, "words", monkeypatch)
     assert not [file for file in (tmp_path / "words").iterdir() if "NAME" in file.read_text()]

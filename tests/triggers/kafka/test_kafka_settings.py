@@ -91,6 +91,9 @@ ROWS = [
     Row("workerTerminationWaitTime", "kafka-termination-wait-time", 30, "5s", "5s", 5),
     Row("maxInFlight", "", 0, 2000, "", 2000),
     Row("resultTopic", "", "", "results", "", "results"),
+    Row("topicPattern", "", "", r"a\..*", "", r"a\..*"),
+    Row("topicRefresh", "", 60.0, "5m", "", 300.0),
+    Row("pollInterval", "", 10.0, "1s", "", 1.0),
     Row("exactlyOnce", "", False, True, "", True),
 ]
 ELSEWHERE = {"topics", "brokers", "consumerGroup", "secretPath"}
@@ -228,5 +231,5 @@ def test_the_schema_tells_what_a_file_may_hold() -> None:
     timeout = schema["properties"]["sessionTimeout"]
     assert (timeout["type"], timeout["default"], timeout["unit"]) == ("string", "10s", "seconds")
     assert schema["properties"]["caCert"]["writeOnly"]
-    assert schema["properties"]["topicPattern"]["notBuilt"]
-    assert schema["required"] == ["topics", "consumerGroup"]
+    assert schema["properties"]["groupInstanceId"]["notBuilt"]
+    assert schema["required"] == ["consumerGroup"]

@@ -27,6 +27,9 @@ class Broker:
         self.topics = {TOPIC: Topic("topic0", partitions, frozenset())}
         self.commits = {TopicPartition(TOPIC, number): commit for number, commit in commits.items()}
 
+    def subscription(self) -> frozenset[str]:
+        return frozenset({TOPIC})
+
     async def beginning_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(tps, 0)
 

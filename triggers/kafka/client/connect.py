@@ -1,4 +1,4 @@
-"""Waiting for a broker and for topics, visibly."""
+"""Waiting for a broker, visibly."""
 
 import asyncio
 import logging
@@ -10,14 +10,12 @@ from aiokafka.errors import KafkaConnectionError, KafkaError
 from headrace.runtime.kafka.connect_errors import connect_errors
 from headrace.runtime.kafka.refusals import REFUSALS, no_answer
 from headrace.triggers.kafka.client.errors import explain
-from headrace.triggers.kafka.client.topics import describe_topics
 from headrace.triggers.kafka.settings.client_options import consumer_options
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
 
 _RECONNECT_SECONDS = 2.0
-_TOPIC_POLL_SECONDS = 1.0
 
 
 async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaConsumer, AIOKafkaAdminClient]:
@@ -48,23 +46,3 @@ async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaCons
         else:
             logger.info("connected to %s", access)
             return consumer, admin
-
-
-async def wait_for_topics(admin: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
-    """Until one of the topics exists; later ones are noticed by the consumer."""
-    said = ""
-    while True:
-        try:
-            missing = set(settings.topics) - set(await describe_topics(admin, settings.topics))
-            names = ", ".join(sorted(missing))
-            advice = f"headrace kafka topics --create NAME:PARTITIONS makes one{settings.access.or_hidden}"
-            line = f"no such topic: {names} ({advice})"
-        except KafkaError as error:
-            missing = set(settings.topics)
-            line = f"the broker does not say which topics there are ({error!r}); trying again"
-        if missing and line != said:
-            logger.warning("%s", line)
-            said = line
-        if len(missing) < len(settings.topics):
-            return
-        await asyncio.sleep(_TOPIC_POLL_SECONDS)

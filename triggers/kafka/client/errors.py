@@ -42,8 +42,14 @@ def _line(error: BaseException, settings: KafkaSettings) -> str:
                 f"transactional ids that begin with {settings.consumer_group}-"
             )
         case TopicAuthorizationFailedError():
-            return f"{brokers} does not let this user read {', '.join(settings.topics)}"
+            return f"{brokers} does not let this user read {topics_of(settings)}"
     return f"{brokers} refused: {error!r}"
+
+
+def topics_of(settings: KafkaSettings) -> str:
+    """As the file names them."""
+    pattern = f"topics that match {settings.topic_pattern}" if settings.topic_pattern else ""
+    return ", ".join(filter(None, (*settings.topics, pattern)))
 
 
 def _unwrapped(error: BaseException) -> BaseException:

@@ -53,8 +53,19 @@ async def missing_topics(admin: AIOKafkaAdminClient, names: Collection[str]) -> 
     return {topic["topic"] for topic in await _ask(admin, names) if topic["error_code"] == none}
 
 
-async def _ask(admin: AIOKafkaAdminClient, names: Collection[str]) -> list[dict[str, Any]]:
-    response: Any = await admin._send_request(_TopicsRequest(sorted(names)))  # noqa: SLF001
+async def list_topics(admin: AIOKafkaAdminClient) -> set[str]:
+    """All that this user may see, but for Kafka's own. Raises KafkaError."""
+    return {
+        topic["topic"]
+        for topic in await _ask(admin, None)
+        if for_code(topic["error_code"]).errno == 0 and not topic["is_internal"]
+    }
+
+
+async def _ask(admin: AIOKafkaAdminClient, names: Collection[str] | None) -> list[dict[str, Any]]:
+    """About all topics where no names are given."""
+    asked = None if names is None else sorted(names)
+    response: Any = await admin._send_request(_TopicsRequest(asked))  # noqa: SLF001
     topics: list[dict[str, Any]] = response.to_object()["topics"]
     return topics
 
@@ -145,12 +156,14 @@ class _Request(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
 class _TopicsRequest(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]  # aiokafka is untyped
     API_KEY = 3
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str] | None) -> None:
         self._names = names
 
     def build(self, request_struct_class: type[Any]) -> Any:
         """For the highest version that the broker and we know."""
         if request_struct_class is not _Request:
             return request_struct_class(self._names, False)
-        topics: list[tuple[Any, ...]] = [(_NO_ID, name, {}) for name in self._names]
+        names = self._names
+        topics: list[tuple[Any, ...]] | None
+        topics = None if names is None else [(_NO_ID, name, {}) for name in names]
         return request_struct_class(topics, False, False, False, {})

@@ -3,6 +3,7 @@
 Nuclio's names and meanings. Where its documentation and its source differ, the documentation counts.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -66,7 +67,9 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
 
     topics: Texts = setting(
         "topics",
-        required="a list of at least one topic",
+        (),
+        required="a list of at least one topic, or topicPattern",
+        instead="topicPattern",
         example=["orders"],
         effect="A topic that does not exist gives no events until somebody creates it.",
     )
@@ -233,21 +236,26 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
     )
 
     topic_pattern: Text = setting(
-        "topicPattern", "", built=False, effect="Too wide a pattern takes in topics of others."
+        "topicPattern",
+        "",
+        quotes_variables=True,
+        effect="A regular expression of Python: topics whose whole name matches are read too, also those that"
+        " appear later. Too wide a pattern takes in topics of others. A variable inside it stands for its"
+        " text, one that is all of it for a pattern.",
     )
     topic_refresh_seconds: Annotated[Seconds, Gt(0)] = setting(
         "topicRefresh",
         60.0,
         unit="seconds",
-        built=False,
-        effect="Too low loads the broker, too high finds new topics late.",
+        effect="How often the broker is asked which topics there are, for topicPattern; every pollInterval"
+        " where that is longer. Too low loads the broker, too high finds new topics late.",
     )
     poll_interval_seconds: Annotated[Seconds, Gt(0)] = setting(
         "pollInterval",
         10.0,
         unit="seconds",
-        built=False,
-        effect="Too low loads the broker, too high finds new records late.",
+        effect="At most so often is topicPattern held against them: what has changed within it is one"
+        " rebalance. Too low rebalances for each of many topics that are made one by one.",
     )
     on_failure: FailureSettings = section("onFailure", FailureSettings, effect=_FAILED)
     explicit_ack_semantics: AckSemantics = setting(
@@ -307,6 +315,14 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         """The trigger's url stands in for brokers."""
         url = getattr(trigger, "url", "")
         return {"brokers": [url]} if url else {}
+
+    def reads(self, topic: str) -> bool:
+        """Whether it is among the trigger's own topics, or would be once it is there."""
+        return topic in self.topics or self.matches(topic)
+
+    def matches(self, topic: str) -> bool:
+        """By topicPattern, if there is one."""
+        return bool(self.topic_pattern and re.fullmatch(self.topic_pattern, topic))
 
     @property
     def decoder(self) -> str:

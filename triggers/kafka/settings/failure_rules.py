@@ -31,7 +31,7 @@ def _topic_is_unused(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
 def _topic_feeds_itself(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
     """must not be one of the trigger's own topics."""
     topic = settings.on_failure.dead_letter_topic
-    if topic not in settings.topics:
+    if not topic or not settings.reads(topic):
         return ""
     return f"{topic!r} is one of the trigger's own topics: it would feed itself; name another topic"
 
@@ -53,7 +53,11 @@ FAILURE_RULES = (
     ),
     Rule("on_failure.dead_letter_topic", _THEN, _dead_letter_needs_topic),
     Rule("on_failure.dead_letter_topic", _THEN, _topic_is_unused, is_error=False),
-    Rule("on_failure.dead_letter_topic", ("on_failure.dead_letter_topic", "topics"), _topic_feeds_itself),
+    Rule(
+        "on_failure.dead_letter_topic",
+        ("on_failure.dead_letter_topic", "topics", "topic_pattern"),
+        _topic_feeds_itself,
+    ),
     Rule(
         "on_failure.max_attempts",
         ("on_failure.max_attempts", "trigger.batch.mode"),

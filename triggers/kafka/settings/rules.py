@@ -1,5 +1,7 @@
 """Conditions between the Kafka trigger's settings, and between them and the trigger's own fields."""
 
+import re
+
 from headrace.runtime.config.delivery import MAX_EVENTS
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.kafka.access import OAUTHBEARER
@@ -160,9 +162,24 @@ def _ranges_are_read_by_others(settings: KafkaAttributes, _trigger: TriggerField
     return f"with delivery: ranges {NOT_BUILT}; remove it" if is_given else ""
 
 
+def _has_topics(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """is required where there is no topicPattern."""
+    is_missing = not (settings.topics or settings.topic_pattern)
+    return "is required: a list of at least one topic, or topicPattern" if is_missing else ""
+
+
+def _pattern_is_one(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """must be a regular expression."""
+    try:
+        re.compile(settings.topic_pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"is no regular expression: {error}"
+    return ""
+
+
 def _results_feed_it(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
     """must not be one of the trigger's own topics."""
-    if settings.result_topic not in settings.topics:
+    if not settings.result_topic or not settings.reads(settings.result_topic):
         return ""
     return f"{settings.result_topic!r} is one of the trigger's own topics: it would feed itself"
 
@@ -232,7 +249,9 @@ RULES = (
     Rule("delivery", ("delivery", "trigger.batch.mode"), _ranges_need_batches),
     Rule("delivery", ("delivery", "trigger.batch.mode", "trigger.batch.batch_size"), _events_are_held),
     Rule("fetch_max_bytes", ("delivery", "fetch_max_bytes"), _ranges_are_not_fetched),
-    Rule("result_topic", ("result_topic", "topics"), _results_feed_it),
+    Rule("topics", ("topics", "topic_pattern"), _has_topics),
+    Rule("topic_pattern", ("topic_pattern",), _pattern_is_one),
+    Rule("result_topic", ("result_topic", "topics", "topic_pattern"), _results_feed_it),
     Rule("result_topic", ("delivery", "result_topic"), _ranges_have_no_results),
     Rule("ack_window_size", ("ack_window_size", "exactly_once"), _window_repeats),
     Rule("exactly_once", ("exactly_once", "delivery"), _ranges_are_read_by_others),

@@ -2,7 +2,7 @@
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 640, HEIGHT = 200, LEFT = 46, RIGHT = 8, TOP = 10, BOTTOM = 24;
+const LEAST_WIDTH = 280, HEIGHT = 200, LEFT = 46, RIGHT = 8, TOP = 10, BOTTOM = 24;
 const EVERY_MS = 15000;
 const at = (id) => document.getElementById(id);
 let models = [];
@@ -29,10 +29,14 @@ async function ask(path, fields) {
   return said;
 }
 
-// ---- what is chosen
+// ---- what is chosen: the address says it too, to be passed on
+
+const linked = new URLSearchParams(location.hash.slice(1));
+const choices = () => ["model", "version", "span"].map((id) => [id, at(id).value]);
+const link = () => history.replaceState(null, "", `#${new URLSearchParams(choices())}`);
 
 function fill(select, options) {
-  const chosen = select.value;
+  const chosen = select.value || linked.get(select.id);
   select.replaceChildren(...options.map(([value, text]) => {
     const option = element("option", text);
     option.value = value;
@@ -64,18 +68,20 @@ function question() {
 
 // ---- figures
 
+// In the page's own pixels: letters are as large on a phone.
 function chart(id, parts, series, most) {
+  const width = Math.max(LEAST_WIDTH, at(id).clientWidth), right = width - RIGHT;
   const top = most || Math.max(1e-9, ...parts.flatMap((part) => series.map(([name]) => part[name] || 0)));
-  const x = (place) => LEFT + (place + 0.5) / parts.length * (WIDTH - LEFT - RIGHT);
+  const x = (place) => LEFT + (place + 0.5) / parts.length * (right - LEFT);
   const y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
-  const svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
+  const svg = drawn("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img" });
   svg.append(drawn("title", {}, series.map(([, said]) => said).join(", ")));
   for (const share of [0, 0.5, 1]) {
-    svg.append(drawn("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(top * share), y2: y(top * share) }));
+    svg.append(drawn("line", { class: "grid", x1: LEFT, x2: right, y1: y(top * share), y2: y(top * share) }));
     svg.append(drawn("text", { x: LEFT - 6, y: y(top * share) + 4, "text-anchor": "end" }, short(top * share)));
   }
   for (const [place, anchor] of [[0, "start"], [parts.length - 1, "end"]]) {
-    svg.append(drawn("text", { x: anchor === "start" ? LEFT : WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": anchor }, clock(parts[place].startTime)));
+    svg.append(drawn("text", { x: anchor === "start" ? LEFT : right, y: HEIGHT - 6, "text-anchor": anchor }, clock(parts[place].startTime)));
   }
   series.forEach(([name, , kind], number) => (kind === "bars" ? bars : line)(svg, parts, name, x, y, number));
   const key = element("div", undefined, "key");
@@ -84,7 +90,7 @@ function chart(id, parts, series, most) {
 }
 
 function bars(svg, parts, name, x, y) {
-  const width = Math.max(1, (WIDTH - LEFT - RIGHT) / parts.length - 1);
+  const width = Math.max(1, x(1) - x(0) - 1);
   parts.forEach((part, place) => {
     const bar = drawn("rect", { class: "bar", x: x(place) - width / 2, width, y: y(part[name]), height: y(0) - y(part[name]) });
     bar.append(drawn("title", {}, `${clock(part.startTime)}: ${part[name]}`));
@@ -169,7 +175,7 @@ async function show() {
   const total = responses.reduce((sum, part) => sum + part.responses, 0);
   const panels = [["responses", short(total)]];
   if (classes.predictions) panels.push(["accuracy", percent(classes.accuracy)], ["precision, mean", percent(classes.mean.precision)], ["recall, mean", percent(classes.mean.recall)], ["F1, mean", percent(classes.mean.f1)]);
-  if (errors.predictions) panels.push(["mean absolute error", short(errors.mae)], ["mean squared error", short(errors.mse)], ["root of it", short(errors.rmse)]);
+  if (errors.predictions) panels.push(["mean absolute error", short(errors.mae)], ["mean squared error", short(errors.mse)], ["root mean squared", short(errors.rmse)]);
   totals(panels);
   chart("responses", responses, [["responses", "responses", "bars"]]);
   at("classification").hidden = !classes.predictions;
@@ -198,7 +204,8 @@ async function refresh() {
   }
 }
 
-at("choice").addEventListener("change", () => { offerVersions(); refresh(); });
+at("choice").addEventListener("change", () => { offerVersions(); link(); refresh(); });
 at("choice").addEventListener("submit", (event) => event.preventDefault());
+if (linked.has("span")) at("span").value = linked.get("span");
 refresh();
 setInterval(refresh, EVERY_MS);

@@ -1,0 +1,44 @@
+"""Topics that a consumer reads, changed while it runs. Reaches into aiokafka, pinned to 0.14."""
+
+from collections.abc import Collection
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+
+
+def resubscribe(consumer: AIOKafkaConsumer, names: Collection[str]) -> bool:
+    """Read these topics from now on, by a rebalance that begins now where one is needed.
+
+    False amid a join: its answer may still name the topics of before, and would end the consumer. Nothing
+    has been done then. `consumer.subscribe` would drop the assignment at once, under handlers that run and
+    with commits to make.
+    """
+    coordinator, subscription = consumer._coordinator, consumer._subscription.subscription  # noqa: SLF001
+    if coordinator._performed_join_prepare:  # noqa: SLF001
+        return False
+    client, before, now = consumer._client, subscription.topics, frozenset(names)  # noqa: SLF001
+    subscription._topics = now  # noqa: SLF001
+    client.set_topics(client._topics - before | now)  # noqa: SLF001  # the group's leader looks at others' too
+    # What has gone is no longer assigned to anybody once the leader has seen it. Is it so here?
+    if now - before or any(tp.topic not in now for tp in consumer.assignment()):
+        coordinator.request_rejoin()
+    return True
+
+
+def hurry_topics(consumer: AIOKafkaConsumer) -> None:
+    """Have it ask about other topics at once, even amid an answer about those of before.
+
+    By itself it asks then when its metadata is old again, a minute later by default, and whoever waits for an
+    answer (a rebalance, the search for a coordinator) waits for as long.
+    """
+    client: Any = consumer._client  # noqa: SLF001
+    set_topics = client.set_topics
+
+    def hurried(topics: Collection[str]) -> Any:
+        told = set_topics(topics)
+        is_awaited, waiter = client._md_update_fut is not None, client._md_update_waiter  # noqa: SLF001
+        if is_awaited and not waiter.done():
+            waiter.set_result(None)
+        return told
+
+    client.set_topics = hurried
