@@ -58,10 +58,11 @@ def touch_for_feedback(engine: sa.Engine, most: int) -> int:
         .where(FEEDBACK.c.is_counted.is_(sa.false()))
         .limit(most)
     )
-    with engine.begin() as connection:
+    with for_reading(engine).connect() as connection:  # it may take long, and writers don't wait for it
         rows = connection.execute(found).all()
-        if not rows:
-            return 0
+    if not rows:
+        return 0
+    with engine.begin() as connection:
         times = ((row.namespace, row.model_name, row.response_timestamp) for row in rows)
         connection.execute(touch(engine), minutes_of(times))
         counted = sa.update(FEEDBACK).where(FEEDBACK.c.id == sa.bindparam("of")).values(is_counted=True)
