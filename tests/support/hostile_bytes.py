@@ -16,6 +16,7 @@ from chunks import Written, batch, compressed, emptied_batch, old_batch, sealed
 
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.triggers.kafka.client import chunks
+from headrace.triggers.kafka.client.epochs import Epochs
 from headrace.triggers.kafka.format.batches import FetchedBatches
 from headrace.triggers.kafka.format.decoder import decode
 from headrace.triggers.kafka.format.inflate import BatchTooLargeError
@@ -34,9 +35,10 @@ def read_all(data: bytes) -> None:
             touch(record)
     for level in (0, 1):
         where = [(7, 0)], 0, None, None, False, level
-        tp, bound = TopicPartition("t", 0), {"max_batch_bytes": MAX_BATCH_BYTES}
+        tp, heard = TopicPartition("t", 0), Epochs(lambda: None).fetched
+        bound = {"max_batch_bytes": MAX_BATCH_BYTES, "on_fetched": heard}
         undecoded = chunks._PartitionBatches(tp, chunks._FetchedBytes(data), *where, **bound)  # type: ignore[arg-type]
-        decoded = chunks._CountedRecords(tp, FetchedBatches(data, MAX_BATCH_BYTES), *where)
+        decoded = chunks._CountedRecords(tp, FetchedBatches(data, MAX_BATCH_BYTES), *where, on_fetched=heard)
         for found in (undecoded, decoded):
             with contextlib.suppress(Exception):  # a partition is cut off there
                 for _, item in zip(range(SHOWN), found, strict=False):

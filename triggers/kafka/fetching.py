@@ -17,6 +17,7 @@ from headrace.runtime.partitions.room import decoded_in
 from headrace.runtime.streams.assignment import AHEAD_BYTES, Assignment
 from headrace.triggers.kafka.client import chunks, fetches
 from headrace.triggers.kafka.client.budget import Budget
+from headrace.triggers.kafka.client.epochs import Epochs
 from headrace.triggers.kafka.item_limit import ItemLimit
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -29,12 +30,13 @@ _RETRY_SECONDS = 1.0
 class Fetching:
     """One loop for all partitions of an assignment. The client's keys are equal to ours: both are tuples."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # what fetching is made of
         self,
         consumer: AIOKafkaConsumer,
         assignment: Assignment,
         dispatch: Dispatch,
         settings: KafkaSettings,
+        epochs: Epochs,
         on_out_of_range: Callable[[Mapping[TopicPartition, int]], None],
     ) -> None:
         """`on_out_of_range` is told of positions, by partition, that no log has."""
@@ -42,6 +44,7 @@ class Fetching:
         self._assignment = assignment
         self._assigned = assignment.partitions
         self._dispatch = dispatch
+        self.epochs = epochs
         self._on_out_of_range = on_out_of_range
         self._max_buffered_bytes = settings.max_buffered_bytes
         self.budget = Budget(
@@ -84,6 +87,7 @@ class Fetching:
         """Fetch these no more."""
         for key in keys:
             self._wanted.discard(key)
+            self.epochs.forget(TopicPartition(*key))
 
     async def run_forever(self) -> None:
         """Raises what waiting doesn't mend."""
@@ -113,7 +117,7 @@ class Fetching:
     def room(self, key: PartitionKey) -> int:
         """How many records, or pieces of batches, a fetch may bring of one that is wanted."""
         partition = self._assigned.get(key)
-        if partition is None:
+        if partition is None or key in self.epochs.doubted:
             return 0
         room = partition.room
         self._on_room(partition, room)

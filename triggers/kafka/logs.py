@@ -14,6 +14,8 @@ from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
+from headrace.triggers.kafka.client import fetches
+from headrace.triggers.kafka.client.epochs import Epochs, end_of_epoch
 from headrace.triggers.kafka.client.internals import refresh_metadata
 from headrace.triggers.kafka.client.topics import Topic, describe_topics
 from headrace.triggers.kafka.group_offsets import GroupOffsets
@@ -54,6 +56,7 @@ class Logs:
         self._has_dead_letter_topic = True
         self._is_due = asyncio.Event()
         self._is_due.set()
+        self.epochs = Epochs(self._is_due.set)
 
     def on_out_of_range(self, positions: Mapping[TopicPartition, int]) -> None:
         """Their logs don't have these offsets."""
@@ -73,13 +76,14 @@ class Logs:
             try:
                 await self._look()
                 await self._end_lost()
+                await self._settle_doubted()
                 is_said = False
             except (KafkaError, TimeoutError) as error:
                 if not is_said:
                     logger.warning("what the topics are now can't be read yet (%r); trying again", error)
                     is_said = True
                 await asyncio.sleep(_RETRY_SECONDS)
-                if self._lost:
+                if self._lost or self.epochs.doubted:
                     self._is_due.set()
 
     def report_made_anew(self, topic: str, partitions: Collection[PartitionKey]) -> None:
@@ -178,6 +182,28 @@ class Logs:
             why = f"{count} offsets, {position} to {start - 1}, were deleted before they were read"
         message = "%s: offset %d is out of range, going on with %d; %s"
         logger.error(message, partition, position, start, why)
+
+    async def _settle_doubted(self) -> None:
+        """A new leader has answered: its log may end earlier than that of the one before did."""
+        for tp, read in list(self.epochs.doubted.items()):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                end = await end_of_epoch(self._consumer, tp, read.epoch)
+            partition = self._assignment.partitions.get(PartitionKey(*tp))
+            if partition is not None and end is not None and end < min(read.end, partition.ledger.position):
+                self._report_cut_off(partition, end, read.end)
+                await self._restart({partition.key: Checkpoint(end)})
+            self.epochs.settle(tp)
+            fetches.wake(self._consumer)
+
+    def _report_cut_off(self, partition: AssignedPartition, end: int, read_end: int) -> None:
+        self._metrics.offset_resets.inc()
+        logger.error(
+            "%s: the broker has lost offsets %d to %d, and others have taken their places: going on with %d",
+            partition,
+            end,
+            read_end - 1,
+            end,
+        )
 
     async def _restart(self, starts: Mapping[PartitionKey, Checkpoint]) -> None:
         if starts:

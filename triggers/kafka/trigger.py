@@ -209,7 +209,8 @@ class KafkaTrigger(Trigger):
         )
         assignment.committer = Committer(offsets, self._metrics)
         logs = self._logs = Logs((consumer, self._admin), settings, assignment, offsets, self._metrics)
-        fetching = Fetching(consumer, assignment, self._dispatch, settings, logs.on_out_of_range)
+        epochs = logs.epochs
+        fetching = Fetching(consumer, assignment, self._dispatch, settings, epochs, logs.on_out_of_range)
         self._stream.connect(consumer, self._admin, offsets, fetching, logs)
         if self._dispatch.policy.is_ranges:
             self._watcher = EndWatcher(consumer, self._dispatch, assignment, logs.on_out_of_range)
@@ -221,13 +222,15 @@ class KafkaTrigger(Trigger):
         tell_partitions_apart(consumer)
         requests.limit(consumer, fetching.budget)
         if self._dispatch.policy.decoder:
-            assignment.are_chunks = chunks.forward(consumer, fetching.budget.hold, settings.max_batch_bytes)
+            assignment.are_chunks = chunks.forward(
+                consumer, fetching.budget.hold, settings.max_batch_bytes, epochs.fetched
+            )
             if not assignment.are_chunks:
                 logger.warning(
                     "this aiokafka is unknown inside: records are decoded here, not in the workers"
                 )
         if not assignment.are_chunks:
-            chunks.count(consumer, fetching.budget.hold, settings.max_batch_bytes)
+            chunks.count(consumer, fetching.budget.hold, settings.max_batch_bytes, epochs.fetched)
             fetching.leave_room_for_decoded()
         backoff_seconds = settings.rebalance_retry_backoff_seconds
         internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)

@@ -19,6 +19,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.streams.assignment import Assignment, Limits
 from headrace.triggers.kafka.client import fetches
+from headrace.triggers.kafka.client.epochs import Epochs
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.stream import KafkaStream
 
@@ -48,7 +49,8 @@ def fed_by_hand(b: Bench) -> Fetching:
     outputs: Any = SimpleNamespace(produce=None)
     stream = ByHand(settings, dead_letters, outputs, "", lambda: None, takes_acks=False)
     assignment = Assignment(b.dispatcher, stream, Limits(16, 0, 1 << 26))
-    fetching = stream.fetching = Fetching(None, assignment, b.dispatcher, settings, lambda _: None)
+    epochs = Epochs(lambda: None)
+    fetching = stream.fetching = Fetching(None, assignment, b.dispatcher, settings, epochs, lambda _: None)
     return fetching
 
 

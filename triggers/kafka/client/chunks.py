@@ -49,23 +49,37 @@ Hold = Callable[[TopicPartition, int], object]
 """Counts bytes of a partition for as long as what it returns is kept."""
 
 
+OnFetched = Callable[[TopicPartition, bytes | memoryview], object]
+"""Told of what an answer has brought of a partition, before anything of it is read."""
+
+
 def _uncounted(_: TopicPartition, __: int) -> None:
     """Nobody counts."""
 
 
+def _unheard(_: TopicPartition, __: bytes | memoryview) -> None:
+    """Nobody asks."""
+
+
 def forward(
-    consumer: AIOKafkaConsumer, hold: Hold = _uncounted, max_batch_bytes: int = MAX_BATCH_BYTES
+    consumer: AIOKafkaConsumer,
+    hold: Hold = _uncounted,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    on_fetched: OnFetched = _unheard,
 ) -> bool:
     """Let `consumer` fetch ChunkSlices among ConsumerRecords; whether it does.
 
     Where aiokafka looks different inside, nothing is changed.
     """
-    batches = partial(_PartitionBatches, hold=hold, max_batch_bytes=max_batch_bytes)
+    batches = partial(_PartitionBatches, hold=hold, max_batch_bytes=max_batch_bytes, on_fetched=on_fetched)
     return _rename(consumer, MemoryRecords=_FetchedBytes, PartitionRecords=batches)
 
 
 def count(
-    consumer: AIOKafkaConsumer, hold: Hold = _uncounted, max_batch_bytes: int = MAX_BATCH_BYTES
+    consumer: AIOKafkaConsumer,
+    hold: Hold = _uncounted,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    on_fetched: OnFetched = _unheard,
 ) -> bool:
     """Have each answer held for as long as it lies there, where records are decoded here; whether it is.
 
@@ -74,7 +88,7 @@ def count(
     return _rename(
         consumer,
         MemoryRecords=partial(FetchedBatches, max_batch_bytes=max_batch_bytes),
-        PartitionRecords=partial(_CountedRecords, hold=hold),
+        PartitionRecords=partial(_CountedRecords, hold=hold, on_fetched=on_fetched),
     )
 
 
@@ -164,9 +178,17 @@ class _SafeRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyp
 class _CountedRecords(_SafeRecords):
     """The same, and its bytes are counted."""
 
-    def __init__(self, tp: TopicPartition, records: Any, *others: Any, hold: Hold = _uncounted) -> None:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        records: Any,
+        *others: Any,
+        hold: Hold = _uncounted,
+        on_fetched: OnFetched = _unheard,
+    ) -> None:
         super().__init__(tp, records, *others)
         self._held = hold(tp, records.size_in_bytes())
+        on_fetched(tp, records.data)
 
 
 class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
@@ -175,7 +197,7 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
     _records: _FetchedBytes
     next_fetch_offset: int
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # aiokafka's, and ours
         self,
         tp: TopicPartition,
         records: _FetchedBytes,
@@ -183,8 +205,10 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
         *others: Any,
         hold: Hold = _uncounted,
         max_batch_bytes: int = MAX_BATCH_BYTES,
+        on_fetched: OnFetched = _unheard,
     ) -> None:
         super().__init__(tp, records, aborted_transactions, *others)
+        on_fetched(tp, records.data)
         self._aborted = aborted_transactions  # None, or none, unless with read_committed
         self._held = hold(tp, len(records.data))
         self._max_batch_bytes = max_batch_bytes

@@ -28,7 +28,7 @@ class FetchedBatches:
     """`data` may end within a batch. One that can't be opened is an UndecodableRecord for each offset."""
 
     def __init__(self, data: bytes, max_batch_bytes: int) -> None:
-        self._data = memoryview(data)
+        self.data = memoryview(data)
         self._max_batch_bytes = max_batch_bytes
         self._at = 0
         self.position = 0
@@ -38,17 +38,17 @@ class FetchedBatches:
 
     def size_in_bytes(self) -> int:
         """Of all, the incomplete end included."""
-        return len(self._data)
+        return len(self.data)
 
     def has_next(self) -> bool:
         """Whether one more is complete, or has a length that no batch has."""
-        return len(self._data) - self._at >= _BEFORE_LENGTH and self._end <= len(self._data)
+        return len(self.data) - self._at >= _BEFORE_LENGTH and self._end <= len(self.data)
 
     def next_batch(self) -> Any:
         """Raises CorruptRecordException where its header can't be true: nothing behind it can be found."""
         if not self.has_next():
             return None
-        batch = self._data[self._at : max(self._end, self._at)]
+        batch = self.data[self._at : max(self._end, self._at)]
         magic = batch[_MAGIC_AT] if len(batch) >= LEAST_BYTES else -1
         if magic not in {0, 1, _MAGIC} or (magic == _MAGIC and len(batch) < HEADER.size):
             raise CorruptRecordException(f"no batch has format {magic} and {len(batch)} bytes")
@@ -59,7 +59,7 @@ class FetchedBatches:
 
     @property
     def _end(self) -> int:
-        length = self._data[self._at + _LENGTH_AT : self._at + _BEFORE_LENGTH]
+        length = self.data[self._at + _LENGTH_AT : self._at + _BEFORE_LENGTH]
         return self._at + _BEFORE_LENGTH + int.from_bytes(length, "big", signed=True)
 
 
