@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import urllib.request
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,25 @@ def test_an_install_runs_an_example_on_its_own_kafka(make: Callable[[Path], Path
         assert running.status()["functions"] == ["dead-letters", "words"]
         produce(broker_of(running.log), "words", 8)
         wait_until(lambda: running.log.count("handler: a record") == 8, about=running)
+        assert running.stop() == 0
+
+
+@pytest.mark.spark
+def test_a_ready_made_function_runs_from_an_installed_wheel(tmp_path: Path) -> None:
+    (tmp_path / "built").mkdir()
+    wheel = build("wheel", tmp_path / "built")
+    programs = install(tmp_path, f"headrace[embedded,metrics,spark] @ {wheel.as_uri()}")
+    assert "cd flowers" in said(programs, tmp_path, "new", "flowers", "--from", "model_metrics")
+    database = f"sqlite:///{tmp_path / 'flowers.sqlite'}"
+    variables = {"KAFKA_METADATA_REFRESH_FREQUENCY": "2s", "DATABASE_URL": database}
+    arguments = ("--embedded-kafka", "--set", "triggers.web.attributes.port=0")
+    program = [str(programs / "headrace")]
+    with replica(tmp_path / "flowers", *arguments, program=program, variables=variables) as running:
+        running.wait_ready()
+        traffic = [programs / "python", "-m", "headrace.functions.model_metrics.traffic", "--count", "100"]
+        subprocess.run([*traffic, "--brokers", broker_of(running.log).bootstrap], check=True, env=CLEAN)
+        models = running.log.split("web: listens at ")[1].split()[0] + "/api/v1/models"
+        wait_until(lambda: urllib.request.urlopen(models).read() != b"[]", about=running)
         assert running.stop() == 0
 
 

@@ -67,13 +67,13 @@ def killed(scene: Scene, number: int, report: Report) -> None:
     """`kill -9` at random moments; what it had read comes again."""
     scene.create(scene.topic("iris"))
     with _load(scene):
-        for _ in range(KILLS):
-            with scene.function() as running:
+        for kills in range(KILLS):
+            with scene.function(name=f"-{kills}") as running:
                 scene.wait_for_more(running)
                 time.sleep(random.uniform(0, 1))
                 running.kill()
     report.add_faults("kills", KILLS, number)
-    with scene.function() as running:
+    with scene.function(name="-last") as running:
         scene.wait_stored(running.wait_ready())
         report.add("exit code", running.stop(), 0, 0, number)
     _judge(scene, number, report)
