@@ -145,7 +145,7 @@ class TriggerMetrics:
     commits_failed: Counter = _bound(_COMMITS, "failure")
     offset_resets: Counter = _counter(
         "headrace_offset_resets",
-        "Partitions whose position was out of range, or of a topic that is gone: to the earliest record",
+        "Partitions read from elsewhere, for their position was out of range, or their log cut or made anew",
         "partitions",
     )
     deleted_unread: Counter = _counter(

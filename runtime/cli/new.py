@@ -12,6 +12,7 @@ from headrace.runtime.settings.names import NAME_RULE, is_name
 
 _FILES = ("function.yaml", "handler.py", "test_handler.py", "README.md")
 _PLACEHOLDER = "NAME"
+_STEPS = ("python -m pytest", "headrace run . --embedded-kafka")
 _READY_MADE = resources.files("headrace.functions")
 _SPEC, _README = "function.yaml", "README.md"
 
@@ -31,8 +32,8 @@ def new(name: str, ready_made: str | None) -> None:
     files = _template(name) if ready_made is None else _copy(ready_made, name)
     _write(Path(name), files)
     click.echo(f"{name}/ has {', '.join(files)}. Next:\n")
-    test = ["python -m pytest"] if ready_made is None else []
-    for command in (f"cd {name}", *test, "headrace run . --embedded-kafka"):
+    steps = _STEPS if ready_made is None else (f"cat {_README}",)
+    for command in (f"cd {name}", *steps):
         click.echo(f"    {command}")
 
 
@@ -42,11 +43,12 @@ def _template(name: str) -> dict[str, str]:
 
 
 def _copy(ready_made: str, name: str) -> dict[str, str]:
-    """Under a name and in a group of its own: two of them may run beside each other."""
+    """With its name in the place of the ready-made one's: the function's, the group's, the database's."""
     spec, readme = (
         (_READY_MADE / ready_made / file).read_text(encoding="utf-8") for file in (_SPEC, _README)
     )
-    return {_SPEC: spec.replace(ready_made.replace("_", "-"), name), _README: readme}
+    its_name = ready_made.replace("_", "-")
+    return {_SPEC: spec.replace(its_name, name), _README: readme.replace(its_name, name)}
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

@@ -115,7 +115,13 @@ def test_a_ready_made_function_runs_from_an_installed_wheel(tmp_path: Path) -> N
     program = [str(programs / "headrace")]
     with replica(tmp_path / "flowers", *arguments, program=program, variables=variables) as running:
         running.wait_ready()
-        traffic = [programs / "python", "-m", "headrace.functions.model_metrics.traffic", "--count", "100"]
+        traffic = [
+            str(programs / "python"),
+            "-m",
+            "headrace.functions.model_metrics.traffic",
+            "--count",
+            "100",
+        ]
         subprocess.run([*traffic, "--brokers", broker_of(running.log).bootstrap], check=True, env=CLEAN)
         models = running.log.split("web: listens at ")[1].split()[0] + "/api/v1/models"
         wait_until(lambda: urllib.request.urlopen(models).read() != b"[]", about=running)

@@ -175,7 +175,9 @@ class Fetching:
         alone = fetches.Wanted({TopicPartition(*key)})
         with contextlib.suppress(Exception):  # the same record again, where offsets have holes
             while partition.ledger.position < offset and self._assigned.get(key) is partition:
-                fetched = await fetches.fetch(self._consumer, alone, _FETCH_WAIT_SECONDS, 1)
+                fetched = await fetches.fetch(
+                    self._consumer, alone, _FETCH_WAIT_SECONDS, 1, lambda tp: tp not in self.epochs.doubted
+                )
                 for records in fetched.values():
                     # A fetch may outlast an assignment, and bring records of the next one.
                     if (now := self._assigned.get(key)) is not None:

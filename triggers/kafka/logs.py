@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -15,7 +15,7 @@ from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.triggers.kafka.client import fetches
-from headrace.triggers.kafka.client.epochs import Epochs, end_of_epoch
+from headrace.triggers.kafka.client.epochs import Epochs, Read, end_of_epoch
 from headrace.triggers.kafka.client.internals import refresh_metadata
 from headrace.triggers.kafka.client.topics import Topic, describe_topics
 from headrace.triggers.kafka.group_offsets import GroupOffsets
@@ -73,15 +73,11 @@ class Logs:
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._is_due.wait()
             self._is_due.clear()
-            try:
-                await self._look()
-                await self._end_lost()
-                await self._settle_doubted()
-                is_said = False
-            except (KafkaError, TimeoutError) as error:
-                if not is_said:
-                    logger.warning("what the topics are now can't be read yet (%r); trying again", error)
-                    is_said = True
+            errors = [error for step in (self._settle_doubted, self._look) if (error := await _tried(step))]
+            if errors and not is_said:
+                logger.warning("what the topics are now can't be read yet (%r); trying again", errors[0])
+            is_said = bool(errors)
+            if errors:
                 await asyncio.sleep(_RETRY_SECONDS)
                 if self._lost or self.epochs.doubted:
                     self._is_due.set()
@@ -107,6 +103,7 @@ class Logs:
             refresh_metadata(self._consumer)
         for name, topic in found.items():
             await self._compare(name, topic)
+        await self._end_lost()
 
     def _report_dead_letter_topic(self, *, is_there: bool) -> None:
         """Before a record needs it, and once."""
@@ -184,16 +181,33 @@ class Logs:
         logger.error(message, partition, position, start, why)
 
     async def _settle_doubted(self) -> None:
-        """A new leader has answered: its log may end earlier than that of the one before did."""
-        for tp, read in list(self.epochs.doubted.items()):
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                end = await end_of_epoch(self._consumer, tp, read.epoch)
+        """New leaders have answered: their logs may end earlier than those of the ones before did."""
+        doubted = list(self.epochs.doubted.items())
+        ends = await asyncio.gather(*(self._end_of_epoch(*it) for it in doubted), return_exceptions=True)
+        errors = [end for end in ends if isinstance(end, BaseException)]
+        cut: dict[PartitionKey, Checkpoint] = {}
+        for (tp, read), end in zip(doubted, ends, strict=True):
+            if isinstance(end, BaseException) or self.epochs.doubted.get(tp) is not read:
+                continue
             partition = self._assignment.partitions.get(PartitionKey(*tp))
-            if partition is not None and end is not None and end < min(read.end, partition.ledger.position):
+            if partition is not None and end is not None and end < min(read.end, _read_to(partition)):
                 self._report_cut_off(partition, end, read.end)
-                await self._restart({partition.key: Checkpoint(end)})
-            self.epochs.settle(tp)
-            fetches.wake(self._consumer)
+                cut[partition.key] = Checkpoint(end)
+            else:
+                self.epochs.settle(tp)
+        fetches.wake(self._consumer)
+        await self._restart(cut)
+        for key in cut:
+            self.epochs.settle(TopicPartition(*key))
+        if errors:
+            raise errors[0]
+
+    async def _end_of_epoch(self, tp: TopicPartition, read: Read) -> int | None:
+        """None where nothing is to be said of it, or nobody has it here any more."""
+        if PartitionKey(*tp) not in self._assignment.partitions:
+            return None
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            return await end_of_epoch(self._consumer, tp, read.epoch)
 
     def _report_cut_off(self, partition: AssignedPartition, end: int, read_end: int) -> None:
         self._metrics.offset_resets.inc()
@@ -209,3 +223,16 @@ class Logs:
         if starts:
             wait_seconds = self._settings.max_wait_handler_during_rebalance_seconds
             await self._assignment.restart(starts, wait_seconds)
+
+
+async def _tried(step: Callable[[], Awaitable[None]]) -> Exception | None:
+    try:
+        await step()
+    except (KafkaError, TimeoutError) as error:
+        return error
+    return None
+
+
+def _read_to(partition: AssignedPartition) -> int:
+    """How far its records are known here: those that are to be delivered again too."""
+    return max(partition.ledger.position, partition.fetched_before)

@@ -67,6 +67,8 @@ class KafkaStream:
         ends = await read_ends(self._consumer, asked) if asked else {}
         self._offsets.topics = found.topics
         self._offsets.begun |= {PartitionKey(*tp): found.topics.ids[tp.topic] for tp in found.checkpoints}
+        for tp in found.checkpoints:  # others may have read it meanwhile, from another log
+            self.fetching.epochs.forget(tp)
         for name in sorted(found.made_anew):
             self._logs.report_made_anew(name, [key for key in keys if key.topic == name])
         return Starts(_by_key(found.checkpoints), _by_key(found.committed), _by_key(ends))

@@ -1,6 +1,7 @@
 """Which topics a trigger reads: those that it names, and those that match topicPattern, as these come."""
 
 import asyncio
+import contextlib
 import logging
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -14,6 +15,7 @@ from headrace.triggers.kafka.settings.model import KafkaSettings
 logger = logging.getLogger(__name__)
 
 _WAIT_SECONDS = 1.0
+_LOOK_SECONDS = 5.0
 _UNSAID = "the broker does not say which topics there are (%r); trying again"
 
 
@@ -26,6 +28,7 @@ class Topics:
         self._consumer = consumer
         self._admin = admin
         self._settings = settings
+        self._missed: set[str] = set()
         self._said = ""
 
     async def subscribe(self, listener: ConsumerRebalanceListener) -> None:
@@ -45,12 +48,21 @@ class Topics:
                     await asyncio.sleep(_WAIT_SECONDS)
             except KafkaError as error:
                 self._say(_UNSAID, error)
-            else:
-                self._said = ""
+
+    async def look(self) -> None:
+        """Once more, amid a rebalance: all members join with what is there now, and need no other one."""
+        if self._settings.topic_pattern:
+            with contextlib.suppress(KafkaError, TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    self._follow(await self._wanted())
 
     def _follow(self, now: set[str]) -> bool:
-        """Whether the group could be told."""
+        """Whether all is said: not what is missing for the first time, or what nobody can be told now."""
+        self._said = ""
         before = set(self._consumer.subscription())
+        missed, self._missed = self._missed, before - now
+        if self._missed - missed:
+            return False  # a broker may lag behind: another answer has to say the same
         if now == before:
             return True
         if not resubscribe(self._consumer, now):

@@ -183,8 +183,8 @@ class KafkaTrigger(Trigger):
         try:
             consumer, self._admin = await connect(settings, self._client_id)
             self._open(consumer)
-            self._problem = f"waiting for {topics_of(settings)}"
-            topics = Topics(consumer, self._admin, settings)
+            self._problem = f"waiting for {'topics ' if settings.topics else ''}{topics_of(settings)}"
+            topics = self._topics = Topics(consumer, self._admin, settings)
             await topics.subscribe(_Listener(self))
             self._problem = f"joining group {settings.consumer_group}"
             async with task_group(KafkaError, HeadraceError) as tasks:
@@ -257,6 +257,7 @@ class KafkaTrigger(Trigger):
         late_ack_seconds = 0 if is_lost else self._dispatch.policy.late_ack_seconds
         try:
             await self._assignment.give_back(wait_seconds, late_ack_seconds)
+            await self._topics.look()
         except Exception as error:
             # aiokafka would swallow it and join again, with handlers of this assignment still running.
             self._tasks.create_task(_raise(error), name="revoke")

@@ -51,12 +51,13 @@ def test_what_it_makes_runs_on_a_kafka_of_its_own(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("ready_made", ["long_tasks", "model_metrics", "spark_pipeline"])
-def test_a_ready_made_function_gets_a_name_and_a_group_of_its_own(
+def test_a_ready_made_function_gets_a_name_of_its_own(
     ready_made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     told = CliRunner().invoke(new, ["flowers", "--from", ready_made]).stdout
     assert "flowers/ has function.yaml, README.md." in told
+    assert told.endswith("    cd flowers\n    cat README.md\n")
     spec = (tmp_path / "flowers" / "function.yaml").read_text()
     assert "name: flowers" in spec
     assert f"handler: headrace.functions.{ready_made}.handler:handler" in spec

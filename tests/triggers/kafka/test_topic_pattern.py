@@ -151,6 +151,11 @@ def places(folder: Path) -> set[tuple[str, int, int]]:
     [
         ({"topics": []}, "topics: is required: a list of at least one topic, or topicPattern"),
         ({"topicPattern": "a("}, "topicPattern: is no regular expression: missing ), unterminated"),
+        ({"topicPattern": "a(", "resultTopic": "results"}, "is no regular expression"),
+        (
+            {"topicPattern": "a(", "onFailure": {"then": "deadLetter", "deadLetterTopic": "dead"}},
+            "is no regular expression",
+        ),
         ({"topicPattern": "r.*", "resultTopic": "results"}, "it would feed itself"),
         (
             {"topicPattern": ".*", "onFailure": {"then": "deadLetter", "deadLetterTopic": "dead"}},

@@ -40,10 +40,6 @@ class Epochs:
         """Partitions in whose logs what was read last may not be any more."""
         return self._doubted
 
-    def last(self, tp: TopicPartition) -> Read | None:
-        """What was fetched of it last."""
-        return self._read.get(tp)
-
     def fetched(self, tp: TopicPartition, data: bytes | memoryview) -> None:
         """An answer has come. Within one, a log is what it is: its first batch tells."""
         if (found := _read_in(data)) is None:
@@ -51,7 +47,7 @@ class Epochs:
         first, last = found
         before = self._read.get(tp)
         if before is not None and before.epoch < first:
-            self._doubted[tp] = before
+            self._doubted.setdefault(tp, before)  # nothing is taken in meanwhile: the oldest is what was read
             self._on_doubt()
         self._read[tp] = last
 
@@ -82,20 +78,23 @@ async def end_of_epoch(consumer: AIOKafkaConsumer, tp: TopicPartition, epoch: in
     """Where that epoch ends in the log as it is now; None where the broker can't tell. Raises KafkaError."""
     client: Any = consumer._client  # noqa: SLF001
     leader = client.cluster.leader_for_partition(tp)
-    if leader is None or leader < 0:
-        raise LeaderNotAvailableError(f"{tp.topic}/{tp.partition}")
     try:
+        if leader is None or leader < 0:
+            raise LeaderNotAvailableError(f"{tp.topic}/{tp.partition}")
         answer: Any = await client.send(leader, _EndRequest(tp, epoch))
+        ((_, ((code, _, _, end),)),) = answer.topics
+        if code:
+            error: KafkaError = for_code(code)()
+            raise error
     except (IncompatibleBrokerVersion, NotImplementedError):  # before Kafka 2.1
         return None
-    ((_, ((code, _, _, end),)),) = answer.topics
-    if code:
-        error: KafkaError = for_code(code)()
-        raise error
+    except KafkaError:
+        client.force_metadata_update()  # the fetcher doesn't: what it has of the partition lies there
+        raise
     return int(end) if end >= 0 else None
 
 
-class _Response(Response):  # type: ignore[misc]  # aiokafka is untyped
+class _EndResponse(Response):  # type: ignore[misc]  # aiokafka is untyped
     API_KEY = 23
     API_VERSION = 2
     SCHEMA = Schema(
@@ -118,10 +117,10 @@ class _Response(Response):  # type: ignore[misc]  # aiokafka is untyped
     )
 
 
-class _Struct(RequestStruct):  # type: ignore[misc]  # as above
+class _EndStruct(RequestStruct):  # type: ignore[misc]  # as above
     API_KEY = 23
     API_VERSION = 2
-    RESPONSE_TYPE = _Response
+    RESPONSE_TYPE = _EndResponse
     SCHEMA = Schema(
         (
             "topics",
@@ -136,7 +135,7 @@ class _Struct(RequestStruct):  # type: ignore[misc]  # as above
     )
 
 
-class _EndRequest(Request[_Struct]):  # type: ignore[misc]  # as above
+class _EndRequest(Request[_EndStruct]):  # type: ignore[misc]  # as above
     API_KEY = 23
 
     def __init__(self, tp: TopicPartition, epoch: int) -> None:

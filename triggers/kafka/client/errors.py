@@ -42,7 +42,8 @@ def _line(error: BaseException, settings: KafkaSettings) -> str:
                 f"transactional ids that begin with {settings.consumer_group}-"
             )
         case TopicAuthorizationFailedError():
-            return f"{brokers} does not let this user read {topics_of(settings)}"
+            named = [str(it) for it in error.args if isinstance(it, str)]
+            return f"{brokers} does not let this user read {', '.join(named) or topics_of(settings)}"
     return f"{brokers} refused: {error!r}"
 
 

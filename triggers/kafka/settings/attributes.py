@@ -254,8 +254,8 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         "pollInterval",
         10.0,
         unit="seconds",
-        effect="At most so often is topicPattern held against them: what has changed within it is one"
-        " rebalance. Too low rebalances for each of many topics that are made one by one.",
+        effect="What has changed within it by topicPattern is one rebalance; within topicRefresh where that"
+        " is longer. Too low rebalances for each of many topics that are made one by one.",
     )
     on_failure: FailureSettings = section("onFailure", FailureSettings, effect=_FAILED)
     explicit_ack_semantics: AckSemantics = setting(
@@ -321,8 +321,11 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         return topic in self.topics or self.matches(topic)
 
     def matches(self, topic: str) -> bool:
-        """By topicPattern, if there is one."""
-        return bool(self.topic_pattern and re.fullmatch(self.topic_pattern, topic))
+        """By topicPattern, if there is one; by one that is none (a rule says so) nothing does."""
+        try:
+            return bool(self.topic_pattern and re.fullmatch(self.topic_pattern, topic))
+        except (re.error, RecursionError, OverflowError):
+            return False
 
     @property
     def decoder(self) -> str:
