@@ -99,8 +99,8 @@ class WorkerAcks:
             self._warn_once("explicit_ack", topic, partition, offset)
             return False
         reaches_back = is_through or self._is_cumulative
-        if view is not None and not reaches_back and self._is_noted(view, offset):
-            return True
+        if view is not None and not reaches_back and self._note(view, offset):
+            return True  # nothing to tell the view: it is in that record, which has nothing behind it
         first, last = (view.open_range if view else None) or (0, -1)
         if first <= offset < last:
             raise ValueError(
@@ -150,8 +150,8 @@ class WorkerAcks:
         if span:  # only now: a kill between the two has it taken in twice, which harms nothing
             self._slot.acks.clear()
 
-    def _is_noted(self, view: PartitionView, offset: int) -> bool:
-        """Whether the handler is in that record, and this is its thread: then the slot has its ack."""
+    def _note(self, view: PartitionView, offset: int) -> bool:
+        """Into the slot, if the handler is in that record and this is its thread; whether it is."""
         if view is not self.running or offset != view.entered or threading.get_ident() != self._main_thread:
             return False
         if not self._slot.acks.add(view.lane_id, offset):

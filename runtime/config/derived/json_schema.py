@@ -18,12 +18,16 @@ from headrace.runtime.settings.declare import (
     settings_of,
     without_annotations,
 )
+from headrace.runtime.settings.types import ANYTHING
 
 Schema = dict[str, Any]
+_LIMITS = {"minimum", "exclusiveMinimum", "maximum", "minLength"}
+_OF_VALUE = {"type", "pattern", "format", "enum", "items"} | _LIMITS
 _HEAD = {
     "$schema": "http://json-schema.org/draft-07/schema#",
     "title": "function.yaml",
     "description": "A function that Headrace runs. The keys of attributes match whatever their case.",
+    "definitions": {"variable": {"type": "string", "pattern": r"\$\{[A-Za-z_]"}},
 }
 
 
@@ -57,7 +61,12 @@ def _object(
     if isinstance(model.ignored, KeysLike):
         found["patternProperties"] = {f"^({model.ignored.pattern.pattern})$": {}}
     required = [d.setting.key for d in fields_of(model) if d.field.is_required()]
-    return found | ({"required": required} if required else {})
+    instead = [
+        {"anyOf": [{"required": [d.setting.key]}, {"required": [d.setting.instead]}]}
+        for d in fields_of(model)
+        if d.setting.instead
+    ]
+    return found | ({"required": required} if required else {}) | ({"allOf": instead} if instead else {})
 
 
 def _setting(declared: Declared, schema: Schema) -> Schema:
@@ -69,7 +78,16 @@ def _setting(declared: Declared, schema: Schema) -> Schema:
         return {"description": f"{setting.effect} It {NOT_BUILT}.", "not": {}}
     if setting.built_values:
         facts["enum"] = list(setting.built_values)
-    return facts
+    return facts if declared.shape == ANYTHING else _or_variable(facts)
+
+
+def _or_variable(facts: Schema) -> Schema:
+    """Also a text with a variable, where not every text will do: `headrace validate` sees what it holds."""
+    of_value = {name: fact for name, fact in facts.items() if name in _OF_VALUE}
+    if of_value == {"type": "string"}:
+        return facts
+    about = {name: fact for name, fact in facts.items() if name not in _OF_VALUE}
+    return about | {"anyOf": [of_value, {"$ref": "#/definitions/variable"}]}
 
 
 def _trigger(kinds: Mapping[str, TriggerKind]) -> Schema:

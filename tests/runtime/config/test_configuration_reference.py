@@ -65,8 +65,12 @@ def test_the_schema_accepts_what_is_published(accepts: Callable[[object], bool],
     assert accepts(yaml.safe_load(file.read_text()))
 
 
+def _attributes(change: Change) -> Change:
+    return lambda d: change(d["spec"]["triggers"]["t"]["attributes"])
+
+
 def _attribute(key: str, value: object) -> Change:
-    return lambda d: d["spec"]["triggers"]["t"]["attributes"].update({key: value})
+    return _attributes(lambda attributes: attributes.update({key: value}))
 
 
 def _trigger(key: str, value: object) -> Change:
@@ -93,6 +97,9 @@ def _accepts_changed(accepts: Callable[[object], bool], change: Change) -> bool:
         _attribute("sessionTimeout", "1h30m"),
         _attribute("sessionTimeout", ""),
         _attribute("ackWindowSize", "5"),
+        _attribute("sessionTimeout", "${SESSION_TIMEOUT:-10s}"),
+        _trigger("numWorkers", "${WORKERS}"),
+        _attributes(lambda a: a.update(topicPattern=a.pop("topics")[0])),
         _annotation("nuclio.io/kafka-session-timeout", "10s"),
         _annotation("my.own/key", "free"),
         _spec("replicas", 3),
@@ -127,6 +134,7 @@ def test_the_schema_accepts_what_is_valid(accepts: Callable[[object], bool], cha
         _spec("build", {"comands": []}),
         _spec("spark", {"conf": {"spark.x": 1}}),
         _spec("resources", {"limits": {"memoy": "512Mi"}}),
+        _attributes(lambda a: a.pop("topics")),
         lambda d: d["spec"].pop("handler"),
         lambda d: d.update(apiVersion="v1"),
     ],
