@@ -23,6 +23,7 @@ ON_TIME_SECONDS = 1.0
 """A firing that is noticed later than that was missed."""
 _LONGEST = 200
 _DAYS = (-3, -1)  # of the fields, from the end
+_OF_LATE = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # what came before summer time did says nothing
 
 
 class ScheduleError(ValueError):
@@ -59,23 +60,21 @@ class Schedule:
         if len(text) > _LONGEST:
             raise ScheduleError(f"is no schedule: it is longer than {_LONGEST} characters")
         try:
-            self.after(0)
+            comes = self.after(_OF_LATE)
         except (CronSimError, ValueError) as error:
             raise ScheduleError(
                 f"is no schedule: {str(error).lower()}; expected minute hour day month weekday, or those with"
                 " second first"
             ) from None
-        except StopIteration:
-            raise ScheduleError("is no schedule: no day is like that") from None
+        if math.isinf(comes):
+            raise ScheduleError("is no schedule: no day is like that, or its hour is always left out there")
 
     def after(self, moment: float) -> float:
-        """The first one that comes later."""
+        """The first one that comes later; inf where none does within 50 years."""
         begin = datetime.fromtimestamp(math.floor(moment), self._zone)
         moments = CronSim(self._expression, begin)
         # Where clocks are put back, a schedule that fires in the first of two equal hours looks back to it.
-        while (found := next(moments).timestamp()) <= moment:
-            pass
-        return found
+        return next((found for it in moments if (found := it.timestamp()) > moment), math.inf)
 
     def last(self, first: float, until: float) -> float:
         """The last one up to `until`, which may be years after `first`, which is one."""
@@ -111,7 +110,7 @@ class Timetable(Protocol):
         """Until the next one, if nobody sets a clock."""
 
     def next(self, now: Now) -> float:
-        """When that is."""
+        """When that is; inf for never."""
 
 
 class ByWall:

@@ -10,7 +10,7 @@ from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.declare import Rule, Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, Anything, Count, Seconds, Text, spelled
-from headrace.triggers.cron.schedule import Schedule, zone_of
+from headrace.triggers.cron.schedule import Schedule, ScheduleError, zone_of
 
 SHORTEST_INTERVAL_SECONDS = 0.01
 _LARGEST_HEADER = 2**63  # what JSON's readers agree on
@@ -90,6 +90,16 @@ def _one_of_two(settings: "CronSettings", _: TriggerFields) -> str:
     return ""
 
 
+def _ever_comes(settings: "CronSettings", _: TriggerFields) -> str:
+    """has moments in timeZone: where summer time begins, an hour is left out."""
+    try:
+        if settings.schedule:
+            Schedule(settings.schedule, zone_of(settings.time_zone))
+    except ScheduleError as error:
+        return str(error)
+    return ""
+
+
 def _one_is_enough(settings: "CronSettings", trigger: TriggerFields) -> str:
     """Forbid with more than one worker is noticed."""
     if settings.concurrency_policy != "Forbid" or trigger.worker_count == 1:
@@ -144,6 +154,7 @@ class CronSettings(Settings):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("schedule", ("schedule", "interval_seconds"), _one_of_two),
+        Rule("schedule", ("schedule", "time_zone"), _ever_comes),
         Rule(
             "concurrency_policy",
             ("concurrency_policy", "trigger.num_workers", "trigger.max_workers"),

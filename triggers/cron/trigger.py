@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
@@ -89,7 +90,8 @@ class CronTrigger(Trigger):
     def status(self) -> TriggerStatus:
         """What comes next, in ISO 8601, UTC, and what has been. `idle`: another replica fires."""
         has_next = self._timetable is not None and not self._is_stopping.is_set()
-        upcoming = said(self._timetable.next(read(self._clock))) if self._timetable and has_next else None
+        comes = self._timetable.next(read(self._clock)) if self._timetable and has_next else math.inf
+        upcoming = said(comes) if math.isfinite(comes) else None
         firings = self._firings
         return TriggerStatus(
             {

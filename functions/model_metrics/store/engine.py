@@ -1,5 +1,7 @@
 """A database by its address, with what it takes to write to it safely."""
 
+import sqlite3
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,7 +51,21 @@ def for_reading(engine: sa.Engine) -> sa.Engine:
 def _prepare(connection: Any, _: object) -> None:
     """Readers don't wait for writers. `synchronous` stays FULL: what was acked survives a power cut."""
     connection.isolation_level = None  # or Python begins transactions by itself, and not before DDL
-    connection.execute("PRAGMA journal_mode = WAL")
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while not _has_log(connection):  # of two that set up a new file at once, one is refused without a wait
+        if time.monotonic() > deadline:
+            raise sqlite3.OperationalError("database is locked")
+        time.sleep(0.01)
+
+
+def _has_log(connection: Any) -> bool:
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        return False
+    return True
 
 
 def _begin(connection: sa.Connection) -> None:
