@@ -94,7 +94,7 @@ def test_workers_that_never_have_anything_are_noticed(tmp_path: Path) -> None:
     [
         ({}, 7, "schedule: is required, or interval: say when to fire"),
         ({"event": {}}, 7, "schedule: is required, or interval"),
-        ({"schedule": "* 2 * 3 7L", "timeZone": "Europe/Berlin"}, 8, "schedule: is no schedule: no day is like"),
+        ({"schedule": "* 2 * 3 7L", "timeZone": "Europe/Berlin"}, 8, "schedule: is no schedule: no day"),
         (HOURLY | {"interval": "1m"}, 8, "schedule: stands beside interval; a trigger goes by one"),
         ({"schedule": "* * * *"}, 8, "schedule: '* * * *' is no schedule: wrong number of fields; expected"),
         ({"schedule": "0 25 * * *"}, 8, "schedule: '0 25 * * *' is no schedule: bad hour; expected minute"),
