@@ -18,7 +18,7 @@ import sqlalchemy as sa
 import yaml
 from aiokafka import AIOKafkaProducer
 
-from headrace.functions.model_metrics.store.engine import for_reading, open_engine
+from headrace.functions.database.engine import for_reading, open_engine
 from headrace.functions.model_metrics.store.tables import RESPONSES
 from headrace.functions.model_metrics.traffic.models import MODELS, topic_of
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka

@@ -9,12 +9,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from headrace.functions.database.engine import open_engine
+from headrace.functions.database.migrate import migrate
+from headrace.functions.database.patience import patiently, said_by
 from headrace.functions.events import Event
-from headrace.functions.model_metrics.ingest import patiently, rows_of, said_by
+from headrace.functions.model_metrics.ingest import rows_of
 from headrace.functions.model_metrics.messages.topics import ModelTopics
 from headrace.functions.model_metrics.settings import read_settings
-from headrace.functions.model_metrics.store.engine import open_engine
-from headrace.functions.model_metrics.store.migrate import migrate
+from headrace.functions.model_metrics.store.tables import STEPS
 from headrace.functions.model_metrics.store.writer import Writer
 from headrace.functions.model_metrics.web.answers import Answers
 from headrace.functions.model_metrics.web.pages import answer, without_database
@@ -25,7 +27,7 @@ def init_context(context: Any) -> None:
     data, settings = context.user_data, read_settings(os.environ)
     data.topics, data.feedback_topic = ModelTopics(settings.topic_prefix), settings.feedback_topic
     data.engine = open_engine(settings.database)
-    patiently(lambda: migrate(data.engine), context.logger)
+    patiently(lambda: migrate(data.engine, STEPS), context.logger)
     data.writer, data.answers = Writer(data.engine), Answers(data.engine)
 
 

@@ -21,9 +21,9 @@ from inference_responses import as_json, framed, protobuf
 from kafka_records import group_offsets
 from replica import QUICK_GROUP, Replica, replica, wait_until
 
+from headrace.functions.database.engine import for_reading, open_engine
 from headrace.functions.model_metrics.messages.extraction import Ignored
 from headrace.functions.model_metrics.messages.payload import ContentType
-from headrace.functions.model_metrics.store.engine import for_reading, open_engine
 from headrace.functions.model_metrics.store.tables import IGNORED, RESPONSES
 
 FUNCTION = Path(__file__).parents[2] / "functions" / "model_metrics" / "function.yaml"

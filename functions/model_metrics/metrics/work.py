@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.model_metrics.store.engine import for_reading
+from headrace.functions.database.engine import for_reading
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
 from headrace.functions.model_metrics.store.tables import FEEDBACK, RESPONSES, TOUCHED
 from headrace.functions.model_metrics.store.writer import minutes_of, touch

@@ -4,7 +4,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.model_metrics.store.tables import METADATA, Utc
+from headrace.functions.database.types import Utc
+from headrace.functions.model_metrics.store.tables import METADATA
 
 KEY = ("namespace", "model_name", "model_version", "pipeline_name", "bucket")
 """Of all three. A response that says no version has an empty one."""

@@ -1,36 +1,13 @@
 """What is stored, as it is now. migrations/ makes it so."""
 
-from datetime import UTC, datetime
-from typing import Any
-
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from headrace.functions.database.types import Utc, new_metadata
 
-class Utc(sa.TypeDecorator[datetime]):
-    """An aware datetime in UTC, on databases that know no zones too."""
-
-    impl = sa.DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
-        """SQLite keeps what it is given: always UTC, so that times compare."""
-        return value.astimezone(UTC) if value is not None else None
-
-    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
-        """SQLite gives times without a zone."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-METADATA = sa.MetaData(
-    naming_convention={
-        "pk": "%(table_name)s_pkey",
-        "uq": "%(table_name)s_key",
-        "ix": "%(table_name)s_%(column_0_N_name)s",
-    }
-)
+METADATA = new_metadata()
+STEPS = "headrace.functions.model_metrics.store:migrations"
+"""By which databases come to have them."""
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # what SQLite counts up by itself
 
 RESPONSES = sa.Table(

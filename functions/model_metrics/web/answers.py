@@ -8,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from headrace.functions.database.engine import for_reading
 from headrace.functions.model_metrics.metrics.scores import classification, regression
-from headrace.functions.model_metrics.store.engine import for_reading
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
 from headrace.functions.model_metrics.store.tables import IGNORED
 from headrace.functions.model_metrics.web.questions import NAMES, Question

@@ -8,8 +8,9 @@ import pytest
 import sqlalchemy as sa
 from postgresql import PostgreSQL, postgresql, programs
 
-from headrace.functions.model_metrics.store.engine import open_engine
-from headrace.functions.model_metrics.store.migrate import migrate
+from headrace.functions.database.engine import open_engine
+from headrace.functions.database.migrate import migrate
+from headrace.functions.model_metrics.store.tables import STEPS
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +35,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def engine(url: str) -> Iterator[sa.Engine]:
     """Of a database with today's tables."""
     opened = open_engine(url)
-    migrate(opened)
+    migrate(opened, STEPS)
     yield opened
     opened.dispose()

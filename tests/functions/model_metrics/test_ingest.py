@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from inference_responses import as_json, framed, protobuf
 from postgresql import PostgreSQL
 
+from headrace.functions.database.engine import open_engine
+from headrace.functions.database.patience import patiently
 from headrace.functions.model_metrics import handler as function
-from headrace.functions.model_metrics.ingest import patiently
 from headrace.functions.model_metrics.settings import SettingsError, read_settings
-from headrace.functions.model_metrics.store.engine import open_engine
 from headrace.functions.model_metrics.store.tables import FEEDBACK, IGNORED, RESPONSES
 from headrace.testing import Record, TrialResult, run_handler
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,12 +16,19 @@ from inference_responses import as_json
 from model_metrics_rows import AT, RESPONSE, TRUTH
 from postgresql import PostgreSQL
 
+from headrace.functions.database.engine import open_engine
+from headrace.functions.database.migrate import NewerDatabaseError, migrate
 from headrace.functions.model_metrics.messages.extraction import ResponseRow
 from headrace.functions.model_metrics.messages.feedback import Kind
 from headrace.functions.model_metrics.store import sums  # noqa: F401  # its tables are among METADATA's
-from headrace.functions.model_metrics.store.engine import open_engine
-from headrace.functions.model_metrics.store.migrate import NewerDatabaseError, migrate
-from headrace.functions.model_metrics.store.tables import FEEDBACK, IGNORED, METADATA, RESPONSES, TOUCHED
+from headrace.functions.model_metrics.store.tables import (
+    FEEDBACK,
+    IGNORED,
+    METADATA,
+    RESPONSES,
+    STEPS,
+    TOUCHED,
+)
 from headrace.functions.model_metrics.store.writer import IgnoredRow, Rows, Writer
 
 IGNORED_ROW = IgnoredRow(RESPONSE.topic, 3, 41, -1, "no_key")
@@ -127,7 +135,7 @@ def test_many_may_write_at_once(engine: sa.Engine) -> None:
 
 def test_json_that_a_database_refuses_costs_its_row_its_json_and_others_nothing(server: PostgreSQL) -> None:
     engine = open_engine(server.create_database("refusing"))
-    migrate(engine)
+    migrate(engine, STEPS)
     batch = [replace(row, payload_json=r'{"a": "\u0000"}' if row.offset == 5 else "{}") for row in rows(9)]
     Writer(engine).write(Rows(batch, [TRUTH], [IGNORED_ROW]))
     assert [row.payload_json for row in stored(engine)] == [None if n == 5 else {} for n in range(9)]
@@ -146,9 +154,9 @@ def test_the_migrations_make_the_tables_of_today(engine: sa.Engine) -> None:
 def test_many_may_migrate_at_once(url: str) -> None:
     engines = [open_engine(url) for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(migrate, engines))
+        list(threads.map(partial(migrate, steps=STEPS), engines))
     Writer(engines[0]).write(Rows([RESPONSE]))
-    migrate(engines[1])
+    migrate(engines[1], STEPS)
     assert len(stored(engines[2])) == 1
     for engine in engines:
         engine.dispose()
@@ -158,7 +166,7 @@ def test_a_database_of_a_later_version_is_left_alone(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = 'v99'"))
     with pytest.raises(NewerDatabaseError, match="is at version v99, this function knows v1: update it"):
-        migrate(engine)
+        migrate(engine, STEPS)
 
 
 # ---- addresses
@@ -167,7 +175,7 @@ def test_a_database_of_a_later_version_is_left_alone(engine: sa.Engine) -> None:
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("mysql://user:secret@host/db", "mysql is no database for responses; use sqlite or postgresql"),
+        ("mysql://user:secret@host/db", "mysql is no database for this; use sqlite or postgresql"),
         ("secret", "that is no address of a database"),
         ("", "that is no address of a database"),
     ],

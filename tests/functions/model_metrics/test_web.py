@@ -12,11 +12,12 @@ import sqlalchemy as sa
 from model_metrics_rows import RESPONSE
 from postgresql import PostgreSQL
 
+from headrace.functions.database.engine import for_reading, open_engine
+from headrace.functions.database.migrate import migrate
 from headrace.functions.model_metrics import handler as function
 from headrace.functions.model_metrics.metrics import work
-from headrace.functions.model_metrics.store.engine import for_reading, open_engine
-from headrace.functions.model_metrics.store.migrate import migrate
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
+from headrace.functions.model_metrics.store.tables import STEPS
 from headrace.functions.model_metrics.store.writer import IgnoredRow, Rows, Writer
 from headrace.functions.model_metrics.web.answers import Answers
 
@@ -163,7 +164,7 @@ def test_a_name_is_text_whatever_it_says(engine: sa.Engine) -> None:
 
 def test_a_database_that_is_away_is_503_and_a_line(server: PostgreSQL) -> None:
     engine = open_engine(server.create_database("away"))
-    migrate(engine)
+    migrate(engine, STEPS)
     site = Site(engine)
     server.stop()
     try:

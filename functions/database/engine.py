@@ -33,7 +33,7 @@ def open_engine(url: str) -> sa.Engine:
         raise ValueError("that is no address of a database: sqlite:///FILE or postgresql://...") from None
     kind = address.get_backend_name()
     if kind not in _OPTIONS:
-        raise ValueError(f"{kind} is no database for responses; use sqlite or postgresql")
+        raise ValueError(f"{kind} is no database for this; use sqlite or postgresql")
     if address.drivername == "postgresql":
         address = address.set(drivername="postgresql+psycopg")
     engine = sa.create_engine(address, connect_args=dict(_OPTIONS[kind]))

@@ -1,6 +1,7 @@
 """Bring a database to the tables of today."""
 
 import logging
+import zlib
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -8,18 +9,15 @@ import sqlalchemy as sa
 if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
-_MIGRATIONS = "headrace.functions.model_metrics.store:migrations"
-_LOCK = 0x6D6F64656C  # any number of our own
-
 
 class NewerDatabaseError(Exception):
     """It was made by a later version of this function, in one line."""
 
 
-def migrate(engine: sa.Engine) -> None:
+def migrate(engine: sa.Engine, steps: str) -> None:
     """All steps that are missing, in one transaction. Whoever comes meanwhile waits, and finds them done.
 
-    Raises NewerDatabaseError, and SQLAlchemy's errors.
+    `steps` is where they are, `package:folder`. Raises NewerDatabaseError, and SQLAlchemy's errors.
     """
     logging.getLogger("alembic").setLevel(logging.WARNING)  # first: it tells of its plugins as it is imported
     from alembic import command
@@ -27,11 +25,11 @@ def migrate(engine: sa.Engine) -> None:
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", _MIGRATIONS)
+    config.set_main_option("script_location", steps)
     config.set_main_option("path_separator", "os")
     with engine.begin() as connection:  # SQLite's has the lock already
         if connection.dialect.name == "postgresql":
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(zlib.crc32(steps.encode()))))
         _check(connection, ScriptDirectory.from_config(config))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

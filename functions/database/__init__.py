@@ -1,0 +1,1 @@
+"""A database of a ready-made function, SQLite or PostgreSQL: reached, kept up to date, waited for."""

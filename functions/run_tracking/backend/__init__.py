@@ -1,0 +1,1 @@
+"""What people and programs ask: runs, metrics, artifacts; and what they change."""

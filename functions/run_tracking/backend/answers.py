@@ -1,0 +1,71 @@
+"""What a request gets: a status, a body, headers that keep browsers from making more of it than it is."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from headrace.functions.run_tracking.messages.items import RUN_ID
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # The page has its script and its style in files of its own, and talks to nobody else.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+}
+
+
+class Answer(NamedTuple):
+    """Of one request. A body that is an iterator is sent in parts."""
+
+    status: int
+    content_type: str
+    body: bytes | Iterator[bytes]
+    headers: Mapping[str, str]
+
+
+class RequestError(Exception):
+    """Why a request is refused, in one line for whoever sent it."""
+
+    def __init__(self, status: int, said: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(said)
+        self.status = status
+        self.headers = headers or {}
+
+
+def as_json(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """JSON as the standard has it: what isn't finite is null there."""
+    try:
+        text = json.dumps(document, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(document), allow_nan=False)
+    headers = {**HEADERS, "Cache-Control": "no-store", **(headers or {})}
+    return Answer(status, "application/json", text.encode(), headers)
+
+
+def refused(error: RequestError) -> Answer:
+    """In one line."""
+    return as_json({"error": str(error)}, error.status, error.headers)
+
+
+def without_body() -> Answer:
+    """It is done, and there is nothing to say."""
+    return Answer(204, "application/json", b"", {**HEADERS, "Cache-Control": "no-store"})
+
+
+def check_run_id(run_id: str) -> str:
+    """The same. Raises RequestError."""
+    if not RUN_ID.fullmatch(run_id):
+        raise RequestError(400, f"{run_id[:200]!r} is no id of a run")
+    return run_id
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(member) for member in value]
+    return value

@@ -1,0 +1,48 @@
+"""Artifacts, as a client has left them in the store: no browser takes them for a page of ours."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+from headrace.functions.run_tracking.backend.answers import HEADERS, Answer, RequestError, check_run_id
+from headrace.functions.run_tracking.backend.requests import storable
+from headrace.functions.run_tracking.backend.site import Site
+from headrace.functions.run_tracking.blobs.store import BlobError
+
+_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}")
+_ANY_TYPE = "application/octet-stream"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+_MOST_NAME = 200
+
+
+def artifact(site: Site, event: Any, run_id: str) -> Answer:
+    """Of the `path` that the query names, in parts."""
+    path = storable(event.fields.get("path", ""), "path")
+    blob = site.reader.blob(check_run_id(run_id), path)
+    parts = None if blob is None else _read(site, blob["blob_key"])
+    if blob is None or parts is None:
+        raise RequestError(404, "the run has no such artifact")
+    content_type = blob["content_type"] if _TYPE.fullmatch(blob["content_type"]) else _ANY_TYPE
+    more = {"Content-Disposition": _disposition(path), "Cache-Control": "no-store"}
+    return Answer(200, content_type, _in_parts(parts), {**HEADERS, **more})
+
+
+def _read(site: Site, key: str) -> Iterator[bytes] | None:
+    try:
+        return site.blobs.read(key)
+    except BlobError as error:
+        site.logger.warn_with("the blob store can't be read: a request gets 503", error=str(error))
+        raise RequestError(503, "the blob store is away") from None
+
+
+def _in_parts(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The runtime sends generators in parts, and no other iterators."""
+    yield from parts
+
+
+def _disposition(path: str) -> str:
+    """RFC 6266: a plain name for all, and the whole name for those that know how."""
+    name = _CONTROL.sub("_", path.rpartition("/")[2])[:_MOST_NAME].lstrip(".") or "artifact"
+    return f"attachment; filename=\"{_UNSAFE.sub('_', name)}\"; filename*=UTF-8''{quote(name, safe='')}"

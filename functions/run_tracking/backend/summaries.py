@@ -1,0 +1,39 @@
+"""What Spark has summed up, from its Parquet folders: as new as its last firing."""
+
+from pathlib import Path
+from typing import Any
+
+from headrace.functions.run_tracking.backend.answers import Answer, as_json
+from headrace.functions.run_tracking.backend.requests import number
+from headrace.functions.run_tracking.backend.site import Site
+
+_DEFAULT_ROWS, _MOST_ROWS = 1_000, 10_000
+
+
+def of_runs(site: Site, event: Any) -> Answer:
+    """A row for each metric of each run; `run`, `experiment`, `limit`."""
+    return _rows(site.summaries / "runs", event, ("run", "experiment"))
+
+
+def of_experiments(site: Site, event: Any) -> Answer:
+    """A row for each metric of each experiment; `experiment`, `limit`."""
+    return _rows(site.summaries / "experiments", event, ("experiment",))
+
+
+def _rows(folder: Path, event: Any, filters: tuple[str, ...]) -> Answer:
+    """None where nothing has been summed up."""
+    import pyarrow as pa
+    from pyarrow import dataset
+
+    wanted = None
+    for name in filters:
+        if name in event.fields:
+            is_it = dataset.field(name) == pa.scalar(event.fields[name], pa.string())
+            wanted = is_it if wanted is None else wanted & is_it
+    limit = number(event.fields, "limit", _DEFAULT_ROWS, 1, _MOST_ROWS)
+    try:
+        # The place itself, not the links to it: a refresh meanwhile leaves these files where they are.
+        found = dataset.dataset(folder.resolve(), format="parquet").head(limit, filter=wanted)
+    except FileNotFoundError:
+        return as_json([])
+    return as_json(found.to_pylist())

@@ -1,0 +1,1 @@
+"""Where the bytes of artifacts are: a folder, or a store that speaks S3."""

@@ -1,0 +1,24 @@
+"""The store that the environment names."""
+
+from pathlib import Path
+
+from headrace.functions.run_tracking.blobs.folder import FolderStore
+from headrace.functions.run_tracking.blobs.store import BlobStore
+from headrace.functions.run_tracking.settings import Settings, SettingsError
+
+
+def open_store(settings: Settings) -> BlobStore:
+    """Raises SettingsError for what is no place, BlobError for one that can't be reached."""
+    kind, colon, rest = settings.blobs.partition("://")
+    if not colon:
+        return FolderStore(Path(settings.blobs), settings.frontier_url)
+    bucket, _, prefix = rest.partition("/")
+    if kind != "s3" or not bucket:
+        raise SettingsError(f"BLOBS is {settings.blobs!r}: expected a folder, or s3://BUCKET/PREFIX")
+    try:
+        from headrace.functions.run_tracking.blobs.s3 import S3Store
+    except ImportError:
+        raise SettingsError(
+            "BLOBS names a bucket, which needs boto3: pip install 'headrace[tracking]'"
+        ) from None
+    return S3Store(bucket, f"{prefix.strip('/')}/" if prefix.strip("/") else "")

@@ -1,0 +1,93 @@
+"""A bucket of whatever speaks S3. Where it is, and who asks, is what boto3's own variables say."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from headrace.functions.run_tracking.blobs.signatures import VALID_SECONDS
+from headrace.functions.run_tracking.blobs.store import BlobError, Upload
+from headrace.functions.run_tracking.messages.keys import can_be, check_blob_key
+
+_MOST_AT_ONCE = 1000
+_PART_BYTES = 1024 * 1024
+_MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
+_QUICK = Config(
+    signature_version="s3v4",
+    connect_timeout=5,
+    read_timeout=30,
+    retries={"max_attempts": 2, "mode": "standard"},
+)
+
+
+class S3Store:
+    """Keeps BlobStore. Clients put blobs into the bucket itself."""
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        """`prefix` stands before all keys; it is empty, or ends with a slash."""
+        self._bucket, self._prefix = bucket, prefix
+        with _as_blob_error():
+            self._client: Any = boto3.client("s3", config=_QUICK)
+
+    def upload(self, key: str, content_type: str) -> Upload:
+        """As BlobStore says it."""
+        check_blob_key(key)
+        parameters = {"Bucket": self._bucket, "Key": self._prefix + key, "ContentType": content_type}
+        with _as_blob_error():
+            url = self._client.generate_presigned_url("put_object", parameters, VALID_SECONDS)
+        return Upload(url, {"Content-Type": content_type})
+
+    def read(self, key: str) -> Iterator[bytes] | None:
+        """As BlobStore says it."""
+        if not can_be(key):
+            return None
+        try:
+            found = self._client.get_object(Bucket=self._bucket, Key=self._prefix + key)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _MISSING:
+                return None
+            raise BlobError(_said_by(error)) from None
+        except BotoCoreError as error:
+            raise BlobError(_said_by(error)) from None
+        parts: Iterator[bytes] = found["Body"].iter_chunks(_PART_BYTES)
+        return parts
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """As BlobStore says it."""
+        keys = list(keys)
+        for key in keys:
+            check_blob_key(key)
+        self._delete(self._prefix + key for key in keys)
+
+    def delete_below(self, prefix: str) -> None:
+        """As BlobStore says it."""
+        check_blob_key(f"{prefix}all")
+        with _as_blob_error():
+            pages = self._client.get_paginator("list_objects_v2")
+            found = pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix)
+            self._delete(it["Key"] for page in found for it in page.get("Contents", ()))
+
+    def _delete(self, keys: Iterable[str]) -> None:
+        keys = iter(keys)
+        while some := list(islice(keys, _MOST_AT_ONCE)):
+            with _as_blob_error():
+                objects = {"Objects": [{"Key": key} for key in some], "Quiet": True}
+                said = self._client.delete_objects(Bucket=self._bucket, Delete=objects)
+            for error in said.get("Errors", ()):
+                raise BlobError(f"{error.get('Key')}: {error.get('Message') or error.get('Code')}")
+
+
+@contextmanager
+def _as_blob_error() -> Iterator[None]:
+    try:
+        yield
+    except (ClientError, BotoCoreError) as error:
+        raise BlobError(_said_by(error)) from None
+
+
+def _said_by(error: Exception) -> str:
+    return f"the store of blobs: {' '.join(str(error).split())}"

@@ -1,0 +1,68 @@
+"""A WebSocket for each run: a frame holds an item or a list of them, and gets one reply."""
+
+import logging
+from datetime import UTC, datetime
+from weakref import WeakSet
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from headrace.functions.run_tracking.frontier.counts import Counts
+from headrace.functions.run_tracking.frontier.publishing import Publisher, PublishError
+from headrace.functions.run_tracking.messages.envelopes import encode_messages
+from headrace.functions.run_tracking.messages.items import MOST_ITEM_BYTES, RUN_ID, ItemError, read_frame
+
+_MOST_FRAME_BYTES = 16 * 1024 * 1024
+_HEARTBEAT_SECONDS = 30.0
+_OK = '{"status":"ok","error":null}'
+
+logger = logging.getLogger(__name__)
+
+
+class Sockets:
+    """Clients that are connected."""
+
+    def __init__(self, publisher: Publisher, counts: Counts) -> None:
+        self._publisher, self._counts = publisher, counts
+        self._open: WeakSet[web.WebSocketResponse] = WeakSet()
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Until the client goes. What is wrong with a frame is its reply; the socket stays open."""
+        run_id = request.match_info["run_id"]
+        if not RUN_ID.fullmatch(run_id):
+            return web.json_response({"error": f"{run_id[:200]!r} is no id of a run"}, status=400)
+        socket = web.WebSocketResponse(
+            max_msg_size=_MOST_FRAME_BYTES, compress=False, heartbeat=_HEARTBEAT_SECONDS
+        )
+        await socket.prepare(request)
+        self._open.add(socket)
+        with self._counts.connections.track_inprogress():
+            async for frame in socket:
+                if frame.type in {WSMsgType.TEXT, WSMsgType.BINARY}:
+                    await socket.send_str(await self._reply(run_id, frame.data))
+        return socket
+
+    async def close(self) -> None:
+        """Clients come back, to another worker or once this one runs again."""
+        for socket in list(self._open):
+            await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the frontier stops")
+
+    async def _reply(self, run_id: str, frame: str | bytes) -> str:
+        try:
+            await self._take(run_id, frame)
+        except (ItemError, PublishError) as error:
+            self._counts.refused.labels(type(error).__name__).inc()
+            logger.debug("run %s: a frame is refused: %s", run_id, error)
+            return msgspec.json.encode({"status": "error", "error": str(error)}).decode()
+        return _OK
+
+    async def _take(self, run_id: str, frame: str | bytes) -> None:
+        """All of it is right, or none of it is published."""
+        items, now = read_frame(run_id, frame), datetime.now(UTC)
+        values = encode_messages(run_id, items, now)
+        for place, value in enumerate(values):
+            if len(value) > MOST_ITEM_BYTES:
+                raise ItemError(f"item {place} is of {len(value)} bytes: at most {MOST_ITEM_BYTES}")
+        if values:
+            await self._publisher.publish(run_id, values)
+            self._counts.count(items)

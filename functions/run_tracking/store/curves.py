@@ -1,0 +1,61 @@
+"""A metric's steps, no more of them than somebody can look at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from headrace.functions.database.engine import for_reading
+from headrace.functions.run_tracking.store.identities import context_id
+from headrace.functions.run_tracking.store.tables import SEQUENCES
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """From `start` on, up to `stop`, which is not included; None is open. At most `density` of them, >= 2."""
+
+    density: int
+    start: int | None = None
+    stop: int | None = None
+
+
+class Curves:
+    """Reads one database. Blocks, and raises SQLAlchemy's errors."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = for_reading(engine)
+
+    def read(self, run_id: str, name: str, context: Mapping[str, Any], wanted: Steps) -> dict[str, Any]:
+        """`iters` and `values`, equally long, spread evenly, with the first and the last; or empty."""
+        s = SEQUENCES.c
+        is_its = (s.run_id == run_id) & (s.context_id == context_id(context)) & (s.name == name)
+        if wanted.start is not None:
+            is_its &= s.step >= wanted.start
+        if wanted.stop is not None:
+            is_its &= s.step < wanted.stop
+        with self._engine.connect() as connection:
+            count = connection.execute(sa.select(sa.func.count()).where(is_its)).scalar_one()
+            rows = connection.execute(_thinned(is_its, count, wanted.density)).all()
+        return {
+            "name": name,
+            "context": context,
+            "iters": [row.step for row in rows],
+            "values": [row.value for row in rows],
+        }
+
+
+def _thinned(is_its: sa.ColumnElement[bool], count: int, most: int) -> Any:
+    s = SEQUENCES.c
+    if count <= most:
+        return sa.select(s.step, s.value).where(is_its).order_by(s.step)
+    place = (sa.func.row_number().over(order_by=s.step) - 1).label("place")
+    numbered = sa.select(s.step, s.value, place).where(is_its).subquery()
+    # Places fall into `most` parts of the same length: the first of each, and the last place alone.
+    share, before = (_share(numbered.c.place - back, count, most) for back in (0, 1))
+    is_first = (numbered.c.place == 0) | (share > before)
+    return sa.select(numbered.c.step, numbered.c.value).where(is_first).order_by(numbered.c.step)
+
+
+def _share(place: Any, count: int, most: int) -> Any:
+    return (place * (most - 1)) // (count - 1)

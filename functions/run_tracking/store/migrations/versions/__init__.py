@@ -1,0 +1,1 @@
+"""The steps. A step that has been released is never changed."""

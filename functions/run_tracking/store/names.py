@@ -1,0 +1,56 @@
+"""What the API says of experiments and tags, and of all together."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from headrace.functions.database.engine import for_reading
+from headrace.functions.run_tracking.store import tables as t
+
+
+class Names:
+    """Reads one database. Blocks, and raises SQLAlchemy's errors."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = for_reading(engine)
+
+    def check(self) -> None:
+        """Nothing, where the database answers."""
+        self._rows(sa.select(sa.literal(1)))
+
+    def experiments(self) -> list[dict[str, Any]]:
+        """All, by name."""
+        runs = sa.select(sa.func.count()).where(t.RUNS.c.experiment_id == t.EXPERIMENTS.c.id)
+        more = {"description": None, "archived": False}
+        return [{**row, **more} for row in self._named(t.EXPERIMENTS, runs)]
+
+    def tags(self) -> list[dict[str, Any]]:
+        """All, by name."""
+        runs = sa.select(sa.func.count()).where(t.RUN_TAGS.c.tag_id == t.TAGS.c.id)
+        more = {"color": None, "description": None, "archived": False}
+        return [{**row, **more} for row in self._named(t.TAGS, runs)]
+
+    def is_there(self, table: sa.Table, key: str) -> bool:
+        """Whether EXPERIMENTS, or TAGS, has that id."""
+        return bool(self._rows(sa.select(table.c.id).where(table.c.id == key)))
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of what."""
+        r, count = t.RUNS.c, sa.func.count
+        counted = {
+            "runs": sa.select(count()).select_from(t.RUNS),
+            "active_runs": sa.select(count()).select_from(t.RUNS).where(r.is_active.is_(sa.true())),
+            "archived_runs": sa.select(count()).select_from(t.RUNS).where(r.is_archived.is_(sa.true())),
+            "experiments": sa.select(count()).select_from(t.EXPERIMENTS),
+            "tags": sa.select(count()).select_from(t.TAGS),
+        }
+        query = sa.select(*(query.scalar_subquery().label(name) for name, query in counted.items()))
+        return dict(self._rows(query)[0])
+
+    def _named(self, table: sa.Table, runs: Any) -> list[sa.RowMapping]:
+        counted = runs.correlate(table).scalar_subquery().label("run_count")
+        return self._rows(sa.select(table.c.id, table.c.name, counted).order_by(table.c.name))
+
+    def _rows(self, query: Any) -> list[sa.RowMapping]:
+        with self._engine.connect() as connection:
+            return list(connection.execute(query).mappings())

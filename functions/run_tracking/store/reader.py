@@ -1,0 +1,172 @@
+"""What the API says of runs. JSON as dicts and lists; times as seconds since the epoch."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from headrace.functions.database.engine import for_reading
+from headrace.functions.run_tracking.store import tables as t
+
+_BUCKETS = {
+    "image": "images",
+    "text": "texts",
+    "distribution": "distributions",
+    "audio": "audios",
+    "figure": "figures",
+}
+_HIDDEN = ("logs", "log_records")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs are listed; None is all. `experiment` is a name."""
+
+    experiment: str | None = None
+    archived: bool | None = None
+    active: bool | None = None
+
+
+class Reader:
+    """Reads one database. Blocks, and raises SQLAlchemy's errors."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = for_reading(engine)
+
+    def runs(self, wanted: RunFilter, limit: int) -> list[dict[str, Any]]:
+        """The newest first."""
+        r, e = t.RUNS.c, t.EXPERIMENTS.c
+        query = sa.select(t.RUNS, e.name.label("experiment")).join(
+            t.EXPERIMENTS, e.id == r.experiment_id, isouter=True
+        )
+        for column, value in ((e.name, wanted.experiment), (r.is_archived, wanted.archived)):
+            query = query if value is None else query.where(column == value)
+        query = query if wanted.active is None else query.where(r.is_active == wanted.active)
+        rows = self._rows(query.order_by(r.created_at.desc(), r.id.desc()).limit(limit))
+        tags = self._tags(row["id"] for row in rows)
+        return [_listed(row, [tag["name"] for tag in tags[row["id"]]]) for row in rows]
+
+    def existing(self, ids: Iterable[str]) -> list[str]:
+        """Those of them that are runs, in their order."""
+        given = list(dict.fromkeys(ids))
+        found = {row["id"] for row in self._rows(sa.select(t.RUNS.c.id).where(t.RUNS.c.id.in_(given)))}
+        return [run_id for run_id in given if run_id in found]
+
+    def info(self, run_id: str) -> dict[str, Any] | None:
+        """As Matyan's clients take it. None where no run is."""
+        e = t.EXPERIMENTS.c
+        query = (
+            sa.select(t.RUNS, e.name.label("experiment"))
+            .join(t.EXPERIMENTS, e.id == t.RUNS.c.experiment_id, isouter=True)
+            .where(t.RUNS.c.id == run_id)
+        )
+        if not (rows := self._rows(query)):
+            return None
+        attrs = self._rows(sa.select(t.RUN_ATTRS.c.attrs).where(t.RUN_ATTRS.c.run_id == run_id))
+        return {
+            "params": json.loads(attrs[0]["attrs"]) if attrs else {},
+            "traces": self._traces(run_id),
+            "props": _props(rows[0], self._tags([run_id])[run_id]),
+            "artifacts": self._artifacts(run_id),
+        }
+
+    def blob(self, run_id: str, path: str) -> sa.RowMapping | None:
+        """`content_type` and `blob_key` of an artifact, as the client has said them."""
+        b = t.BLOBS.c
+        query = sa.select(b.content_type, b.blob_key).where(b.run_id == run_id, b.artifact_path == path)
+        return next(iter(self._rows(query)), None)
+
+    def last_lines(self, run_id: str, limit: int) -> list[dict[str, Any]]:
+        """Of the terminal: `step` and `line`, in order."""
+        rows = self._tail(t.TERMINAL_LINES, run_id, limit)
+        return [{"step": row["step"], "line": row["line"]} for row in rows]
+
+    def last_records(self, run_id: str, limit: int) -> list[dict[str, Any]]:
+        """Of the log: `step`, and what the record has, in order."""
+        rows = self._tail(t.LOG_RECORDS, run_id, limit)
+        return [{**json.loads(row["record"]), "step": row["step"]} for row in rows]
+
+    def _traces(self, run_id: str) -> dict[str, list[dict[str, Any]]]:
+        r, c = t.TRACES.c, t.CONTEXTS.c
+        is_its = (c.run_id == r.run_id) & (c.context_id == r.context_id)
+        query = (
+            sa.select(r.name, r.dtype, r.last, c.context)
+            .join(t.CONTEXTS, is_its, isouter=True)
+            .where(r.run_id == run_id, r.dtype.not_in(_HIDDEN))
+            .order_by(r.name, r.context_id)
+        )
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("metric", *_BUCKETS.values())}
+        for row in self._rows(query):
+            bucket = _BUCKETS.get(row["dtype"], "metric")  # a metric's is Python's name of its number
+            last = {"last_value": row["last"]} if bucket == "metric" else {}
+            found[bucket].append({"name": row["name"], "context": json.loads(row["context"] or "{}"), **last})
+        return found
+
+    def _tags(self, ids: Iterable[str]) -> Mapping[str, list[dict[str, Any]]]:
+        query = (
+            sa.select(t.RUN_TAGS.c.run_id, t.TAGS.c.id, t.TAGS.c.name)
+            .join(t.TAGS, t.TAGS.c.id == t.RUN_TAGS.c.tag_id)
+            .where(t.RUN_TAGS.c.run_id.in_(list(ids)))
+            .order_by(t.TAGS.c.name)
+        )
+        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in self._rows(query):
+            about = {"id": row["id"], "name": row["name"], "color": None, "description": None}
+            found[row["run_id"]].append(about)
+        return found
+
+    def _artifacts(self, run_id: str) -> list[dict[str, str]]:
+        path = t.BLOBS.c.artifact_path
+        rows = self._rows(sa.select(path).where(t.BLOBS.c.run_id == run_id).order_by(path))
+        download = f"/api/v1/rest/runs/{run_id}/artifacts/download/?path="
+        return [
+            {"name": p.rpartition("/")[2], "path": p, "uri": download + quote(p, safe="")}
+            for p in (row["artifact_path"] for row in rows)
+        ]
+
+    def _tail(self, table: sa.Table, run_id: str, limit: int) -> list[sa.RowMapping]:
+        query = sa.select(table).where(table.c.run_id == run_id)
+        return self._rows(query.order_by(table.c.step.desc()).limit(limit))[::-1]
+
+    def _rows(self, query: Any) -> list[sa.RowMapping]:
+        with self._engine.connect() as connection:
+            return list(connection.execute(query).mappings())
+
+
+def _listed(row: sa.RowMapping, tags: Sequence[str]) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "name": row["name"],
+        "experiment": row["experiment"],
+        "tags": tags,
+        "creation_time": _seconds(row["created_at"]),
+        "end_time": _seconds(row["finalized_at"]),
+        "duration": row["duration_seconds"],
+        "archived": row["is_archived"],
+        "active": row["is_active"],
+    }
+
+
+def _props(row: sa.RowMapping, tags: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    experiment = None
+    if row["experiment"] is not None:
+        experiment = {"id": row["experiment_id"], "name": row["experiment"], "description": None}
+    return {
+        "name": row["name"],
+        "description": row["description"],
+        "experiment": experiment,
+        "tags": tags,
+        "creation_time": _seconds(row["created_at"]),
+        "end_time": _seconds(row["finalized_at"]),
+        "archived": row["is_archived"],
+        "active": row["is_active"],
+    }
+
+
+def _seconds(time: datetime | None) -> float | None:
+    return None if time is None else time.timestamp()

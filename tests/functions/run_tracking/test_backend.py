@@ -1,0 +1,495 @@
+"""The API, by the part itself: what is there, what is refused, and what is published before it is written."""
+
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+from backend_site import BASE, Backend
+from postgresql import PostgreSQL
+from run_rows import BEGAN, Rows
+
+from headrace.functions.database.engine import open_engine
+from headrace.functions.database.migrate import migrate
+from headrace.functions.run_tracking.messages.envelopes import read_event, read_message
+from headrace.functions.run_tracking.messages.items import DeleteRun
+from headrace.functions.run_tracking.store import tables as t
+from headrace.functions.run_tracking.store.identities import id_of_name
+
+TRAIN = {"subset": "train"}
+HOSTILE = "<script>alert('1')</script>"
+SECONDS = BEGAN.timestamp()
+
+
+@pytest.fixture
+def rows(engine: sa.Engine) -> Rows:
+    return Rows(engine)
+
+
+@pytest.fixture
+def backend(engine: sa.Engine, tmp_path: Path) -> Backend:
+    return Backend(engine, tmp_path)
+
+
+def a_run(rows: Rows, run_id: str = "r", experiment: str = "baseline") -> None:
+    """With something of every kind."""
+    rows.run(
+        run_id, name="first", description="d", experiment_id=rows.experiment(experiment), duration_seconds=2.5
+    )
+    rows.put(t.RUN_ATTRS, {"run_id": run_id, "attrs": '{"lr": 0.1, "nan": NaN}'})
+    rows.metric(run_id, "loss", [3.0, 2.0, math.nan, 1.0], TRAIN)
+    rows.metric(run_id, "loss", [9.0])
+    named = {"run_id": run_id, "context_id": 0, "last_step": 0}
+    dtypes = ("image", "text", "distribution", "audio", "figure", "logs", "log_records")
+    rows.put(t.TRACES, *({**named, "name": f"an {dtype}", "dtype": dtype} for dtype in dtypes))
+    rows.put(t.TERMINAL_LINES, *({"run_id": run_id, "step": n, "line": f"line {n}"} for n in range(5)))
+    record = json.dumps({"message": "hello", "log_level": 20})
+    rows.put(t.LOG_RECORDS, *({"run_id": run_id, "step": n, "record": record} for n in range(3)))
+    blob = {"content_type": "text/plain", "blob_key": f"{run_id}/a b/model.bin"}
+    rows.put(t.BLOBS, {"run_id": run_id, "artifact_path": "a b/model.bin", **blob})
+    rows.put(t.STEPLESS, {"run_id": run_id, "source": "s", "step": 0})
+    value = {"step": 0, "value": "{}", "time": BEGAN}
+    rows.put(t.CUSTOM_OBJECTS, {"run_id": run_id, "context_id": 0, "name": "i", **value})
+    rows.tag("good", run_id)
+
+
+# ---- reading
+
+
+def test_a_run_is_told_as_matyans_clients_take_it(rows: Rows, backend: Backend) -> None:
+    a_run(rows)
+    found = backend.read("/runs/r/info/")
+    assert found["params"] == {"lr": 0.1, "nan": None}
+    assert found["traces"].pop("metric") == [
+        {"name": "loss", "context": {}, "last_value": 9.0},
+        {"name": "loss", "context": TRAIN, "last_value": 1.0},
+    ]
+    plural = {"images": "image", "texts": "text", "distributions": "distribution", "audios": "audio"}
+    plural["figures"] = "figure"
+    assert found["traces"] == {name: [{"name": f"an {one}", "context": {}}] for name, one in plural.items()}
+    assert found["props"] == {
+        "name": "first",
+        "description": "d",
+        "experiment": {"id": id_of_name("baseline"), "name": "baseline", "description": None},
+        "tags": [{"id": id_of_name("good"), "name": "good", "color": None, "description": None}],
+        "creation_time": SECONDS,
+        "end_time": None,
+        "archived": False,
+        "active": True,
+    }
+    uri = f"{BASE}/runs/r/artifacts/download/?path=a%20b%2Fmodel.bin"
+    assert found["artifacts"] == [{"name": "model.bin", "path": "a b/model.bin", "uri": uri}]
+
+
+def test_a_run_of_which_nothing_is_known_has_nothing(rows: Rows, backend: Backend) -> None:
+    rows.run("r")
+    found = backend.read("/runs/r/info")
+    assert found["params"] == {}
+    assert found["props"]["experiment"] is None
+    assert set(map(len, found["traces"].values())) == {0}
+
+
+def test_runs_are_listed_the_newest_first_and_by_what_is_asked(rows: Rows, backend: Backend) -> None:
+    experiment = rows.experiment("e")
+    for number in range(4):
+        states = {"is_archived": number == 1, "is_active": number == 2}
+        rows.run(f"r{number}", number, experiment_id=experiment if number > 1 else None, **states)
+    rows.tag("b", "r3")
+    rows.tag("a", "r3")
+
+    def ids(**fields: str) -> list[str]:
+        return [run["id"] for run in backend.read("/runs/", **fields)]
+
+    assert ids() == ["r3", "r2", "r1", "r0"]
+    assert ids(limit="2") == ["r3", "r2"]
+    assert ids(experiment="e") == ["r3", "r2"]
+    assert ids(archived="true") == ["r1"]
+    assert ids(archived="false", active="true") == ["r2"]
+    assert backend.read("/runs", limit="1") == [
+        {
+            "id": "r3",
+            "name": None,
+            "experiment": "e",
+            "tags": ["a", "b"],
+            "creation_time": SECONDS + 180,
+            "end_time": None,
+            "duration": None,
+            "archived": False,
+            "active": False,
+        }
+    ]
+
+
+def test_curves_are_what_was_tracked_with_null_for_what_is_no_number(rows: Rows, backend: Backend) -> None:
+    a_run(rows)
+    asked = [{"name": "loss", "context": TRAIN}, {"name": "loss"}, {"name": "no-such", "context": {}}]
+    found = backend.done("POST", "/runs/r/metric/get-batch/", asked)
+    assert found == [
+        {"name": "loss", "context": TRAIN, "iters": [0, 1, 2, 3], "values": [3.0, 2.0, None, 1.0]},
+        {"name": "loss", "context": {}, "iters": [0], "values": [9.0]},
+        {"name": "no-such", "context": {}, "iters": [], "values": []},
+    ]
+
+
+@pytest.mark.parametrize(("count", "density"), [(1000, 50), (51, 50), (50, 50), (1000, 2), (3, 2), (997, 7)])
+def test_long_curves_are_thinned_evenly_and_keep_both_ends(
+    rows: Rows, backend: Backend, count: int, density: int
+) -> None:
+    rows.run("r")
+    rows.metric("r", "loss", [float(step) for step in range(count)])
+    (found,) = backend.done(
+        "POST", "/runs/r/metric/get-batch/", [{"name": "loss", "context": {}}], record_density=str(density)
+    )
+    iters = found["iters"]
+    assert found["values"] == iters
+    assert len(iters) == min(count, density)
+    assert (iters[0], iters[-1]) == (0, count - 1)
+    gaps = {after - before for before, after in pairwise(iters)}
+    assert max(gaps) - min(gaps) <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [("2:5", 2, 4), ("2,5", 2, 4), (":3", 0, 2), ("7:", 7, 9), ("", 0, 9), (":", 0, 9)],
+)
+def test_a_range_of_steps_has_no_end_of_its_own(
+    rows: Rows, backend: Backend, text: str, first: int, last: int
+) -> None:
+    rows.run("r")
+    rows.metric("r", "loss", [float(step) for step in range(10)])
+    asked = [{"name": "loss", "context": {}}]
+    (found,) = backend.done("POST", "/runs/r/metric/get-batch/", asked, record_range=text)
+    assert found["iters"] == list(range(first, last + 1))
+
+
+def test_logs_are_the_last_lines_and_records_in_order(rows: Rows, backend: Backend) -> None:
+    a_run(rows)
+    assert backend.read("/runs/r/logs/", limit="2") == [
+        {"step": 3, "line": "line 3"},
+        {"step": 4, "line": "line 4"},
+    ]
+    assert len(backend.read("/runs/r/logs/")) == 5
+    assert backend.read("/runs/r/log-records/", limit="1") == [
+        {"step": 2, "message": "hello", "log_level": 20}
+    ]
+
+
+def test_experiments_tags_and_the_project_are_counted(rows: Rows, backend: Backend) -> None:
+    a_run(rows)
+    rows.experiment("empty")
+    baseline, empty = backend.read("/experiments/")
+    assert (baseline["name"], baseline["run_count"], empty["run_count"]) == ("baseline", 1, 0)
+    (tag,) = backend.read("/tags/")
+    assert (tag["id"], tag["run_count"], tag["color"]) == (id_of_name("good"), 1, None)
+    found = backend.read("/projects/")
+    counts = [found[name] for name in ("runs", "active_runs", "archived_runs", "experiments", "tags")]
+    assert counts == [1, 1, 0, 2, 1]
+
+
+def test_summaries_are_what_spark_has_left_or_nothing(backend: Backend) -> None:
+    assert backend.read("/summaries/runs") == []
+    folder = Path(backend.settings.summaries)
+    folder.mkdir()
+    (folder / "real").mkdir()
+    (folder / "runs").symlink_to("real")
+    columns = {"run": ["a", "b"], "experiment": ["e", None], "max": [math.inf, math.nan]}
+    pq.write_table(pa.table(columns), folder / "real" / "part.parquet")
+    assert backend.read("/summaries/runs") == [
+        {"run": "a", "experiment": "e", "max": None},
+        {"run": "b", "experiment": None, "max": None},
+    ]
+    assert [row["run"] for row in backend.read("/summaries/runs/", run="b")] == ["b"]
+    assert [row["run"] for row in backend.read("/summaries/runs", experiment="e", limit="1")] == ["a"]
+    assert backend.read("/summaries/runs", experiment=HOSTILE) == []
+    assert backend.read("/summaries/experiments") == []
+
+
+def test_it_says_what_and_how_it_is(backend: Backend) -> None:
+    found = backend.read("/version/")
+    assert (found["component"], bool(found["version"])) == ("backend", True)
+    for path in ("/health/live/", "/health/live", "/health/ready/", "/health/ready"):
+        assert backend.ask("GET", path).status_code == 200
+    assert backend.ask("HEAD", "/health/live/").status_code == 200
+
+
+# ---- artifacts
+
+
+def test_an_artifact_comes_in_parts_and_is_no_page_of_ours(rows: Rows, backend: Backend) -> None:
+    a_run(rows)
+    backend.blobs.parts["r/a b/model.bin"] = [b"<script>", b"x" * 10, b"</script>"]
+    answer = backend.ask("GET", f"{BASE}/runs/r/artifacts/download/", path="a b/model.bin")
+    assert (answer.status_code, answer.content_type) == (200, "text/plain")
+    assert list(answer.body) == [b"<script>", b"x" * 10, b"</script>"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    disposition = answer.headers["Content-Disposition"]
+    assert disposition == "attachment; filename=\"model.bin\"; filename*=UTF-8''model.bin"
+
+
+@pytest.mark.parametrize(
+    ("path", "plain", "whole"),
+    [
+        ('x/a".html\r\nSet-Cookie: a=b', "a_.html__Set-Cookie__a_b", "a%22.html__Set-Cookie%3A%20a%3Db"),
+        ("é.bin", "_.bin", "%C3%A9.bin"),
+        ("../../.bashrc", "bashrc", "bashrc"),
+        ("folder/", "artifact", "artifact"),
+    ],
+)
+def test_a_files_name_is_none_that_does_harm(
+    rows: Rows, backend: Backend, path: str, plain: str, whole: str
+) -> None:
+    rows.run("r")
+    blob = {"content_type": "text/html\r\nX: y", "blob_key": "r/k"}
+    rows.put(t.BLOBS, {"run_id": "r", "artifact_path": path, **blob})
+    backend.blobs.parts["r/k"] = []
+    answer = backend.ask("GET", f"{BASE}/runs/r/artifacts/download", path=path)
+    assert answer.content_type == "application/octet-stream"
+    said = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{whole}"
+    assert answer.headers["Content-Disposition"] == said
+    assert list(answer.body) == []
+
+
+def test_what_the_store_has_not_or_cannot_say_is_an_error(rows: Rows, backend: Backend) -> None:
+    a_run(rows)
+    download = "/runs/r/artifacts/download/"
+    for path in ("no-such", "a b/model.bin", ""):  # a row, and no bytes
+        assert backend.said("GET", download, path=path)[0] == 404
+    backend.blobs.is_away = True
+    status, said = backend.said("GET", download, path="a b/model.bin")
+    assert (status, said) == (503, {"error": "the blob store is away"})
+    assert "the store is away" in backend.warnings[0]
+
+
+# ---- changes
+
+
+def test_a_run_is_deleted_after_it_is_published_and_with_all_that_is_its(
+    rows: Rows, backend: Backend
+) -> None:
+    a_run(rows)
+    rows.run("other")
+    rows.metric("other", "loss", [1.0])
+    seen: list[int] = []
+    backend.at_send = lambda: seen.append(len(rows.all(t.RUNS)))
+    assert backend.done("DELETE", "/runs/r/") == {"id": "r", "status": "OK"}
+    assert seen == [2]
+    assert backend.published() == [("data-ingestion", "delete_run", {}, "r")]
+    assert isinstance(read_message(backend.sent[0].value).item, DeleteRun)
+    assert [run["id"] for run in rows.all(t.RUNS)] == ["other"]
+    assert [row["run_id"] for row in rows.all(t.TOMBSTONES)] == ["r"]
+    left = {table.name: {row["run_id"] for row in rows.all(table)} for table in t.OF_RUNS}
+    assert {name for name, ids in left.items() if ids} == {"contexts", "traces", "sequences"}
+    assert set().union(*left.values()) == {"other"}
+    assert backend.said("DELETE", "/runs/r/")[0] == 404
+    assert backend.said("GET", "/runs/r/info/")[0] == 404
+
+
+@pytest.mark.parametrize("failure", [TimeoutError(), RuntimeError("no\nbroker")])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ("DELETE", "/runs/r/", b""),
+        ("POST", "/runs/delete-batch/", ["r"]),
+        ("POST", "/runs/archive-batch/", ["r"]),
+        ("PUT", "/runs/r/", {"name": "new", "archived": True}),
+        ("DELETE", f"/experiments/{id_of_name('baseline')}/", b""),
+        ("DELETE", f"/tags/{id_of_name('good')}/", b""),
+    ],
+)
+def test_what_cannot_be_published_is_not_written(
+    rows: Rows, backend: Backend, failure: Exception, request_: tuple[str, str, Any]
+) -> None:
+    a_run(rows)
+    before = [rows.all(table) for table in t.METADATA.sorted_tables if table is not t.SEQUENCES]
+    backend.failure = failure
+    status, said = backend.said(*request_)
+    assert (status, said) == (503, {"error": "no broker has confirmed the change in time: try again"})
+    assert len(backend.warnings) == 1
+    assert "\\n" not in backend.warnings[0]
+    assert [rows.all(table) for table in t.METADATA.sorted_tables if table is not t.SEQUENCES] == before
+
+
+def test_several_runs_are_deleted_at_once_and_others_are_passed_over(rows: Rows, backend: Backend) -> None:
+    for run_id in ("a", "b", "c"):
+        rows.run(run_id)
+    said = backend.done("POST", "/runs/delete-batch/", ["c", "no-such", "a", "a"])
+    assert said == {"status": "OK", "deleted": ["c", "a"]}
+    assert [key for *_, key in backend.published()] == ["c", "a"]
+    assert [run["id"] for run in rows.all(t.RUNS)] == ["b"]
+    assert backend.done("POST", "/runs/delete-batch/", {})["deleted"] == []
+
+
+def test_runs_are_archived_and_taken_back(rows: Rows, backend: Backend) -> None:
+    rows.run("a")
+    rows.run("b")
+    backend.done("POST", "/runs/archive-batch/", ["a", "b"], archive="true")
+    backend.done("POST", "/runs/archive-batch", ["a"], archive="false")
+    backend.done("PUT", "/runs/b/", {"archived": False})
+    assert backend.published() == [
+        ("control-events", "run_archived", {"run_id": "a", "archived": True}, None),
+        ("control-events", "run_archived", {"run_id": "b", "archived": True}, None),
+        ("control-events", "run_unarchived", {"run_id": "a", "archived": False}, None),
+        ("control-events", "run_unarchived", {"run_id": "b", "archived": False}, None),
+    ]
+    assert read_event(backend.sent[0].value).type == "run_archived"
+    assert [run["is_archived"] for run in rows.all(t.RUNS)] == [False, False]
+
+
+def test_a_put_changes_what_it_names_and_nothing_else(rows: Rows, backend: Backend) -> None:
+    a_run(rows)
+    backend.done("PUT", "/runs/r/", b'{"name": "\\u00e9", "description": null, "experiment": "new"}')
+    found = backend.read("/runs/r/info/")["props"]
+    assert (found["name"], found["description"], found["experiment"]["name"]) == ("é", "d", "new")
+    backend.done("PUT", "/runs/r", {})
+    backend.done("PUT", "/runs/r/", {"experiment": "", "unknown": 1})
+    assert backend.read("/runs/r/info/")["props"]["experiment"] is None
+    assert backend.sent == []
+    assert len(backend.read("/experiments/")) == 2
+
+
+def test_a_tombstone_is_cleared(rows: Rows, backend: Backend) -> None:
+    rows.put(t.TOMBSTONES, {"run_id": "r", "deleted_at": BEGAN})
+    answer = backend.ask("POST", f"{BASE}/runs/r/clear-tombstone/")
+    assert (answer.status_code, answer.body) == (204, b"")
+    assert rows.all(t.TOMBSTONES) == []
+    assert backend.ask("POST", f"{BASE}/runs/r/clear-tombstone").status_code == 204
+
+
+def test_tags_come_and_go(rows: Rows, backend: Backend) -> None:
+    a_run(rows)
+    said = backend.done("POST", "/runs/r/tags/new/", {"tag_name": "new"})
+    assert backend.done("POST", "/runs/r/tags/new", {"tag_name": "new"}) == said
+    assert said == {"id": "r", "tag_id": id_of_name("new"), "status": "OK"}
+    assert [tag["name"] for tag in backend.read("/runs/r/info/")["props"]["tags"]] == ["good", "new"]
+    assert backend.done("DELETE", f"/runs/r/tags/{said['tag_id']}/")["removed"]
+    assert backend.said("DELETE", f"/runs/r/tags/{said['tag_id']}/")[0] == 404
+    assert backend.said("POST", "/runs/none/tags/new/", {"tag_name": "other"})[0] == 404
+    assert len(backend.read("/tags/")) == 2
+    assert backend.sent == []
+
+
+def test_experiments_and_tags_are_made_once_and_deleted_with_an_event(rows: Rows, backend: Backend) -> None:
+    a_run(rows)
+    for kind, name, event in (
+        ("experiments", "baseline", ("experiment_deleted", "experiment_id")),
+        ("tags", "good", ("tag_deleted", "tag_id")),
+    ):
+        key = id_of_name(name)
+        assert backend.done("POST", f"/{kind}/", {"name": name}) == {"id": key, "status": "OK"}
+        assert backend.done("POST", f"/{kind}", {"name": HOSTILE})["id"] == id_of_name(HOSTILE)
+        assert backend.done("DELETE", f"/{kind}/{key}/") == {"id": key, "status": "OK"}
+        assert backend.published()[-1] == ("control-events", event[0], {event[1]: key}, None)
+        assert [one["name"] for one in backend.read(f"/{kind}/")] == [HOSTILE]
+        assert backend.said("DELETE", f"/{kind}/{key}")[0] == 404
+    props = backend.read("/runs/r/info/")["props"]
+    assert (props["experiment"], props["tags"]) == (None, [])
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing/", 404),
+        ("GET", "/runs/r/", 405),
+        ("PATCH", "/runs/r/", 405),
+        ("POST", "/version/", 405),
+        ("GET", "/runs/no-such/info/", 404),
+        ("GET", "/runs/no-such/logs/", 404),
+        ("GET", "/runs/no-such/log-records/", 404),
+        ("DELETE", "/runs/no-such/", 404),
+        ("GET", "/runs/.hidden/info/", 400),
+        ("GET", "/runs/a b/info/", 400),
+        ("DELETE", f"/runs/{'x' * 129}/", 400),
+        ("POST", "/runs/a'b/clear-tombstone/", 400),
+        ("DELETE", "/experiments/no-such/", 404),
+        ("DELETE", "/tags/' OR 1=1/", 404),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_line(
+    rows: Rows, backend: Backend, method: str, path: str, status: int
+) -> None:
+    rows.run("r")
+    answer = backend.ask(method, BASE + path)
+    said = json.loads(answer.body)
+    assert answer.status_code == status
+    assert said["error"]
+    assert "\n" not in said["error"]
+    assert ("Allow" in answer.headers) == (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/runs/r/", b"{"),
+        ("PUT", "/runs/r/", b"[" * 100_000),
+        ("PUT", "/runs/r/", []),
+        ("PUT", "/runs/r/", {"name": 1}),
+        ("PUT", "/runs/r/", {"archived": "yes"}),
+        ("PUT", "/runs/r/", {"name": "a\0b"}),
+        ("PUT", "/runs/r/", b'{"name": "\\ud800"}'),
+        ("PUT", "/runs/r/", b"\xff"),
+        ("POST", "/runs/r/metric/get-batch/", {"name": "loss"}),
+        ("POST", "/runs/r/metric/get-batch/", [{"name": 1}]),
+        ("POST", "/runs/r/metric/get-batch/", ["loss"]),
+        ("POST", "/runs/r/metric/get-batch/", [{"name": "loss", "context": []}] * 30_000),
+        ("POST", "/runs/r/tags/new/", {}),
+        ("POST", "/experiments/", {"name": ""}),
+        ("POST", "/tags/", {"name": "x" * 2000}),
+        ("POST", "/runs/delete-batch/", "r"),
+        ("POST", "/runs/delete-batch/", ["r", "../r"]),
+        ("POST", "/runs/delete-batch/", [1]),
+        ("POST", "/runs/archive-batch/", ["r"] * 1001),
+    ],
+)
+def test_a_body_that_is_none_is_400(rows: Rows, backend: Backend, method: str, path: str, body: Any) -> None:
+    rows.run("r")
+    status, said = backend.said(method, path, body)
+    assert (status, list(said)) == (400, ["error"])
+    assert backend.sent == []
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value"),
+    [
+        ("/runs/", "limit", "501"),
+        ("/runs/", "limit", "-1"),
+        ("/runs/", "limit", "9" * 5000),
+        ("/runs/", "archived", "perhaps"),
+        ("/runs/", "experiment", "a\0"),
+        ("/runs/r/logs/", "limit", "0"),
+        ("/summaries/runs", "limit", "x"),
+        ("/runs/r/artifacts/download/", "path", "\0"),
+    ],
+)
+def test_a_query_that_is_none_is_400(rows: Rows, backend: Backend, path: str, name: str, value: str) -> None:
+    rows.run("r")
+    assert backend.said("GET", path, **{name: value})[0] == 400
+    batch = "/runs/r/metric/get-batch/"
+    for wrong in ({"record_density": "1"}, {"record_range": "a:b"}, {"record_range": "9" * 40}):
+        assert backend.said("POST", batch, [], **wrong)[0] == 400
+
+
+def test_a_database_that_is_away_is_503_and_a_line(server: PostgreSQL, tmp_path: Path) -> None:
+    engine = open_engine(server.create_database("away"))
+    migrate(engine, t.STEPS)
+    backend = Backend(engine, tmp_path)
+    server.stop()
+    try:
+        assert backend.ask("GET", "/health/live/").status_code == 200
+        assert backend.ask("GET", "/").status_code == 200
+        assert backend.ask("GET", "/health/ready/").status_code == 503
+        assert backend.said("GET", "/runs/") == (503, {"error": "the database is away"})
+        assert len(backend.warnings) == 2
+        assert "\\n" not in backend.warnings[0]
+    finally:
+        server.start()
+    assert backend.read("/runs/") == []
+    engine.dispose()
