@@ -3,8 +3,10 @@
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from postgresql import PostgreSQL, postgresql, programs
 from pyspark.sql import SparkSession
 from spark import TestSpark
 
@@ -20,3 +22,21 @@ def session(spark: TestSpark) -> Iterator[SparkSession]:
     worker.session.client.close()
     os.environ.clear()
     os.environ.update(environment)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[PostgreSQL]:
+    """One for the run. Skips loudly where there is none."""
+    if (where := programs()) is None:
+        pytest.skip("NO POSTGRESQL HERE: apt-get install postgresql; what needs it was not tested")
+    with postgresql(where) as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'own.sqlite'}"
+    running: PostgreSQL = request.getfixturevalue("server")
+    return running.create_database(f"test_{uuid.uuid4().hex}")
