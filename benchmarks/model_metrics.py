@@ -10,8 +10,6 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -24,7 +22,7 @@ from headrace.functions.model_metrics.traffic.models import MODELS, topic_of
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
-from postgresql import postgresql, programs
+from postgresql import database
 from replica import replica
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
@@ -61,19 +59,6 @@ async def produce(bootstrap: str) -> None:
             for it in MODELS[number % len(MODELS)].messages(chance, _PREFIX, "model-feedback", 0):
                 await producer.send(it.topic, it.value, it.key, headers=list(it.headers))
         await producer.flush()
-
-
-@contextmanager
-def database(kind: str) -> Iterator[str]:
-    """An empty one."""
-    if kind == "sqlite":
-        with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{folder}/bench.sqlite"
-    else:
-        where = programs()
-        assert where is not None, "there is no PostgreSQL here: apt-get install postgresql"
-        with postgresql(where) as server:
-            yield server.create_database("bench")
 
 
 def measure(bootstrap: str, url: str, group: str, *, sums: bool) -> float:

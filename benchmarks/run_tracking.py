@@ -10,8 +10,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -19,7 +17,7 @@ import sqlalchemy as sa
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from broker import any_broker
-from postgresql import postgresql, programs
+from postgresql import database
 from run_tracking_scene import Scene
 
 from headrace.functions.run_tracking.store.tables import SEQUENCES
@@ -45,19 +43,6 @@ def main() -> int:
                     flush=True,
                 )
     return 0 if held else 1
-
-
-@contextmanager
-def database(kind: str) -> Iterator[str]:
-    """An empty one."""
-    if kind == "sqlite":
-        with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{folder}/bench.sqlite"
-    else:
-        where = programs()
-        assert where is not None, "there is no PostgreSQL here: apt-get install postgresql"
-        with postgresql(where) as server:
-            yield server.create_database("bench")
 
 
 def measure(scene: Scene) -> tuple[float, float]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 5.0
+from headrace.functions.patience import until_done
+
 # What these say is of the rows. Writing them again says the same.
 _OF_THE_ROWS = (sa.exc.DataError, sa.exc.IntegrityError)
 
@@ -15,26 +15,17 @@ _OF_THE_ROWS = (sa.exc.DataError, sa.exc.IntegrityError)
 def patiently(
     write: Callable[[], object], logger: Any, sleep: Callable[[float], object] = time.sleep
 ) -> None:
-    """Until it has been written: nothing is acked before, and what comes behind it waits.
-
-    A failed call would spend one of the messages' attempts: an outage of a minute is no fault of theirs.
-    Raises what is wrong with the rows themselves.
-    """
-    pause = _FIRST_PAUSE_SECONDS
-    while True:
-        try:
-            write()
-        except _OF_THE_ROWS:
-            raise
-        except sa.exc.SQLAlchemyError as error:
-            logger.warn_with("the database can't be written to: its messages wait", error=said_by(error))
-            sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-        else:
-            return
+    """Until it has been written. Raises what is wrong with the rows themselves."""
+    until_done(write, _away, "the database can't be written to: its messages wait", logger, sleep)
 
 
 def said_by(error: sa.exc.SQLAlchemyError) -> str:
     """By the database, in one line, without the statement and its rows."""
     cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
     return " ".join(str(cause).split())
+
+
+def _away(error: Exception) -> str | None:
+    if not isinstance(error, sa.exc.SQLAlchemyError) or isinstance(error, _OF_THE_ROWS):
+        return None
+    return said_by(error)

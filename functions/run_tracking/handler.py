@@ -1,4 +1,4 @@
-"""Four parts in one function, a trigger each. Workers of a trigger load their own part, and no other's.
+"""Five parts in one function, a trigger each. Workers of a trigger load their own part, and no other's.
 
 Each part has `prepare(context, settings)`, once in a worker, and `handle(context, event)`.
 """

@@ -39,4 +39,4 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'own.sqlite'}"
     running: PostgreSQL = request.getfixturevalue("server")
-    return running.create_database(f"test_{uuid.uuid4().hex}")
+    return running.create_database()

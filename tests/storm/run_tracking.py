@@ -22,7 +22,7 @@ from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
 from broker import Broker
-from postgresql import PostgreSQL, postgresql, programs
+from postgresql import database
 from replica import Replica, wait_until
 from run_clients import in_thread, log_all
 from run_ledgers import RunLedger
@@ -34,6 +34,7 @@ from headrace.functions.run_tracking.messages.items import DeleteRun
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 
 CLIENTS, METRICS = 50, 2_000
+KINDS = ("sqlite", "postgresql")
 PAUSE_SECONDS = 0.2
 KILL_EVERY_SECONDS = 3.0
 BACKLOG_SECONDS = 600.0
@@ -60,23 +61,10 @@ def both(scenario: Callable[[Scene, int, Report], None]) -> Callable[[Broker, Pa
     """Into one database and into the other one, in turn."""
 
     def of_number(broker: Broker, folder: Path, number: int, report: Report) -> None:
-        with database(folder, number) as url:
+        with database(KINDS[number % 2]) as url:
             scenario(Scene(broker, url, folder), number, report)
 
     return of_number
-
-
-@contextmanager
-def database(folder: Path, number: int) -> Iterator[str]:
-    """An empty one, of the kind that is the repetition's."""
-    if number % 2 == 0:
-        yield f"sqlite:///{folder / 'storm.sqlite'}"
-        return
-    where = programs()
-    assert where is not None, "there is no PostgreSQL here: apt-get install postgresql"
-    server: PostgreSQL
-    with postgresql(where) as server:
-        yield server.create_database("storm")
 
 
 def runs(number: int) -> list[RunLedger]:
@@ -169,7 +157,7 @@ def delete(scene: Scene, number: int, report: Report) -> None:
 
 def backlog(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """Ten minutes of it."""
-    with database(folder, number) as url:
+    with database(KINDS[number % 2]) as url:
         scene = Scene(broker, url, folder)
         with scene.function(handler=SLOW_CONTROL) as running:
             running.wait_ready()
@@ -195,7 +183,7 @@ def outage(_: Broker, folder: Path, number: int, report: Report) -> None:
     kafka = EmbeddedKafka()
     asyncio.run(kafka.start())
     try:
-        with database(folder, number) as url:
+        with database(KINDS[number % 2]) as url:
             scene = Scene(Broker(kafka.bootstrap, "own"), url, folder)
             ledgers = runs(number)
             with scene.function() as running:

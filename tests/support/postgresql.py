@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,10 +60,11 @@ class PostgreSQL:
             self._process.wait(60)
             self._process = None
 
-    def create_database(self, name: str) -> str:
-        """Its address."""
+    def create_database(self) -> str:
+        """Its address. Tests share a server, so its name is nobody else's."""
+        name = f"test_{uuid.uuid4().hex}"
         with psycopg.connect(self._system(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # a name of the test's own
+            connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
     def _system(self) -> str:
@@ -100,6 +102,19 @@ def postgresql(where: Path) -> Iterator[PostgreSQL]:
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def database(kind: str) -> Iterator[str]:
+    """The address of an empty one, sqlite or postgresql. Fails where there is no server."""
+    if kind == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/empty.sqlite"
+        return
+    where = programs()
+    assert where is not None, "there is no PostgreSQL here: apt-get install postgresql"
+    with postgresql(where) as server:
+        yield server.create_database()
 
 
 def _identity() -> Mapping[str, Any]:

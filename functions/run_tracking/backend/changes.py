@@ -1,16 +1,17 @@
 """What requests change in the database. A transaction for each call."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.functions.run_tracking.store import tables as t
+from headrace.functions.run_tracking.store.deleting import delete_run
 from headrace.functions.run_tracking.store.identities import id_of_name
+from headrace.functions.run_tracking.store.upserts import Upsert, Upserts
 
-_INSERTS: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+_NAMES = {table: Upsert(table) for table in (t.EXPERIMENTS, t.TAGS)}
+_RUN_TAGS = Upsert(t.RUN_TAGS)
 _COLUMNS = {"name": "name", "description": "description", "archived": "is_archived"}
 
 
@@ -19,18 +20,13 @@ class Changes:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
-        self._insert = _INSERTS[engine.dialect.name]
+        self._upserts = Upserts(engine.dialect.name)
 
     def delete_runs(self, run_ids: Iterable[str]) -> None:
         """With all that is theirs; what comes later of them has no effect."""
-        deleted_at = datetime.now(UTC)
         with self._engine.begin() as connection:
             for run_id in sorted(set(run_ids)):  # in order, for two may delete at once
-                tomb = {"run_id": run_id, "deleted_at": deleted_at}
-                connection.execute(self._insert(t.TOMBSTONES).values(tomb).on_conflict_do_nothing())
-                connection.execute(sa.delete(t.RUNS).where(t.RUNS.c.id == run_id))
-                for table in t.OF_RUNS:
-                    connection.execute(sa.delete(table).where(table.c.run_id == run_id))
+                delete_run(connection, self._upserts, run_id)
 
     def clear_tombstone(self, run_id: str) -> None:
         """So that the run may come again."""
@@ -65,8 +61,7 @@ class Changes:
             if connection.execute(run).first() is None:
                 return None
             tag_id = self._keep(connection, t.TAGS, name)
-            tagged = self._insert(t.RUN_TAGS).values(run_id=run_id, tag_id=tag_id)
-            connection.execute(tagged.on_conflict_do_nothing())
+            self._upserts.write(connection, _RUN_TAGS, [(run_id, tag_id)])
             return tag_id
 
     def remove_tag(self, run_id: str, tag_id: str) -> bool:
@@ -93,5 +88,5 @@ class Changes:
         if not name:
             return None
         key = id_of_name(name)
-        connection.execute(self._insert(table).values(id=key, name=name).on_conflict_do_nothing())
+        self._upserts.write(connection, _NAMES[table], [(key, name)])
         return key

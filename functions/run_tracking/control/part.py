@@ -1,17 +1,13 @@
 """Events of control-events: what they ask for is done before the ack, so a crash in between repeats it."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 
+from headrace.functions.patience import until_done
 from headrace.functions.run_tracking.blobs.open import open_store
 from headrace.functions.run_tracking.blobs.store import BlobError
 from headrace.functions.run_tracking.control.events import WITHOUT_EFFECT, effect_of
 from headrace.functions.run_tracking.messages.envelopes import read_event
 from headrace.functions.run_tracking.settings import Settings
-
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 5.0
 
 
 def prepare(context: Any, settings: Settings) -> None:
@@ -24,21 +20,16 @@ def handle(context: Any, event: Any) -> None:
     said = read_event(event.body)
     effect = effect_of(said)
     if effect is not None:
-        patiently(lambda: effect(context.user_data.store), context.logger)
+        until_done(
+            lambda: effect(context.user_data.store),
+            _away,
+            "blobs can't be deleted: their event waits",
+            context.logger,
+        )
         context.logger.info_with("the blobs of a deleted run are gone", run=said.payload["run_id"])
     elif said.type not in WITHOUT_EFFECT:
         context.logger.warn_with("an event of a type that nobody knows: it is skipped", type=said.type[:200])
 
 
-def patiently(work: Callable[[], None], logger: Any, sleep: Callable[[float], object] = time.sleep) -> None:
-    """Until it is done. A failed call would spend one of the event's attempts for an outage."""
-    pause = _FIRST_PAUSE_SECONDS
-    while True:
-        try:
-            work()
-        except BlobError as error:
-            logger.warn_with("blobs can't be deleted: their event waits", error=str(error))
-            sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-        else:
-            return
+def _away(error: Exception) -> str | None:
+    return str(error) if isinstance(error, BlobError) else None

@@ -1,12 +1,12 @@
 """What was folded of some runs, into the tables: a statement for each, whatever the number of runs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 import sqlalchemy as sa
 
 from headrace.functions.run_tracking.ingestion.folding import RunWrites
+from headrace.functions.run_tracking.store.deleting import delete_run
 from headrace.functions.run_tracking.store.identities import id_of_name
 from headrace.functions.run_tracking.store.tables import (
     BLOBS,
@@ -14,7 +14,6 @@ from headrace.functions.run_tracking.store.tables import (
     CUSTOM_OBJECTS,
     EXPERIMENTS,
     LOG_RECORDS,
-    OF_RUNS,
     RUN_ATTRS,
     RUN_TAGS,
     RUNS,
@@ -22,7 +21,6 @@ from headrace.functions.run_tracking.store.tables import (
     STEPLESS,
     TAGS,
     TERMINAL_LINES,
-    TOMBSTONES,
     TRACES,
 )
 from headrace.functions.run_tracking.store.upserts import Row, Upsert, Upserts
@@ -37,7 +35,6 @@ _TRACES = Upsert(
 _STEPLESS, _CONTEXTS = Upsert(STEPLESS), Upsert(CONTEXTS)
 _LINES, _RECORDS = Upsert(TERMINAL_LINES, ("line",)), Upsert(LOG_RECORDS, ("record",))
 _BLOBS, _ATTRS = Upsert(BLOBS, ("content_type", "blob_key")), Upsert(RUN_ATTRS, ("attrs",))
-_TOMBSTONES = Upsert(TOMBSTONES)
 
 
 class Writing:
@@ -94,14 +91,6 @@ class Writing:
         write(connection, _BLOBS, _each(runs, lambda run: [(path, *it) for path, it in run.blobs.items()]))
         attrs = ((run.run_id, run.attrs) for run in runs if run.attrs is not None)
         write(connection, _ATTRS, ((run_id, msgspec.json.encode(it).decode()) for run_id, it in attrs))
-
-
-def delete_run(connection: sa.Connection, upserts: Upserts, run_id: str) -> None:
-    """All of it, and what comes later of it has no effect."""
-    upserts.write(connection, _TOMBSTONES, [(run_id, datetime.now(UTC))])
-    for table in OF_RUNS:
-        connection.execute(sa.delete(table).where(table.c.run_id == run_id))
-    connection.execute(sa.delete(RUNS).where(RUNS.c.id == run_id))
 
 
 def _each(runs: Iterable[RunWrites], rows_of: Callable[[RunWrites], Iterable[Row]]) -> Iterator[Row]:

@@ -75,7 +75,7 @@ def test_kills_lose_nothing_and_store_nothing_twice(broker: Broker, url: str, tm
 def test_an_outage_of_postgresql_makes_messages_wait(
     broker: Broker, server: PostgreSQL, tmp_path: Path
 ) -> None:
-    scene = Scene(broker, server.create_database(f"outage_{os.getpid()}"), tmp_path / "f")
+    scene = Scene(broker, server.create_database(), tmp_path / "f")
     topic = scene.topic("iris")
     scene.create(topic)
     scene.send(topic, mixed(500), "iris")

@@ -93,7 +93,7 @@ def test_feedback_comes_from_a_topic_of_its_own(database: str, monkeypatch: pyte
 def test_a_server_that_stops_amid_it_loses_and_doubles_nothing(
     server: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = server.create_database("stopping")
+    url = server.create_database()
     monkeypatch.setenv("DATABASE_URL", url)
     pauses: list[float] = []
 

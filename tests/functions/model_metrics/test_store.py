@@ -134,7 +134,7 @@ def test_many_may_write_at_once(engine: sa.Engine) -> None:
 
 
 def test_json_that_a_database_refuses_costs_its_row_its_json_and_others_nothing(server: PostgreSQL) -> None:
-    engine = open_engine(server.create_database("refusing"))
+    engine = open_engine(server.create_database())
     migrate(engine, STEPS)
     batch = [replace(row, payload_json=r'{"a": "\u0000"}' if row.offset == 5 else "{}") for row in rows(9)]
     Writer(engine).write(Rows(batch, [TRUTH], [IGNORED_ROW]))

@@ -163,7 +163,7 @@ def test_a_name_is_text_whatever_it_says(engine: sa.Engine) -> None:
 
 
 def test_a_database_that_is_away_is_503_and_a_line(server: PostgreSQL) -> None:
-    engine = open_engine(server.create_database("away"))
+    engine = open_engine(server.create_database())
     migrate(engine, STEPS)
     site = Site(engine)
     server.stop()

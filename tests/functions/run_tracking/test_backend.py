@@ -478,7 +478,7 @@ def test_a_query_that_is_none_is_400(rows: Rows, backend: Backend, path: str, na
 
 
 def test_a_database_that_is_away_is_503_and_a_line(server: PostgreSQL, tmp_path: Path) -> None:
-    engine = open_engine(server.create_database("away"))
+    engine = open_engine(server.create_database())
     migrate(engine, t.STEPS)
     backend = Backend(engine, tmp_path)
     server.stop()

@@ -123,8 +123,8 @@ async def test_what_waits_for_its_turn_on_the_loop_is_not_to_blame_for_a_death(t
         for partition in (first, *others):
             await b.settled(partition, 1)
         assert b.lines()[:2] == ["start 0 attempt 1", "start 1 attempt 1"]
-        assert {line for line in b.lines()[2:] if not line.startswith("start 0")} == {
-            "start 1 attempt 1",  # a suspect, as others were decoded
+        # Whether 1 is to blame, or a suspect beside others, is up to how much the worker had read by then.
+        assert {line for line in b.lines()[2:] if not line.startswith(("start 0", "start 1"))} == {
             "start 2 attempt 1",
             "start 3 attempt 1",
             "start 4 attempt 1",

@@ -28,7 +28,7 @@ run.log_artifact(artifact, name="weights.bin")
 run.close()
 """
 READ = """
-import json, sys
+import json, os, sys
 from matyan_client import Repo
 backend, run_hash = sys.argv[1:]
 repo = Repo(backend)
@@ -45,7 +45,8 @@ print(json.dumps({
     "experiments": http.list_experiments(),
     "exists": repo.run_exists(run_hash),
     "deleted": repo.delete_run(run_hash),
-}))
+}), flush=True)
+os._exit(0)  # a run that nobody closed before the end crashes CPython 3.13.0, in the client's __del__
 """
 
 
