@@ -1,0 +1,1 @@
+"""What conditions, filters and update expressions of the v3io web API say. Pure."""

@@ -1,0 +1,191 @@
+"""From words to the parts of an expression. Calls itself for what stands in parentheses only."""
+
+from collections.abc import Callable
+
+from headrace.runtime.embedded.v3io.language.errors import MalformedError
+from headrace.runtime.embedded.v3io.language.syntax import (
+    COMPARISON_SIGNS,
+    TEXT_TESTS,
+    AllOf,
+    AnyOf,
+    Attribute,
+    Chain,
+    Comparison,
+    Element,
+    Exists,
+    Expression,
+    IfNotExists,
+    Literal,
+    Not,
+    OneOf,
+    TextTest,
+)
+from headrace.runtime.embedded.v3io.language.tokens import Token, tokens
+from headrace.runtime.embedded.v3io.language.values import check_name, number
+
+MOST_DEPTH = 32
+
+
+class Parser:
+    """Reads one source from left to right. Everything raises MalformedError."""
+
+    def __init__(self, source: str) -> None:
+        self._tokens = tokens(source)
+        self._next = 0
+        self._depth = 0
+
+    def expression(self) -> Expression:
+        """OR binds least, then AND, NOT, comparisons, + and -, * and /."""
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise MalformedError(f"parentheses nest at most {MOST_DEPTH} deep")
+        parts = [self._all_of()]
+        while self.has_word("or"):
+            parts.append(self._all_of())
+        self._depth -= 1
+        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+
+    def end(self) -> None:
+        """Nothing follows."""
+        if not self.is_at_end():
+            raise self.unexpected("the end")
+
+    def is_at_end(self) -> bool:
+        return self._token.kind == "end"
+
+    def name(self) -> str:
+        """An attribute's."""
+        token = self._token
+        if token.kind != "word":
+            raise self.unexpected("the name of an attribute")
+        check_name(token.text)
+        self._next += 1
+        return token.text
+
+    def has_mark(self, *marks: str) -> str:
+        """The next word where it is one of these, and go on behind it; empty where it isn't."""
+        token = self._token
+        if token.kind != "mark" or token.text not in marks:
+            return ""
+        self._next += 1
+        return token.text
+
+    def has_word(self, *words: str) -> str:
+        """The same for a word, in lower case; in the source, in any."""
+        token = self._token
+        if token.kind != "word" or token.text.lower() not in words:
+            return ""
+        self._next += 1
+        return token.text.lower()
+
+    def mark(self, mark: str) -> None:
+        """It has to come next."""
+        if not self.has_mark(mark):
+            raise self.unexpected(repr(mark))
+
+    def index(self) -> Expression | None:
+        """What stands in brackets, where some come next."""
+        if not self.has_mark("["):
+            return None
+        index = self.expression()
+        self.mark("]")
+        return index
+
+    def unexpected(self, wanted: str) -> MalformedError:
+        token = self._token
+        return MalformedError(f"at character {token.at + 1}: expected {wanted}, found {token.text[:40]!r}")
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._next]
+
+    def _all_of(self) -> Expression:
+        parts = [self._not()]
+        while self.has_word("and"):
+            parts.append(self._not())
+        return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+
+    def _not(self) -> Expression:
+        count = 0
+        while self.has_word("not"):
+            count += 1
+        part = self._comparison()
+        negated = Not(part) if count else part
+        return Not(negated) if count and count % 2 == 0 else negated
+
+    def _comparison(self) -> Expression:
+        left = self._sum()
+        if sign := self.has_mark(*COMPARISON_SIGNS):
+            return Comparison(left, sign, self._sum())
+        if self.has_word("in"):
+            self.mark("(")
+            return OneOf(left, self._options())
+        return left
+
+    def _options(self) -> tuple[Expression, ...]:
+        options = [self._sum()]
+        while self.has_mark(","):
+            options.append(self._sum())
+        self.mark(")")
+        return tuple(options)
+
+    def _sum(self) -> Expression:
+        return self._chain(self._product, "+", "-")
+
+    def _product(self) -> Expression:
+        return self._chain(self._signed, "*", "/")
+
+    def _chain(self, operand: Callable[[], Expression], *signs: str) -> Expression:
+        first, rest = operand(), []
+        while sign := self.has_mark(*signs):
+            rest.append((sign, operand()))
+        return Chain(first, tuple(rest)) if rest else first
+
+    def _signed(self) -> Expression:
+        is_negative = False
+        while sign := self.has_mark("+", "-"):
+            is_negative ^= sign == "-"
+        if self._token.kind == "number":
+            return Literal(self._number("-" if is_negative else ""))
+        operand = self._operand()
+        return Chain(Literal(0), (("-", operand),)) if is_negative else operand
+
+    def _number(self, sign: str) -> int | float:
+        """With its sign: the smallest long has no positive counterpart."""
+        self._next += 1
+        return number(sign + self._tokens[self._next - 1].text)
+
+    def _operand(self) -> Expression:
+        token = self._token
+        if self.has_mark("("):
+            inner = self.expression()
+            self.mark(")")
+            return inner
+        if token.kind == "text":
+            self._next += 1
+            return Literal(token.text)
+        if word := self.has_word("true", "false"):
+            return Literal(word == "true")
+        if token.kind == "word" and self._tokens[self._next + 1].text == "(":
+            return self._call()
+        name = self.name()
+        index = self.index()
+        return Attribute(name) if index is None else Element(name, index)
+
+    def _call(self) -> Expression:
+        function = self.has_word("exists", "if_not_exists", *TEXT_TESTS)
+        if not function:
+            raise self.unexpected(f"one of exists, if_not_exists, {', '.join(TEXT_TESTS)}")
+        self.mark("(")
+        if function == "exists":
+            made: Expression = Exists(self.name())
+        elif function == "if_not_exists":
+            name = self.name()
+            self.mark(",")
+            made = IfNotExists(name, self.expression())
+        else:
+            text = self.expression()
+            self.mark(",")
+            made = TextTest(function, text, self.expression())
+        self.mark(")")
+        return made

@@ -1,0 +1,110 @@
+"""Values of attributes: as they travel, `{"N": "1"}`, and as conditions and expressions know them."""
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from headrace.runtime.embedded.v3io.language.errors import MalformedError
+
+Typed = Mapping[str, Any]
+"""One value as it travels: its type, one of S, N, BOOL, B and TS, and its text."""
+
+MOST_CHARACTERS = 61_200
+"""Of a string."""
+
+_MOST_DIGITS = 400
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_MOMENT = re.compile(r"(-?[0-9]{1,19}):([0-9]{1,9})")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_LONGS = range(-(2**63), 2**63)
+
+
+class Moment(NamedTuple):
+    """A timestamp, since 1970."""
+
+    seconds: int
+    nanoseconds: int
+
+
+Value = str | int | float | bool | bytes | Moment
+
+
+def check_name(name: str) -> None:
+    """Of an attribute. MalformedError where none may be called that."""
+    if not _NAME.fullmatch(name):
+        raise MalformedError(
+            f"{name[:80]!r} names no attribute: use up to 255 letters, digits and underscores, no digit first"
+        )
+
+
+def number(text: str) -> int | float:
+    """A long or a double. MalformedError for what fits neither."""
+    if len(text) > _MOST_DIGITS or not _NUMBER.fullmatch(text):
+        raise MalformedError(f"{text[:40]!r} is no number")
+    found = int(text) if _WHOLE.fullmatch(text) else float(text)
+    if not is_number(found):
+        raise MalformedError(f"{text[:40]} is too large: numbers have 64 bits")
+    return found
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a long or a double that can be kept."""
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int):
+        return value in _LONGS
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def decoded(typed: object) -> Value:
+    """What travelled. MalformedError for what is no typed value."""
+    if not isinstance(typed, Mapping) or len(typed) != 1:
+        raise MalformedError('a value has one type, as in {"S": "text"}')
+    ((kind, raw),) = typed.items()
+    if kind == "BOOL" and isinstance(raw, bool):
+        return raw
+    if not isinstance(raw, str) or kind not in _DECODERS:
+        raise MalformedError(f"a value of type {str(kind)[:40]!r} is S, N, B or TS with a string, or BOOL")
+    return _DECODERS[kind](raw)
+
+
+def encoded(value: Value) -> Typed:
+    """As it travels."""
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, Moment):
+        return {"TS": f"{value.seconds}:{value.nanoseconds}"}
+    if isinstance(value, bytes):
+        return {"B": base64.b64encode(value).decode()}
+    return {"S": value} if isinstance(value, str) else {"N": str(value)}
+
+
+def _text(raw: str) -> str:
+    if len(raw) > MOST_CHARACTERS:
+        raise MalformedError(f"a string of {len(raw)} characters is too long: at most {MOST_CHARACTERS}")
+    try:
+        raw.encode()
+    except UnicodeEncodeError as error:
+        raise MalformedError("a string has half of a surrogate pair: send whole characters") from error
+    return raw
+
+
+def _blob(raw: str) -> bytes:
+    try:
+        return base64.b64decode(raw, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise MalformedError(f"a value of type B is base64: {error}") from error
+
+
+def _moment(raw: str) -> Moment:
+    found = _MOMENT.fullmatch(raw)
+    if found is None:
+        raise MalformedError(f"{raw[:40]!r} is no TS: send seconds:nanoseconds")
+    return Moment(int(found[1]), int(found[2]))
+
+
+_DECODERS = {"S": _text, "N": number, "B": _blob, "TS": _moment}

@@ -1,0 +1,135 @@
+"""A v3io server on loopback: a process of this one's, which dies with it."""
+
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+from headrace.runtime.embedded.folder import OwnedFolder
+from headrace.runtime.embedded.ports import HOST, free_port
+from headrace.runtime.embedded.v3io.process import V3ioProcess, last_lines
+from headrace.runtime.errors import BrokerError, UsageError
+
+
+class EmbeddedV3io:
+    """One server. `start` may fail, `stop` is idempotent and bounded, `async with` does both.
+
+    `data_dir` None: a temporary folder, deleted by `stop`. Given: kept. `port` 0: a free one. With an
+    `access_key`, clients have to show it. `containers` are there besides bigdata, projects and users.
+
+    Call `start` and `restart` from a thread that lives as long as the server shall (the main one): the
+    kernel kills the server when that thread ends. Bound to no event loop in between.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        *,
+        port: int = 0,
+        access_key: str = "",
+        containers: Sequence[str] = (),
+    ) -> None:
+        self._folder = OwnedFolder(data_dir.expanduser().absolute() if data_dir else None, "headrace-v3io-")
+        self._wanted_port = port
+        self._port = 0
+        self._access_key = access_key
+        self._containers = containers
+        self._process: V3ioProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """http://host:port; empty while there is none."""
+        return f"http://{HOST}:{self._port}" if self._port else ""
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, None while there is none."""
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        """Return when the server answers. UsageError: the folder or the port can't be used."""
+        if self._process is not None:
+            return
+        try:
+            await self._folder.take()
+            self._port = self._wanted_port or free_port()
+            await self._launch()
+        except OSError as error:
+            self.kill()
+            raise UsageError(
+                f"the v3io server cannot use {error.filename or self._folder.kept or 'its folder'}: "
+                f"{error.strerror}; make room or choose another data folder"
+            ) from error
+        except BaseException:
+            self.kill()
+            raise
+
+    async def stop(self) -> None:
+        """End the server: SIGTERM, a bounded wait, SIGKILL. A temporary folder goes with it."""
+        await self._halt(signal.SIGTERM)
+        await self._folder.release()
+        self._port = 0
+
+    def kill(self) -> None:
+        """`stop` for who can't wait: kill -9. Idempotent."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+        self._folder.release_at_once()
+        self._port = 0
+
+    async def restart(self, *, kill: bool = False) -> None:
+        """The same server again, same port and data; `kill` ends it with kill -9 first."""
+        assert self._folder.path is not None, "restart what was started"
+        await self._halt(signal.SIGKILL if kill else signal.SIGTERM)
+        await self._launch()
+
+    async def wait(self) -> str:
+        """Return when the server has ended by itself or was stopped: its last log lines."""
+        if self._process is not None:
+            await self._process.until_ended()
+        return last_lines(self._folder.path) if self._folder.path else "stopped"
+
+    async def create_streams(self, streams: Mapping[str, int]) -> None:
+        """Their paths, `container/path`, and how many shards; those that exist stay as they are."""
+        async with aiohttp.ClientSession(self.url) as session:
+            for path, shard_count in streams.items():
+                headers = {"X-v3io-function": "CreateStream", "X-v3io-session-key": self._access_key}
+                body = {"ShardCount": shard_count}
+                url = f"/{path.strip('/')}/"
+                async with session.post(url, headers=headers, json=body) as answer:
+                    if answer.status not in {200, 204, 409}:
+                        raise BrokerError(f"cannot create the stream {path}: {await answer.text()}")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _launch(self) -> None:
+        assert self._folder.path is not None
+        self._process = V3ioProcess(
+            self._folder.path,
+            self._port,
+            lock_fd=self._folder.lock_fd,
+            containers=self._containers,
+            access_key=self._access_key,
+        )
+        await self._process.until_ready()
+
+    async def _halt(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            try:
+                await self._process.end(how)
+            finally:
+                self._process = None

@@ -1,0 +1,1 @@
+"""What a v3io server keeps: nodes and records, in one SQLite file."""

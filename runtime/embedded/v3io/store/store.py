@@ -1,0 +1,37 @@
+"""All of it, opened."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.runtime.embedded.v3io.store.address import Address
+from headrace.runtime.embedded.v3io.store.clock import Clock
+from headrace.runtime.embedded.v3io.store.database import Database, open_database
+from headrace.runtime.embedded.v3io.store.node import Kind
+from headrace.runtime.embedded.v3io.store.nodes import Nodes
+from headrace.runtime.embedded.v3io.store.records import Records
+from headrace.runtime.embedded.v3io.store.retention import Retention
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What every request works on. One thread's, and each call is done when it returns."""
+
+    database: Database
+    nodes: Nodes
+    records: Records
+    retention: Retention
+    containers: frozenset[str]
+
+
+def open_store(folder: Path, containers: Iterable[str]) -> Store:
+    """The store in `folder`, with these containers. UsageError where the file can't be used."""
+    database = open_database(folder)
+    (last_ns,) = database.row("SELECT coalesce(max(mtime_ns), 0) FROM nodes") or (0,)
+    clock, names = Clock(last_ns), frozenset(containers)
+    nodes = Nodes(database, clock)
+    for name in sorted(names):
+        if nodes.find(Address("", name)) is None:
+            nodes.make(Address("", name), Kind.DIRECTORY)
+    records = Records(database, nodes, clock)
+    return Store(database, nodes, records, Retention(database, records), names)

@@ -1,0 +1,124 @@
+"""Records into a stream: each to its shard, all of a call at once."""
+
+import base64
+import itertools
+import random
+import zlib
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from headrace.runtime.embedded.v3io.store.address import Address
+from headrace.runtime.embedded.v3io.store.errors import (
+    V3ioError,
+    invalid_argument,
+    shard_id_out_of_range,
+)
+from headrace.runtime.embedded.v3io.store.node import Kind, Node
+from headrace.runtime.embedded.v3io.store.records import NewRecord
+from headrace.runtime.embedded.v3io.store.store import Store
+from headrace.runtime.embedded.v3io.web.answers import json_answer
+from headrace.runtime.embedded.v3io.web.call import Call
+from headrace.runtime.embedded.v3io.web.streams import stream_at
+
+MOST_RECORDS = 1000
+_MOST_DATA_BYTES = 2 << 20
+_MOST_CLIENT_INFO_BYTES = 16
+_MOST_PARTITION_KEY_BYTES = 256
+
+Outcome = dict[str, int | str]
+
+
+class _Placed(NamedTuple):
+    """`place` is the record's among those of its call."""
+
+    place: int
+    record: NewRecord
+
+
+class Producing:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._turns = itertools.count(random.randrange(1 << 16))  # noqa: S311  # where it begins is all the same
+
+    async def put_records(self, call: Call) -> web.Response:
+        """A record that is refused refuses no other."""
+        stream = stream_at(self._store, call.address)
+        sent = call.items("Records", MOST_RECORDS)
+        outcomes: list[Outcome] = [{} for _ in sent]
+        placed = defaultdict[int, list[_Placed]](list)
+        for place, fields in enumerate(sent):
+            try:
+                shard_id, record = self._placed(fields, stream.shard_count)
+                placed[shard_id].append(_Placed(place, record))
+            except V3ioError as error:
+                outcomes[place] = {"ErrorCode": error.code, "ErrorMessage": error.message}
+        failed = sum(map(bool, outcomes))
+        if placed:
+            self._append(call.address, placed, outcomes)
+        return json_answer({"FailedRecordCount": failed, "Records": outcomes})
+
+    def _append(self, stream: Address, placed: dict[int, list[_Placed]], outcomes: list[Outcome]) -> None:
+        with self._store.database.transaction():
+            for shard_id, entries in placed.items():
+                shard = self._shard(stream.below(str(shard_id)))
+                first = self._store.records.append(shard, [entry.record for entry in entries])
+                for sequence, entry in enumerate(entries, first):
+                    outcomes[entry.place] = {"SequenceNumber": sequence, "ShardId": shard_id}
+            self._store.retention.sweep()
+
+    def _shard(self, address: Address) -> Node:
+        """Its first record makes it, be it of a file that somebody has put in its place."""
+        node = self._store.nodes.find(address)
+        if node is None:
+            return self._store.nodes.make(address, Kind.SHARD)
+        if node.is_directory:
+            raise invalid_argument(f"a directory is in the place of shard {address.name}: delete it")
+        return node if node.kind == Kind.SHARD else self._store.nodes.touch(node, kind=Kind.SHARD)
+
+    def _placed(self, fields: Any, shard_count: int) -> tuple[int, NewRecord]:
+        """A shard's number, and what goes there. V3ioError."""
+        if not isinstance(fields, dict):
+            raise invalid_argument("a record is an object with Data")
+        data = _decoded(fields, "Data", _MOST_DATA_BYTES)
+        if data is None:
+            raise invalid_argument("a record has Data, in base64")
+        client_info = _decoded(fields, "ClientInfo", _MOST_CLIENT_INFO_BYTES)
+        key = _partition_key(fields.get("PartitionKey"))
+        return self._shard_id(fields.get("ShardId"), key, shard_count), NewRecord(client_info, key, data)
+
+    def _shard_id(self, wanted: Any, key: str | None, shard_count: int) -> int:
+        if wanted is None:
+            turn = next(self._turns) if key is None else zlib.crc32(key.encode())
+            return turn % shard_count
+        if type(wanted) is not int:
+            raise invalid_argument(f"ShardId is {str(wanted)[:40]!r}, expected a whole number")
+        if not 0 <= wanted < shard_count:
+            raise shard_id_out_of_range(wanted, shard_count)
+        return wanted
+
+
+def _decoded(fields: dict[str, Any], name: str, most_bytes: int) -> bytes | None:
+    encoded = fields.get(name)
+    if encoded is None:
+        return None
+    try:
+        found = base64.b64decode(encoded, validate=True)
+    except (TypeError, ValueError) as error:
+        raise invalid_argument(f"{name} is base64: {error}") from error
+    if len(found) > most_bytes:
+        raise invalid_argument(f"{name} has {len(found)} bytes, at most {most_bytes}")
+    return found
+
+
+def _partition_key(key: Any) -> str | None:
+    """An empty one is none: clients send it for that."""
+    if key is None or key == "":
+        return None
+    try:
+        if isinstance(key, str) and len(key.encode()) <= _MOST_PARTITION_KEY_BYTES:
+            return key
+    except UnicodeEncodeError:
+        pass
+    raise invalid_argument(f"PartitionKey is a string of at most {_MOST_PARTITION_KEY_BYTES} bytes")
