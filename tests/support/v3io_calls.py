@@ -1,6 +1,8 @@
 """Calls of a v3io server as clients in Go send them: nothing of any SDK's between a test and the wire."""
 
 import base64
+import io
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,7 +22,8 @@ class Calls:
     async def call(self, function: str, path: str, body: Any = None, **headers: str) -> Answer:
         """Any function, and any outcome."""
         sent = {"X-v3io-function": function, "X-v3io-session-key": "key", **headers}
-        async with self.session.put(f"/{path}", json=body, headers=sent) as answer:
+        data = None if body is None else io.BytesIO(json.dumps(body).encode())
+        async with self.session.put(f"/{path}", data=data, headers=sent) as answer:
             text = await answer.read()
             content = await answer.json(content_type=None) if text else {}
             return answer.status, content, dict(answer.headers)
@@ -63,6 +66,10 @@ class Calls:
         status, _, headers = await self.call("PutItem", path, body)
         assert status != 200 or "X-v3io-transaction-verifier" in headers
         return status
+
+    async def put_object(self, path: str, data: bytes = b"") -> None:
+        async with self.session.put(f"/{path}", data=data) as answer:
+            assert answer.status == 200
 
     async def _done(self, function: str, path: str, body: Any) -> dict[str, Any]:
         status, content, _ = await self.call(function, path, body)

@@ -20,6 +20,7 @@ from headrace.runtime.processes import until_ended
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.01
+_ANSWER_SECONDS = 0.5  # what is silent for longer is no server of ours, or asked once more
 _LOG_FILE = "v3io.log"
 _MODULE = "headrace.runtime.embedded.v3io"
 
@@ -90,8 +91,10 @@ def _environment(access_key: str) -> Mapping[str, str]:
 
 async def _answers(port: int) -> bool:
     """Whether somebody there speaks HTTP: a refusal will do."""
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
+    url = f"http://{HOST}:{port}/bigdata/"
     try:
-        async with aiohttp.ClientSession() as session, session.head(f"http://{HOST}:{port}/bigdata/"):
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.head(url):
             return True
     except (aiohttp.ClientError, OSError):
         return False

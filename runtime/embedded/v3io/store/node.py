@@ -8,7 +8,10 @@ NANOSECONDS = 1_000_000_000
 
 
 class Kind(IntEnum):
-    """As `__obj_type` says it. The platform's number of a shard is known, the others are ours."""
+    """As `__obj_type` says it. The platform's number of a shard is known, the others are ours.
+
+    Both kinds of directories stand between those of files.
+    """
 
     FILE = 0
     DIRECTORY = 1

@@ -7,7 +7,10 @@ from headrace.runtime.embedded.v3io.store.errors import no_such_file, not_a_dire
 from headrace.runtime.embedded.v3io.store.node import COLUMNS, Kind, Node
 
 _FIND = f"SELECT {COLUMNS} FROM nodes WHERE folder = ? AND name = ?"  # noqa: S608  # a constant
-_CHILDREN = f"SELECT {COLUMNS} FROM nodes WHERE folder = ? AND name > ? ORDER BY name LIMIT ?"  # noqa: S608
+_CHILDREN = f"""
+SELECT {COLUMNS} FROM nodes
+WHERE folder = ? AND name > ? AND name >= ? AND kind BETWEEN ? AND ? ORDER BY name LIMIT ?
+"""  # noqa: S608
 _MAKE = "INSERT INTO nodes (folder, name, kind, mtime_ns, ctime_ns) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -29,9 +32,19 @@ class Nodes:
             raise no_such_file()
         return node
 
-    def children(self, folder: str, after: str, most: int) -> list[Node]:
-        """What is in a directory, by name, beginning behind the name `after`."""
-        return [Node._make(row) for row in self._database.execute(_CHILDREN, (folder, after, most))]
+    def children(
+        self, folder: str, after: str, most: int, *, start: str = "", is_directories_only: bool = False
+    ) -> list[Node]:
+        """What is in a directory, by name, beginning behind the name `after`, and not before `start`."""
+        first, last = (Kind.DIRECTORY, Kind.STREAM) if is_directories_only else (Kind.FILE, Kind.SHARD)
+        rows = self._database.execute(_CHILDREN, (folder, after, start, first, last, most))
+        return [Node._make(row) for row in rows]
+
+    def data(self, node: Node) -> bytes:
+        """A file's."""
+        row = self._database.row("SELECT data FROM nodes WHERE inode = ?", node.inode)
+        assert row is not None
+        return bytes(row[0])
 
     def make(self, address: Address, kind: Kind) -> Node:
         """With the directories above it. V3ioError where one of them is something else."""

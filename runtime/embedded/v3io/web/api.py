@@ -19,10 +19,15 @@ from headrace.runtime.embedded.v3io.web.call import Call
 from headrace.runtime.embedded.v3io.web.consuming import Consuming
 from headrace.runtime.embedded.v3io.web.items import Items
 from headrace.runtime.embedded.v3io.web.keys import AccessKey
+from headrace.runtime.embedded.v3io.web.listing import Listing
+from headrace.runtime.embedded.v3io.web.objects import Objects
 from headrace.runtime.embedded.v3io.web.producing import Producing
+from headrace.runtime.embedded.v3io.web.scans import Scans
 from headrace.runtime.embedded.v3io.web.streams import Streams
 
 MOST_BODY_BYTES = 10 << 20
+
+_FUNCTION = "X-v3io-function"
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +49,7 @@ def functions_of(store: Store) -> dict[str, Function]:
         "getitem": items.get,
         "putitem": items.put,
         "updateitem": items.update,
+        "getitems": Scans(store).get_items,
     }
 
 
@@ -51,33 +57,57 @@ class Api:
     """Answers everything, also what fails."""
 
     def __init__(self, store: Store, access_key: AccessKey) -> None:
-        self._store = store
+        self._containers = store.containers
         self._access_key = access_key
         self._functions = functions_of(store)
+        self._objects = Objects(store)
+        self._listing = Listing(store)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        function = request.headers.get("X-v3io-function", "")
-        as_error = function_error if function else object_error
+        is_function = _FUNCTION in request.headers
         try:
-            self._access_key.check(request.headers)
-            address = self._addressed(request)
-            return await self._called(function, address, await request.read())
-        except V3ioError as error:
-            return as_error(error)
+            return await self._answered(request)
         except web.HTTPRequestEntityTooLarge:
-            return as_error(too_large(MOST_BODY_BYTES))
-        except sqlite3.Error as error:
-            _log.error("%s %s failed, and nothing of it is kept: %s", request.method, request.path, error)
-            return as_error(V3ioError(500, -5, f"Input/output error: {error}"))
+            error = too_large(MOST_BODY_BYTES)
+        except V3ioError as refusal:
+            error = refusal
+        except sqlite3.Error as failure:
+            _log.error("%s %s failed, and nothing of it is kept: %s", request.method, request.path, failure)
+            error = V3ioError(500, -5, f"Input/output error: {failure}")
+        except Exception:  # a mistake of ours ends one request, and is seen in the log
+            _log.exception("%s %s failed", request.method, request.path)
+            error = V3ioError(500, -5, "Input/output error: the server's log has more")
+        return function_error(error) if is_function else object_error(error)
 
-    def _addressed(self, request: web.BaseRequest) -> Address:
-        address = parse(request.raw_path.partition("?")[0])
-        if address.container not in self._store.containers:
+    async def _answered(self, request: web.BaseRequest) -> web.Response:
+        self._access_key.check(request.headers)
+        path, _, query = request.raw_path.partition("?")
+        address, body = parse(path), await request.read()
+        if not address.name and request.method == "GET":
+            return self._listing.containers()
+        if address.container not in self._containers:
             raise container_not_found(address.container)
-        return address
+        if function := request.headers.get(_FUNCTION):
+            return await self._called(function, Call(address, body))
+        if request.method == "GET" and not address.folder:
+            return self._listing.contents(address.container, query)
+        return self._of_object(request, address, body)
 
-    async def _called(self, function: str, address: Address, body: bytes) -> web.Response:
+    async def _called(self, function: str, call: Call) -> web.Response:
         called = self._functions.get(function.lower())
         if called is None:
             raise invalid_argument(f"there is no function {function[:40]!r} here")
-        return await called(Call(address, body))
+        return await called(call)
+
+    def _of_object(self, request: web.BaseRequest, address: Address, body: bytes) -> web.Response:
+        asked_range = request.headers.get("Range", "")
+        match request.method:
+            case "HEAD":
+                return self._objects.head(address)
+            case "GET":
+                return self._objects.get(address, asked_range)
+            case "PUT" | "POST":
+                return self._objects.put(address, body, asked_range)
+            case "DELETE":
+                return self._objects.delete(address)
+        raise V3ioError(405, -22, f"Method not allowed: {request.method[:40]}")

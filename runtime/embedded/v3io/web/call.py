@@ -22,9 +22,11 @@ class Call:
     def text(self, name: str) -> str:
         """Empty where it is absent."""
         value = self._fields.get(name)
-        if value is not None and not isinstance(value, str):
-            raise _wrong(name, value, "a string")
-        return value or ""
+        if value is None:
+            return ""
+        if not isinstance(value, str) or _has_half_pairs(value):
+            raise _wrong(name, value, "a string of whole characters")
+        return value
 
     def whole(self, name: str, least: int, most: int, default: int | None = None) -> int:
         """A number from `least` to `most`, also as a string. Without a default it has to be there."""
@@ -79,6 +81,15 @@ def _name_of(found: object) -> str:
     if not isinstance(name, str) or not name.isprintable() or "/" in name.strip("/") or not name.strip("/"):
         raise _wrong("the resource", found, "a name")
     return name.strip("/")
+
+
+def _has_half_pairs(text: str) -> bool:
+    """JSON can spell half of a surrogate pair, which no UTF-8 has."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _wrong(name: str, value: object, expected: str) -> Exception:

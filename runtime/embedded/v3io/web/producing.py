@@ -2,9 +2,9 @@
 
 import base64
 import itertools
-import random
 import zlib
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -40,7 +40,7 @@ class _Placed(NamedTuple):
 class Producing:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._turns = itertools.count(random.randrange(1 << 16))  # noqa: S311  # where it begins is all the same
+        self._turns = defaultdict[int, Iterator[int]](itertools.count)
 
     async def put_records(self, call: Call) -> web.Response:
         """A record that is refused refuses no other."""
@@ -50,14 +50,22 @@ class Producing:
         placed = defaultdict[int, list[_Placed]](list)
         for place, fields in enumerate(sent):
             try:
-                shard_id, record = self._placed(fields, stream.shard_count)
+                shard_id, record = self._placed(fields, stream)
                 placed[shard_id].append(_Placed(place, record))
             except V3ioError as error:
                 outcomes[place] = {"ErrorCode": error.code, "ErrorMessage": error.message}
         failed = sum(map(bool, outcomes))
         if placed:
+            self._make_room(stream, placed)
             self._append(call.address, placed, outcomes)
         return json_answer({"FailedRecordCount": failed, "Records": outcomes})
+
+    def _make_room(self, stream: Node, placed: Iterable[int]) -> None:
+        """Old records go although nobody may ever read the shards."""
+        for shard_id in placed:
+            shard = self._store.nodes.find(Address(stream.path, str(shard_id)))
+            if shard is not None:
+                self._store.retention.enforced(shard, stream.retention_hours)
 
     def _append(self, stream: Address, placed: dict[int, list[_Placed]], outcomes: list[Outcome]) -> None:
         with self._store.database.transaction():
@@ -77,7 +85,7 @@ class Producing:
             raise invalid_argument(f"a directory is in the place of shard {address.name}: delete it")
         return node if node.kind == Kind.SHARD else self._store.nodes.touch(node, kind=Kind.SHARD)
 
-    def _placed(self, fields: Any, shard_count: int) -> tuple[int, NewRecord]:
+    def _placed(self, fields: Any, stream: Node) -> tuple[int, NewRecord]:
         """A shard's number, and what goes there. V3ioError."""
         if not isinstance(fields, dict):
             raise invalid_argument("a record is an object with Data")
@@ -86,16 +94,17 @@ class Producing:
             raise invalid_argument("a record has Data, in base64")
         client_info = _decoded(fields, "ClientInfo", _MOST_CLIENT_INFO_BYTES)
         key = _partition_key(fields.get("PartitionKey"))
-        return self._shard_id(fields.get("ShardId"), key, shard_count), NewRecord(client_info, key, data)
+        return self._shard_id(fields.get("ShardId"), key, stream), NewRecord(client_info, key, data)
 
-    def _shard_id(self, wanted: Any, key: str | None, shard_count: int) -> int:
+    def _shard_id(self, wanted: Any, key: str | None, stream: Node) -> int:
+        """What it says, else what its key says, else the next in turn: a stream begins with shard 0."""
         if wanted is None:
-            turn = next(self._turns) if key is None else zlib.crc32(key.encode())
-            return turn % shard_count
+            turn = next(self._turns[stream.inode]) if key is None else zlib.crc32(key.encode())
+            return turn % stream.shard_count
         if type(wanted) is not int:
             raise invalid_argument(f"ShardId is {str(wanted)[:40]!r}, expected a whole number")
-        if not 0 <= wanted < shard_count:
-            raise shard_id_out_of_range(wanted, shard_count)
+        if not 0 <= wanted < stream.shard_count:
+            raise shard_id_out_of_range(wanted, stream.shard_count)
         return wanted
 
 

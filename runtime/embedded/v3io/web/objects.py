@@ -1,0 +1,82 @@
+"""Objects: files and directories by HTTP's own methods."""
+
+from email.utils import formatdate
+
+from aiohttp import web
+
+from headrace.runtime.embedded.v3io.store.address import Address
+from headrace.runtime.embedded.v3io.store.errors import (
+    invalid_argument,
+    is_a_directory,
+    not_a_directory,
+    not_permitted,
+)
+from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Kind, Node
+from headrace.runtime.embedded.v3io.store.store import Store
+from headrace.runtime.embedded.v3io.web.answers import empty
+from headrace.runtime.embedded.v3io.web.ranges import APPEND, part_of
+
+
+class Objects:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def head(self, address: Address) -> web.Response:
+        """What `get` would say of the whole: a directory has nothing in it."""
+        node = self._store.nodes.existing(address)
+        headers = {"Content-Length": str(node.size), "Last-Modified": _last_modified(node)}
+        return web.Response(headers=headers, content_type="application/octet-stream")
+
+    def get(self, address: Address, asked_range: str) -> web.Response:
+        node = self._store.nodes.existing(address)
+        data, status = self._store.nodes.data(node), 200
+        if asked_range:
+            part = part_of(asked_range, node.size)
+            data, status = data[part], 206
+        answer = web.Response(status=status, body=data, content_type="application/octet-stream")
+        answer.headers["Last-Modified"] = _last_modified(node)
+        if asked_range:
+            answer.headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{node.size}"
+        return answer
+
+    def put(self, address: Address, data: bytes, asked_range: str) -> web.Response:
+        """A path that ends in a slash makes a directory."""
+        if asked_range not in {"", APPEND}:
+            raise invalid_argument(f"Range is {asked_range[:40]!r}, expected {APPEND}, to append, or none")
+        node = self._store.nodes.find(address)
+        if address.has_slash:
+            self._put_directory(address, node)
+        else:
+            self._put_file(address, node, data, is_appended=asked_range == APPEND)
+        return web.Response()
+
+    def delete(self, address: Address) -> web.Response:
+        """A directory or a stream has to be empty."""
+        if not address.folder:
+            raise not_permitted("a container stays")
+        node = self._store.nodes.existing(address)
+        with self._store.database.transaction():
+            self._store.nodes.delete(node)
+            self._store.retention.discard(node)
+        return empty()
+
+    def _put_directory(self, address: Address, node: Node | None) -> None:
+        if node is not None and not node.is_directory:
+            raise not_a_directory()
+        if node is None:
+            with self._store.database.transaction():
+                self._store.nodes.make(address, Kind.DIRECTORY)
+
+    def _put_file(self, address: Address, node: Node | None, data: bytes, *, is_appended: bool) -> None:
+        if node is not None and node.is_directory:
+            raise is_a_directory()
+        if node is not None and node.kind == Kind.SHARD:
+            raise not_permitted("PutRecords writes to shards")
+        before = self._store.nodes.data(node) if node is not None and is_appended else b""
+        with self._store.database.transaction():
+            file = node or self._store.nodes.make(address, Kind.FILE)
+            self._store.nodes.touch(file, data=before + data)
+
+
+def _last_modified(node: Node) -> str:
+    return formatdate(node.mtime_ns // NANOSECONDS, usegmt=True)

@@ -1,0 +1,113 @@
+"""Items of a directory, those that a filter is true of: GetItems."""
+
+import asyncio
+import base64
+import zlib
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from headrace.runtime.embedded.v3io.language.conditions import holds
+from headrace.runtime.embedded.v3io.language.errors import MalformedError
+from headrace.runtime.embedded.v3io.store.errors import invalid_argument, not_a_directory
+from headrace.runtime.embedded.v3io.store.node import Node
+from headrace.runtime.embedded.v3io.store.store import Store
+from headrace.runtime.embedded.v3io.web.answers import json_answer
+from headrace.runtime.embedded.v3io.web.attributes import ItemView, names_in
+from headrace.runtime.embedded.v3io.web.call import Call
+
+_MOST_ITEMS = 1000
+_MOST_ANSWER_CHARACTERS = 10 << 20
+_MOST_SEGMENTS = 1024
+_NODES_AT_ONCE = 200
+"""Then others have their turn."""
+
+
+class _Scan(NamedTuple):
+    """What is asked for: of the segment, names from `start` on and behind `after`, but below `end`."""
+
+    names: list[str]
+    filter: str
+    start: str
+    end: str
+    after: str
+    limit: int
+    segment: int
+    segments: int
+
+    def item_of(self, node: Node) -> dict[str, Any] | None:
+        """What is asked of it; None where it isn't meant."""
+        if node.is_directory or zlib.crc32(node.name.encode()) % self.segments != self.segment:
+            return None
+        view = ItemView(node)
+        if self.filter and not holds(self.filter, view.value):
+            return None
+        return view.chosen(self.names, with_name=True)
+
+
+class Scans:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def get_items(self, call: Call) -> web.Response:
+        """A page of them. Only the last may be empty: published cursors stop there."""
+        top = self._store.nodes.existing(call.address)
+        if not top.is_directory:
+            raise not_a_directory()
+        scan = _scan(call)
+        try:
+            items, marker = await self._page(top.path, scan)
+        except MalformedError as error:
+            raise invalid_argument(f"FilterExpression: {error}") from error
+        is_last = not marker
+        return json_answer(
+            {"Items": items, "LastItemIncluded": str(is_last).upper()}
+            | ({} if is_last else {"NextMarker": marker})
+        )
+
+    async def _page(self, folder: str, scan: _Scan) -> tuple[list[dict[str, Any]], str]:
+        """Items, and where to go on; empty where nothing can follow."""
+        items: list[dict[str, Any]] = []
+        after, size = scan.after, 0
+        while nodes := self._store.nodes.children(folder, after, _NODES_AT_ONCE, start=scan.start):
+            for node in nodes:
+                if scan.end and node.name >= scan.end:
+                    return items, ""
+                after = node.name
+                if (item := scan.item_of(node)) is not None:
+                    items.append(item)
+                    size += len(node.attributes)
+                if len(items) >= scan.limit or size > _MOST_ANSWER_CHARACTERS:
+                    return items, base64.b64encode(after.encode()).decode()
+            await asyncio.sleep(0)
+        return items, ""
+
+
+def _scan(call: Call) -> _Scan:
+    segments = call.whole("TotalSegment", 0, _MOST_SEGMENTS, 0) or 1
+    key = call.text("ShardingKey")
+    start, end = _range(call, key) if key else ("", "")
+    return _Scan(
+        names_in(call.text("AttributesToGet")),
+        call.text("FilterExpression"),
+        start,
+        end,
+        _marked(call.text("Marker")),
+        call.whole("Limit", 0, 1 << 62, _MOST_ITEMS) or _MOST_ITEMS,
+        call.whole("Segment", 0, segments - 1, 0),
+        segments,
+    )
+
+
+def _range(call: Call, key: str) -> tuple[str, str]:
+    """Names are KEY.SORTKEY; the end of the range isn't in it."""
+    start, end = call.text("SortKeyRangeStart"), call.text("SortKeyRangeEnd")
+    behind_all = f"{key}/"  # a slash comes after the dot, and is in no name
+    return f"{key}.{start}", f"{key}.{end}" if end else behind_all
+
+
+def _marked(marker: str) -> str:
+    try:
+        return base64.b64decode(marker, validate=True).decode()
+    except ValueError as error:
+        raise invalid_argument("Marker is none that GetItems gave") from error
