@@ -67,8 +67,6 @@ class Api:
         is_function = _FUNCTION in request.headers
         try:
             return await self._answered(request)
-        except web.HTTPRequestEntityTooLarge:
-            error = too_large(MOST_BODY_BYTES)
         except V3ioError as refusal:
             error = refusal
         except sqlite3.Error as failure:
@@ -82,7 +80,7 @@ class Api:
     async def _answered(self, request: web.BaseRequest) -> web.Response:
         self._access_key.check(request.headers)
         path, _, query = request.raw_path.partition("?")
-        address, body = parse(path), await request.read()
+        address, body = parse(path), await _body(request)
         if not address.name and request.method == "GET":
             return self._listing.containers()
         if address.container not in self._containers:
@@ -111,3 +109,12 @@ class Api:
             case "DELETE":
                 return self._objects.delete(address)
         raise V3ioError(405, -22, f"Method not allowed: {request.method[:40]}")
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise too_large(MOST_BODY_BYTES) from error
+    except Exception as error:  # the connection's or the parser's: nothing of it is ours
+        raise invalid_argument("the body did not come whole") from error

@@ -1,6 +1,7 @@
 """Items: read, put and updated, each under a condition if it has one."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from aiohttp import web
@@ -57,6 +58,7 @@ class Items:
             changed = updated(expression, view.value)
         except MalformedError as error:
             raise invalid_argument(f"{name}: {error}") from error
+        _check_owner(changed)
         new = _checked({key: encoded(value) for key, value in changed.items() if value is not None})
         kept = {key: typed for key, typed in view.own.items() if key not in changed}
         return self._write(call.address, node, kept | new)
@@ -89,15 +91,20 @@ def _holds(call: Call, view: ItemView) -> bool:
 
 def _checked(sent: dict[str, Any]) -> Attributes:
     """Attributes that may be kept. V3ioError."""
+    _check_owner(sent)
     for name, typed in sent.items():
-        if name in RESERVED:
-            raise not_permitted(f"{name} is the system's")
         try:
             check_name(name)
             decoded(typed)
         except MalformedError as error:
             raise invalid_argument(f"attribute {name[:80]!r}: {error}") from error
     return sent
+
+
+def _check_owner(names: Iterable[str]) -> None:
+    for name in names:
+        if name in RESERVED:
+            raise not_permitted(f"{name} is the system's")
 
 
 def _no_expression() -> V3ioError:

@@ -30,6 +30,7 @@ async def serve(api: Api, port: int, ended: asyncio.Event) -> None:
         request_factory=lambda *parts: make(*parts, loop, client_max_size=MOST_BODY_BYTES),
         access_log=None,
         logger=_silent,
+        auto_decompress=False,  # no client of v3io compresses, and a bomb stays small
         keepalive_timeout=_KEEP_ALIVE_SECONDS,
     )
     try:

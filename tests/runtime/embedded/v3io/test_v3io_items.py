@@ -51,8 +51,9 @@ async def test_the_system_has_attributes_of_its_own(client: Calls, folder: str) 
 async def test_what_is_the_systems_cannot_be_set(client: Calls, folder: str, name: str) -> None:
     path = f"bigdata/{folder}/item"
     assert await client.put_item(path, {name: {"N": "1"}, "a": {"N": "1"}}) == 403
-    update = {"UpdateExpression": f"SET a = 1; {name} = 2"}
-    assert (await client.call("UpdateItem", path, update))[0] == 403
+    for change in (f"{name} = 2", f"REMOVE {name}"):
+        update = {"UpdateExpression": f"SET a = 1; {change}"}
+        assert (await client.call("UpdateItem", path, update))[0] == 403
     assert (await client.call("GetItem", path))[0] == 404
 
 

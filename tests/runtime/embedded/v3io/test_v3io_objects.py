@@ -1,8 +1,10 @@
 """Objects and listings of a v3io server, who may ask for them, and addresses of all sorts."""
 
+import asyncio
 import base64
 import re
 import xml.etree.ElementTree as ET
+from contextlib import suppress
 
 import pytest
 from v3io_calls import Calls, calls
@@ -228,3 +230,33 @@ async def test_without_a_key_anything_will_do(client: Calls) -> None:
     for headers in ({}, {"X-v3io-session-key": "any"}, {"Authorization": "Basic eDp5"}):
         async with client.session.head("/users", headers=headers) as answer:
             assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"nonsense\r\n\r\n",
+        b"PUT /bigdata/cut HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345",
+        b"PUT /bigdata/cut HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n123",
+        b"PUT /bigdata/cut HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"PUT /bigdata/cut HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"PUT /bigdata/\xff\xfe\r\n\r\n",
+        b"PUT http://[ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+        b"PUT * HTTP/1.1\r\nHost: a\r\nX-v3io-function: \xff\xfe\r\nContent-Length: 0\r\n\r\n",
+        b"GET /bigdata/" + b"a" * 100_000,
+    ],
+    ids=lambda sent: sent[:60],
+)
+async def test_a_connection_that_breaks_off_does_nothing_and_says_nothing(
+    server: EmbeddedV3io, client: Calls, sent: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+    writer.write(sent)
+    writer.write_eof()
+    with suppress(ConnectionError):
+        await reader.read()
+    writer.close()
+    async with client.session.head("/bigdata/cut") as answer:
+        assert answer.status == 404
+    assert server._folder.path is not None
+    assert (server._folder.path / "v3io.log").read_text() == ""
