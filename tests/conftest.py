@@ -1,5 +1,6 @@
 """Fixtures that every test may ask for."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from spark import TestSpark, running_spark
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
+from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.workers import watchdog
 
 # How long an example takes says nothing on a busy machine.
@@ -46,6 +48,15 @@ def broker() -> Iterator[Broker]:
     """One broker for the whole run."""
     with any_broker() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def v3io() -> Iterator[EmbeddedV3io]:
+    """One web API for the whole run."""
+    server = EmbeddedV3io()
+    asyncio.run(server.start())
+    yield server
+    asyncio.run(server.stop())
 
 
 @pytest.fixture

@@ -39,12 +39,12 @@ def _nowhere_else(_: Addresses) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedNeeds:
-    """Of which service that Headrace can start itself, or that `--brokers` names, a trigger's source is part.
+    """Of which service that Headrace can start itself, or that an option names, a trigger's source is part.
 
     `topics` are made where it is started. `at` gives the settings with its address put in.
     """
 
-    service: Literal["", "kafka"] = ""
+    service: Literal["", "kafka", "v3io"] = ""
     topics: tuple[str, ...] = ()
     at: Callable[[Addresses], Settings] = _nowhere_else
 

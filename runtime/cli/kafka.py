@@ -3,8 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka import client
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.processor.stopping import stop_signals
+from headrace.runtime.processor.stopping import until_signal
 
 _MANY_PARTITIONS = 16
 
@@ -62,7 +61,7 @@ kafka.add_command(seek)
 @as_json_option
 def up(port: int, data: Path | None, topics: Sequence[tuple[str, int]], as_json: bool) -> None:
     """Run Apache Kafka here until Ctrl-C."""
-    _until_signal(_up(EmbeddedKafka(data, port=port), dict(topics), data, as_json))
+    until_signal(_up(EmbeddedKafka(data, port=port), dict(topics), data, as_json))
 
 
 @kafka.command(name="topics")
@@ -133,7 +132,7 @@ def produce(  # noqa: PLR0913, PLR0917 one parameter per option
 def consume(brokers: BrokerAccess, topic: str, start: str, count: int | None, as_json: bool) -> None:
     """Print the records of a topic as they come; joins no group and commits nothing."""
     in_form = json_line if as_json else text_line
-    _until_signal(client.consume(brokers, topic, start, count, lambda it: click.echo(in_form(it))))
+    until_signal(client.consume(brokers, topic, start, count, lambda it: click.echo(in_form(it))))
 
 
 async def _up(broker: EmbeddedKafka, topics: dict[str, int], data: Path | None, as_json: bool) -> None:
@@ -150,16 +149,3 @@ async def _up(broker: EmbeddedKafka, topics: dict[str, int], data: Path | None, 
             click.echo(f"{kept}; Ctrl-C stops it")
         said = await broker.wait()
         raise BrokerError(f"the broker at {broker.bootstrap} ended by itself: {said}")
-
-
-def _until_signal(main: Coroutine[Any, Any, None]) -> None:
-    """Run `main`; Ctrl-C, SIGTERM and a closed terminal end it: what it holds closes, exit 0."""
-
-    async def guarded() -> None:
-        task = asyncio.ensure_future(main)
-        for number in stop_signals():  # once: a second one would cancel what closes
-            asyncio.get_running_loop().add_signal_handler(number, lambda: task.cancelling() or task.cancel())
-        with suppress(asyncio.CancelledError):
-            await task
-
-    asyncio.run(guarded())

@@ -18,6 +18,7 @@ _COMMANDS = {
     "partition": "partition",
     "run": "run",
     "schema": "schema",
+    "v3io": "v3io.commands",
     "validate": "validate",
 }
 

@@ -24,6 +24,8 @@ _WIDEST_VALUE = 30
 @parameter(RunOptions, "brokers")
 @parameter(RunOptions, "set_texts")
 @click.option("--embedded-kafka", is_flag=True, help="For a run with it, where no trigger needs brokers.")
+@parameter(RunOptions, "v3io")
+@click.option("--embedded-v3io", is_flag=True, help="The same of the web API of v3io triggers.")
 @parameter(RunOptions, "only_kafka")
 @click.option("--resolved", is_flag=True, help="Print every setting in effect, and where it comes from.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")

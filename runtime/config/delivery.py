@@ -39,6 +39,8 @@ class DeliveryPolicy:
     explicit_ack_semantics: Literal["auto", "individual", "cumulative"] = "auto"
     """cumulative: an explicit ack settles all offsets up to its own; auto: only those of mlrun's do."""
     ack_window_size: int = 0
+    topic_aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names by which an explicit ack may call a topic of the trigger, with the right one of each."""
     ack_deadline_seconds: float | None = None
     """What was handled, and isn't acked so long after, has failed; None: it may take as long as it likes."""
     late_ack_seconds: float = 0.0

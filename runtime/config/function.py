@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from headrace.runtime.config.environment import read_environment
 from headrace.runtime.config.function_fields import (
     LOG_LEVELS,
+    ON_KUBERNETES,
+    REPLICAS,
     BuildFields,
     DocumentFields,
     MetadataFields,
@@ -244,7 +246,12 @@ class _Load:
         if "spark" in spec.model_fields_set:
             spark = read_spark(spec.spark, {**os.environ, **env}, self.findings)
         reader = TriggerReader(self.findings, self.folder, annotations, self.kinds, beside)
-        triggers = reader.read_all(spec.triggers, has_default=not spec.disable_default_http_trigger)
+        count = spec.replicas or spec.max_replicas or 1
+        triggers = tuple(
+            replace(trigger, replica_count=count)
+            for trigger in reader.read_all(spec.triggers, has_default=not spec.disable_default_http_trigger)
+        )
+        self._replicas(spec, triggers)
         outputs = OutputReader(self.findings, self.folder, self.kinds).read_all(spec.outputs)
         if self.findings.problems:
             return None
@@ -267,6 +274,21 @@ class _Load:
             source=self.findings.source,
             is_from_mlrun=from_mlrun,
         )
+
+    def _replicas(self, spec: SpecFields, triggers: Sequence[TriggerSpec]) -> None:
+        """Whether their number is fixed, where a trigger needs that. Elsewhere it means nothing."""
+        least, most = spec.min_replicas, spec.max_replicas
+        fixed = [trigger.kind for trigger in triggers if trigger.settings.has_fixed_replicas]
+        for name in REPLICAS if not fixed else ():
+            if name in spec.model_fields_set:
+                key = SpecFields.model_fields[name].alias or ""
+                self.findings.notice(("spec", key), f"has no effect here: {ON_KUBERNETES}")
+        if fixed and least and most and least != most:
+            self.findings.problem(
+                ("spec", "maxReplicas"),
+                f"{most} must be minReplicas, {least}: a {fixed[0]} trigger does not support autoscaling,"
+                " as its shards are shared out by a number of replicas that all of them know",
+            )
 
     def _document(self) -> Reading[DocumentFields]:
         source = self.findings.source

@@ -6,14 +6,23 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Gt
+from annotated_types import Ge, Gt
 from pydantic import AfterValidator
 
 from headrace.runtime.settings.declare import KeysLike, Settings, section, setting
 from headrace.runtime.settings.names import NAME_RULE, is_name
-from headrace.runtime.settings.types import CHOICE, Anything, Flag, MemoryBytes, Quantity, Seconds, Text
+from headrace.runtime.settings.types import (
+    CHOICE,
+    Anything,
+    Count,
+    Flag,
+    MemoryBytes,
+    Quantity,
+    Seconds,
+    Text,
+)
 
-_ON_KUBERNETES = "a setting of the Kubernetes deployment, not of the process"
+ON_KUBERNETES = "a setting of the Kubernetes deployment, not of the process"
 _FOR_KUBERNETES = "for Kubernetes, which schedules by it; the process doesn't"
 _BY_OTHERS = "Nuclio's platform uses it, the function itself doesn't"
 _IMAGE = "no image is built; install what the handler needs beside Headrace"
@@ -149,13 +158,18 @@ class RequestFields(Settings):
     ignored: ClassVar[Mapping[str, str]] = KeysLike(_OTHER_RESOURCE, _FOR_KUBERNETES)
 
 
+Replicas = Annotated[Count, Ge(0)]
+REPLICAS = ("replicas", "min_replicas", "max_replicas")
+"""Which mean something to some kinds of triggers alone."""
+
+
 class ResourceFields(Settings):
     """`spec.resources`."""
 
     limits: LimitFields = section("limits", LimitFields, effect="What one worker may use.")
     requests: RequestFields = section("requests", RequestFields, effect="What a pod reserves.")
 
-    ignored: ClassVar[Mapping[str, str]] = _keys(_ON_KUBERNETES, "claims")
+    ignored: ClassVar[Mapping[str, str]] = _keys(ON_KUBERNETES, "claims")
 
 
 class SpecFields(Settings):
@@ -216,13 +230,27 @@ class SpecFields(Settings):
         in_examples=False,
         effect="A function without triggers gets one of kind http, on port 8080, unless this is true.",
     )
+    replicas: Replicas = setting(
+        "replicas",
+        0,
+        absent="maxReplicas counts",
+        in_examples=False,
+        effect="How many replicas share a v3io stream, where --replicas doesn't say more. Too high leaves"
+        " shards to replicas that never come, too low leaves replicas idle.",
+    )
+    min_replicas: Replicas = setting(
+        "minReplicas", 0, in_examples=False, effect="For Kubernetes; a v3io stream wants it like maxReplicas."
+    )
+    max_replicas: Replicas = setting(
+        "maxReplicas", 0, absent="1", in_examples=False, effect="Counts where there is no replicas."
+    )
     build: Anything = setting("build", {}, in_examples=False, effect="How Nuclio builds an image.")
 
     ignored: ClassVar[Mapping[str, str]] = {
         **_keys(_IMAGE, "image imageHash runRegistry imagePullSecrets imagePullPolicy"),
         **_keys(
-            _ON_KUBERNETES,
-            "replicas minReplicas maxReplicas targetCPU targetCpu httpPort serviceType"
+            ON_KUBERNETES,
+            "targetCPU targetCpu httpPort serviceType"
             " securityContext serviceAccount scaleToZero devices affinity nodeSelector nodeName tolerations"
             " priorityClassName preemptionPolicy preemptionMode deploymentStrategy hostIPC"
             " customScalingMetricSpecs autoScaleMetrics sidecars initContainers volumes envFrom"

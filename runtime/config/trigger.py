@@ -38,6 +38,8 @@ class TriggerSpec:
     fields: TriggerFields = field(repr=False)  # attributes are as written and may hold secrets
     settings: Any  # the kind's own model, which only its trigger and the kind's users know
     origins: Mapping[str, Origin] = field(default_factory=dict)
+    replica_count: int = 1
+    """How many replicas share its source, by the file and the command line, where its kind goes by that."""
     replica_index: int | None = None
     """Which of the replicas on this machine runs it, from 0; None where there is only one."""
 
@@ -164,7 +166,15 @@ class TriggerReader:
             self.findings.problem((*path, "name"), f"{read.values.name!r} must equal its key, {name!r}")
         for rule in TriggerFields.rules:
             self.findings.check(rule, read, read)
-        return read
+        return self._without_idle(read, kind.Settings.idle_fields if kind else {})
+
+    def _without_idle(self, read: Reading[TriggerFields], idle: Mapping[str, str]) -> Reading[TriggerFields]:
+        """As if the file did not have the fields that mean nothing to the kind. It says so of each."""
+        given = idle.keys() & read.values.model_fields_set
+        for name in sorted(given):
+            self.findings.notice(read.paths[name], idle[name])
+        defaults = {name: type(read.values).model_fields[name].default for name in given}
+        return replace(read, values=read.values.model_copy(update=defaults)) if given else read
 
     def _check_shared_workers(self, enabled: Mapping[str, Reading[TriggerFields]]) -> None:
         sharers: dict[str, list[tuple[str, TriggerFields]]] = {}

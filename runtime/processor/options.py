@@ -2,8 +2,9 @@
 
 import json
 import os
-from collections.abc import MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import get_args
 
@@ -16,11 +17,11 @@ from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE, c
 from headrace.runtime.log import LogFormat
 from headrace.runtime.processor.admin.server import TcpAddress
 from headrace.runtime.processor.declare import Reach, argument, option
-from headrace.runtime.settings.reader import Instead
+from headrace.runtime.settings.reader import Instead, Origin
 from headrace.runtime.users import OPTION as WORKER_USER_OPTION
+from headrace.runtime.v3io.addresses import V3IO_OPTION, V3IO_VARIABLE, checked_web_api
 
 _SETS = "HEADRACE_REPLICA_SETS"
-_EMBEDDED = ["embedded-kafka"]  # until it is started and has an address
 
 
 def _addresses(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -30,28 +31,54 @@ def _addresses(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) ->
         raise UsageError(f"--brokers {error}") from None
 
 
+def _web_api(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return tuple(checked_web_api(text) for text in texts[-1:])
+    except ValueError as error:
+        raise UsageError(f"{V3IO_OPTION} {error}") from None
+
+
 def _admin_host(_: click.Context, __: click.Parameter, host: str) -> str:
     if not host.strip():
         raise UsageError("--admin-host is empty, which would be everywhere: 127.0.0.1 is this machine alone")
     return host
 
 
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """What a command may say of one: where it is, or that it be embedded."""
+
+    option: str
+    parameter: str
+    name: str
+    embedded: object
+    """What stands for its address until it is started and has one."""
+    as_written: Callable[[Sequence[str]], object]
+    """Its addresses, as a file has them."""
+
+    def instead(self, context: click.Context) -> Iterator[tuple[str, Instead]]:
+        """The variable gives way to an embedded one; the option and an embedded one exclude each other."""
+        given = context.params[self.parameter]
+        is_from_environment = context.get_parameter_source(self.parameter) is ParameterSource.ENVIRONMENT
+        if context.params[f"embedded_{self.name}"]:
+            if given and not is_from_environment:
+                raise click.UsageError(f"--embedded-{self.name} and {self.option} exclude each other")
+            yield self.option, Instead(self.embedded, "command line")
+        elif given:
+            origin: Origin = "environment" if is_from_environment else "command line"
+            yield self.option, Instead(self.as_written(given), origin)
+
+
+_SERVICES = (
+    _Service(BROKERS_OPTION, "brokers", "kafka", ["embedded-kafka"], list),
+    _Service(V3IO_OPTION, "v3io", "v3io", "http://embedded-v3io", itemgetter(0)),
+)
+
+
 def beside_files(context: click.Context) -> BesideFile:
-    """What a command with brokers, embedded_kafka and only_kafka says of functions. Raises UsageError."""
-    return BesideFile(_instead(context), "kafka-cluster" if context.params["only_kafka"] else "")
-
-
-def _instead(context: click.Context) -> dict[str, Instead]:
-    """The variable gives way to an embedded Kafka; the option and an embedded one exclude each other."""
-    brokers = context.params["brokers"]
-    is_from_environment = context.get_parameter_source("brokers") is ParameterSource.ENVIRONMENT
-    if context.params["embedded_kafka"]:
-        if brokers and not is_from_environment:
-            raise click.UsageError(f"--embedded-kafka and {BROKERS_OPTION} exclude each other")
-        return {BROKERS_OPTION: Instead(_EMBEDDED, "command line")}
-    if not brokers:
-        return {}
-    return {BROKERS_OPTION: Instead(list(brokers), "environment" if is_from_environment else "command line")}
+    """What a command with the options of all services, and only_kafka, says. Raises UsageError."""
+    instead = dict(pair for service in _SERVICES for pair in service.instead(context))
+    return BesideFile(instead, "kafka-cluster" if context.params["only_kafka"] else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +131,21 @@ class RunOptions:
         default=False,  # replicas are told where it is by `brokers`
         metadata=option("Start a Kafka here, with the triggers' topics.", reach=Reach.PARENT),
     )
+    v3io: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            "Instead of the web API that v3io triggers name.",
+            flag=V3IO_OPTION,
+            metavar="URL",
+            callback=_web_api,
+            envvar=V3IO_VARIABLE,
+            show_envvar=True,
+        ),
+    )
+    embedded_v3io: bool = field(
+        default=False,  # replicas are told where it is by `v3io`
+        metadata=option("Start a v3io server here, with the triggers' streams.", reach=Reach.PARENT),
+    )
     only_kafka: bool = field(
         default=False,
         metadata=option("Leave out the triggers of other kinds."),
@@ -128,6 +170,7 @@ class RunOptions:
     )
     replica_name: str = field(default="", metadata=option(reach=Reach.REPLICA))
     replica_index: int | None = field(default=None, metadata=option(reach=Reach.REPLICA, type=int))
+    replica_count: int = field(default=1, metadata=option(reach=Reach.REPLICA, type=int))
     parent_fd: int | None = field(default=None, metadata=option(reach=Reach.REPLICA, type=int))
     log_level: str = field(
         default="info",

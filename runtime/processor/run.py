@@ -1,4 +1,4 @@
-"""What `headrace run` does: embedded Kafka if asked for, then one processor, or several supervised."""
+"""What `headrace run` does: embedded servers if asked for, then one processor, or several supervised."""
 
 import importlib.util
 import logging
@@ -9,32 +9,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.runtime import worker as worker_room
-from headrace.runtime.config.function import FunctionSpec, TriggerSpec
+from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.config.handler_lookup import module_file
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.environment import picked
 from headrace.runtime.errors import UsageError
-from headrace.runtime.processor.addresses import with_addresses
 from headrace.runtime.processor.admin.front import Front
 from headrace.runtime.processor.admin.server import TcpAddress, admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
 from headrace.runtime.processor.admin.token_file import kept_for_commands
-from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.lifeline import Parent, stop_seconds
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.processor import Processor
+from headrace.runtime.processor.services import at_services, started, with_addresses
 from headrace.runtime.processor.source_code import written_out
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.users import OURS, ProcessUser, find_user, gain_no_privileges
-from headrace.triggers.base import EmbeddedNeeds
 
 logger = logging.getLogger(__name__)
-
-_EMBEDDED_PARTITIONS = 8
 
 
 async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) -> None:
@@ -81,16 +76,18 @@ async def _start(
 ) -> Supervisor | Processor:
     """All that has to be there before there is one. What it enters is the caller's to leave."""
     user = _worker_user(functions, options)
-    brokers = await stack.enter_async_context(_brokers(functions, options, stopping))
+    services = await stack.enter_async_context(started(functions, options, stopping))
     passed = picked(os.environ, options.pass_env)
     functions = with_addresses([with_environment(function, passed) for function in functions])
     spark = await stack.enter_async_context(_spark_server(functions, user, stopping))
     if options.replicas > 1:
-        supervisor = Supervisor(functions, replace(options, brokers=brokers), spark)
+        told = replace(options, brokers=services["kafka"], v3io=services["v3io"])
+        supervisor = Supervisor(functions, told, spark)
         stack.enter_context(stopping.killing(supervisor.kill))
         return supervisor
     runnable = await stack.enter_async_context(written_out(functions, user))
-    placed = [with_replica(with_brokers(function, brokers), options.replica_index) for function in runnable]
+    index, count = options.replica_index, options.replica_count
+    placed = [with_replica(at_services(function, services), index, count) for function in runnable]
     return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up, user)
 
 
@@ -124,38 +121,6 @@ def _files_of_workers(functions: Sequence[FunctionSpec]) -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def _brokers(
-    functions: Sequence[FunctionSpec], options: RunOptions, stopping: Stopping
-) -> AsyncIterator[tuple[str, ...]]:
-    """The addresses that override the functions' own; none where their own hold."""
-    if not options.embedded_kafka:
-        yield options.brokers
-        return
-    logger.info("starting embedded Kafka")
-    kafka = EmbeddedKafka()
-    with stopping.killing(kafka.kill):  # from before it starts until it has stopped
-        async with kafka:
-            topics = dict.fromkeys(topic for function in functions for topic in _topics(function))
-            await kafka.create_topics(dict.fromkeys(topics, _EMBEDDED_PARTITIONS))
-            logger.info(
-                "embedded Kafka at %s until this run ends, with the topics %s",
-                kafka.bootstrap,
-                ", ".join(topics),
-            )
-            yield (kafka.bootstrap,)
-
-
-def _topics(function: FunctionSpec) -> Iterator[str]:
-    """All that the function reads and writes by itself."""
-    for spec in function.triggers:
-        yield from _needs(spec).topics
-
-
-def _needs(spec: TriggerSpec) -> EmbeddedNeeds:
-    return trigger_class(spec.kind).embedded(spec.settings)
-
-
-@asynccontextmanager
 async def _spark_server(
     functions: Sequence[FunctionSpec], user: ProcessUser, stopping: Stopping
 ) -> AsyncIterator[SparkLink | None]:
@@ -182,20 +147,16 @@ def _spark_links(
             yield function.name, shared
 
 
-def with_brokers(function: FunctionSpec, brokers: tuple[str, ...]) -> FunctionSpec:
-    """The function with every trigger that reads Kafka at `brokers`, where any are given."""
-    if not brokers:
-        return function
-    triggers = tuple(
-        replace(spec, settings=needs.at(brokers)) if (needs := _needs(spec)).service == "kafka" else spec
+def with_replica(function: FunctionSpec, index: int | None, count: int) -> FunctionSpec:
+    """The function with triggers that know which replica they are of, where there are several, of how many.
+
+    Others may run elsewhere: the file may say more than the `count` of this machine.
+    """
+    triggers = [
+        replace(spec, replica_index=index, replica_count=max(count, spec.replica_count))
         for spec in function.triggers
-    )
-    return replace(function, triggers=triggers)
-
-
-def with_replica(function: FunctionSpec, index: int | None) -> FunctionSpec:
-    """The function with triggers that know which replica they are of, where there are several."""
-    return replace(function, triggers=tuple(replace(spec, replica_index=index) for spec in function.triggers))
+    ]
+    return replace(function, triggers=tuple(triggers))
 
 
 def with_environment(function: FunctionSpec, passed: Mapping[str, str]) -> FunctionSpec:

@@ -218,6 +218,7 @@ def _spawner(
             trigger_name=spec.name,
             ack_mode=policy.ack_mode.value,
             is_cumulative=policy.is_cumulative,
+            topic_aliases=policy.topic_aliases,
             takes_acks=running.router.takes_acks,
             is_batch=policy.batch is not None,
             max_concurrency=policy.max_concurrency,

@@ -89,3 +89,16 @@ class Stopping:
             if self._is_starting
             else "handlers get workerTerminationTimeout to finish"
         )
+
+
+def until_signal(main: Coroutine[Any, Any, None]) -> None:
+    """Run `main`; Ctrl-C, SIGTERM and a closed terminal end it: what it holds closes, exit 0."""
+
+    async def guarded() -> None:
+        task = asyncio.ensure_future(main)
+        for number in stop_signals():  # once: a second one would cancel what closes
+            asyncio.get_running_loop().add_signal_handler(number, lambda: task.cancelling() or task.cancel())
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(guarded())

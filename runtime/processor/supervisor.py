@@ -126,6 +126,7 @@ class Replica:
             self._options,
             replica_name=self.name,
             replica_index=self._index,
+            replica_count=self._options.replicas,
             parent_fd=parent_fd,
             admin_socket=self.socket_path,
         )

@@ -152,6 +152,10 @@ class Settings(BaseModel):
     rules: ClassVar[tuple[Rule, ...]] = ()
     # Keys that Nuclio knows and that mean nothing here: the key, and why.
     ignored: ClassVar[Mapping[str, str]] = {}
+    idle_fields: ClassVar[Mapping[str, str]] = {}
+    """Of a kind of trigger: what of the fields beside `attributes` has no effect, and why."""
+    has_fixed_replicas: ClassVar[bool] = False
+    """Of a kind of trigger: its source is shared out by a number of replicas that all of them know."""
 
     @classmethod
     def fallbacks(cls, trigger: Any) -> Mapping[str, object]:  # noqa: ARG003 - for overriding

@@ -47,21 +47,13 @@ class Starts:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is held, by the settings of these names."""
+    """How much is held."""
 
-    channel_buffer_size: int
-    max_in_flight: int
+    unsettled: int
+    """Records of one partition that may be handed out, or decoded, and not settled."""
+    name: str
+    """Of the setting that says so."""
     max_buffered_bytes: int
-
-    @property
-    def unsettled(self) -> int:
-        """Records of one partition that may be handed out, or decoded, and not settled."""
-        return max(self.channel_buffer_size, self.max_in_flight)
-
-    @property
-    def name(self) -> str:
-        """Of the setting that says so."""
-        return "maxInFlight" if self.max_in_flight > self.channel_buffer_size else "channelBufferSize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +263,7 @@ class Assignment:
 
     def go_on_from(self, partition: AssignedPartition, offset: int) -> None:
         """There is nothing more to fetch below it. What was fetched is handed out all the same."""
-        if self.partitions.get(partition.key) is partition:
+        if _is_here(partition, self.partitions):
             partition.advance(offset)
             self._stream.seek(partition.key, offset)
             self._stream.on_room(partition)
@@ -296,10 +288,10 @@ class Assignment:
         share_bytes = self._share_bytes() // part
         partition.resize(max(1, min(self.capacity, share_bytes // max(1, record_bytes))))
 
-    async def commit_forever(self) -> None:
-        """Every second, or more often, what has changed."""
-        is_transactional = self._dispatch.policy.exactly_once
-        seconds = _TRANSACTION_INTERVAL_SECONDS if is_transactional else COMMIT_INTERVAL_SECONDS
+    async def commit_forever(self, seconds: float = COMMIT_INTERVAL_SECONDS) -> None:
+        """Every so often, or more often, what has changed."""
+        if self._dispatch.policy.exactly_once:
+            seconds = _TRANSACTION_INTERVAL_SECONDS
         while True:
             await asyncio.sleep(seconds)
             self._dispatch.sync_progress()
@@ -312,6 +304,8 @@ class Assignment:
         And at the end of a plan they must not be waited for.
         """
         for key, partition in list(self.partitions.items()):
+            if partition.is_replaced:
+                continue
             if partition.lane.is_idle or partition.plan.missing_from(partition.ledger.position):
                 ledger, position = partition.ledger, await self._stream.position(key)
                 if partition.ledger is ledger:  # else it was sent back meanwhile
@@ -322,7 +316,7 @@ class Assignment:
 
     def on_room(self, partition: AssignedPartition) -> None:
         """Fetch more of it, or not."""
-        if self.partitions.get(partition.key) is partition:
+        if _is_here(partition, self.partitions):
             self._stream.on_room(partition)
 
     def end_of(self, partition: AssignedPartition) -> int:
@@ -351,7 +345,7 @@ class Assignment:
 
     def refetch(self, partition: AssignedPartition, offset: int) -> bool:
         """The client drops what it has fetched ahead."""
-        if self.partitions.get(partition.key) is not partition:
+        if not _is_here(partition, self.partitions):
             return False
         self._stream.seek(partition.key, offset)
         return True
@@ -363,7 +357,7 @@ class Assignment:
 
     def skip_unreadable(self, partition: AssignedPartition) -> None:
         """Go on one offset further."""
-        if self.partitions.get(partition.key) is not partition:
+        if not _is_here(partition, self.partitions):
             return
         offset = partition.ledger.position
         logger.warning("%s offset %d, which can't be read, is skipped by hand", partition, offset)
@@ -388,6 +382,11 @@ class Assignment:
         """Why some records don't flow."""
         waiting = [f"{key}: where to start can't be read yet" for key in sorted(self._unreadable)]
         return waiting + [open_problem(each) for each in self.partitions.values() if is_stuck(each)]
+
+
+def _is_here(partition: AssignedPartition, partitions: Mapping[PartitionKey, AssignedPartition]) -> bool:
+    """It is delivered, and no other one is about to take its place."""
+    return partitions.get(partition.key) is partition and not partition.is_replaced
 
 
 def _believed(key: PartitionKey, starts: Starts) -> Checkpoint:

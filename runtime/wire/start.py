@@ -28,6 +28,8 @@ class WorkerStart:
     """Of Python's logging: the handler's lines below it aren't sent."""
     ack_mode: str = "disable"
     is_cumulative: bool = False
+    topic_aliases: Mapping[str, str] = field(default_factory=dict)
+    """The right name of a topic, by others that an ack may have."""
     takes_acks: bool = False
     """Some trigger of the function does."""
     is_batch: bool = False

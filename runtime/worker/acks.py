@@ -9,6 +9,7 @@ from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.produce import NO_LANE
 from headrace.runtime.wire.slots.progress import ProgressSlot
+from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.given.current import CURRENT, RECORD, Place
 from headrace.runtime.worker.given.event import PartitionView
 from headrace.runtime.worker.given.sdk import QualifiedOffset
@@ -22,15 +23,7 @@ class WorkerAcks:
     What a handler says of the very record that it is in goes to the slot, and from there with the next frame.
     """
 
-    def __init__(
-        self,
-        send: Callable[[bytes], None],
-        slot: ProgressSlot,
-        mode: str,
-        *,
-        takes_acks: bool,
-        is_cumulative: bool,
-    ) -> None:
+    def __init__(self, send: Callable[[bytes], None], slot: ProgressSlot, start: WorkerStart) -> None:
         self._send = send
         self._slot = slot
         self._main_thread = threading.get_ident()
@@ -38,10 +31,11 @@ class WorkerAcks:
         """Of the run that is being handled, where records are handled one by one (main thread)."""
         self.batch: PartitionView | None = None
         """Of the first run of the batch that is being handled (main thread)."""
-        self._mode = mode
+        self._mode = start.ack_mode
         self._has_warned = False
-        self._takes_acks = takes_acks
-        self._is_cumulative = is_cumulative
+        self._takes_acks = start.takes_acks
+        self._is_cumulative = start.is_cumulative
+        self._topic_aliases = start.topic_aliases
         self._owned: Mapping[str, frozenset[int]] = {}
         self._is_forked = False
         self._partitions: dict[tuple[str, int], PartitionView] = {}
@@ -89,6 +83,7 @@ class WorkerAcks:
         no ack of this process can count, ValueError for an offset inside a range.
         """
         topic, partition, offset = place_of(named)
+        topic = self._topic_aliases.get(topic, topic)
         if self._is_forked:  # not False: that says to try again, where the record comes back
             raise RuntimeError(
                 f"explicit_ack({topic}/{partition}/{offset}): in a process that the handler has forked, which"
@@ -116,6 +111,7 @@ class WorkerAcks:
     def nack(self, named: Any, reason: str) -> bool:
         """Whether it is on its way: False as `ack` says. Raises RuntimeError as `ack` does."""
         topic, partition, offset = place_of(named)
+        topic = self._topic_aliases.get(topic, topic)
         if self._is_forked:
             raise RuntimeError(
                 f"explicit_nack({topic}/{partition}/{offset}): in a process that the handler has forked,"

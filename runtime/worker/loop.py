@@ -58,13 +58,7 @@ class WorkerLoop:
         self._is_woken = False
         self._is_forked = False
         self.inbox = Inbox(link.send, self._wake, slot.enter_run)
-        self.acks = WorkerAcks(
-            link.send,
-            slot,
-            start.ack_mode,
-            takes_acks=start.takes_acks,
-            is_cumulative=start.is_cumulative,
-        )
+        self.acks = WorkerAcks(link.send, slot, start)
         self.replies = Replies(self.acks.flush, loop)
         self._may_ask_no_ack = start.ack_mode == "enable"
         self._must_ack = start.ack_mode == "explicitOnly"

@@ -16,6 +16,7 @@ from kafka_records import group_offsets, produce
 from lines_trigger import LinesTrigger
 from replica import QUICK_GROUP
 from root import ROOT
+from v3io_streams import V3ioStreams
 from worker_bench import PRELUDE
 
 from headrace.runtime.streams.committer import Committer
@@ -43,19 +44,24 @@ class Kind(Source, Protocol):
     """A stream with one partition."""
 
     @property
+    def first(self) -> int:
+        """Offset of the first record of all."""
+
+    @property
     def commit_method(self) -> tuple[type, str]:
         """What every commit goes through."""
 
     def send(self, count: int) -> None:
         """So many records more. As what follows, not in an event loop."""
 
-    def committed(self) -> int: ...
+    def committed(self) -> int:
+        """How many records are done."""
 
 
 class Lines:
     """Files in a folder."""
 
-    name = "lines"
+    name, first = "lines", 0
     commit_method: tuple[type, str] = (LinesTrigger, "commit")
 
     def __init__(self, folder: Path) -> None:
@@ -85,7 +91,7 @@ class Lines:
 class Kafka:
     """A topic of one partition."""
 
-    name = "kafka-cluster"
+    name, first = "kafka-cluster", 0
     commit_method: tuple[type, str] = (Committer, "_send")
 
     def __init__(self, broker: Broker, topic: str) -> None:
@@ -107,6 +113,32 @@ class Kafka:
 
     def committed(self) -> int:
         return group_offsets(self._broker, self._topic).get((self._topic, 0), 0)
+
+
+class V3io:
+    """A stream of one shard."""
+
+    name, first = "v3ioStream", 1
+    commit_method: tuple[type, str] = (Committer, "_send")
+
+    def __init__(self, url: str, name: str) -> None:
+        self._streams = V3ioStreams(url)
+        self._stream = f"contract-{name}"
+
+    def attributes(self) -> dict[str, Any]:
+        return {**self._streams.attributes(self._stream), "seekTo": "earliest", "pollingIntervalMs": 20}
+
+    def appear(self) -> None:
+        self._streams.create(self._stream, 1)
+
+    def send(self, count: int) -> None:
+        self._streams.put(self._stream, [b"record"] * count)
+
+    async def have_events(self, trigger: Trigger, count: int) -> None:
+        await asyncio.to_thread(self.send, count)
+
+    def committed(self) -> int:
+        return self._streams.committed(self._stream).get(0, 0)
 
 
 class Http:

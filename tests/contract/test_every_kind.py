@@ -2,16 +2,18 @@
 
 import asyncio
 import json
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from broker import Broker
-from kinds import Cron, Http, Kafka, Lines, Source, third_party, write_function
-from test_trigger import made, running, written
+from kinds import Cron, Http, Kafka, Lines, Source, V3io, third_party, write_function
+from running_trigger import made, running, written
 from worker_bench import kill_worker_process, until
 
+from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.processor.running import RunningTrigger
 from headrace.triggers.base import TriggerStatus
 
@@ -24,7 +26,7 @@ WRITES = COUNTS.format(then="")
 WAITS = COUNTS.format(then="wait_for('go')")
 
 
-@pytest.fixture(params=["lines", "kafka", "http", "cron"])
+@pytest.fixture(params=["lines", "kafka", "v3io", "http", "cron"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
     if request.param in {"http", "cron"}:
         yield Http() if request.param == "http" else Cron()
@@ -34,6 +36,12 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
         kafka = Kafka(broker, request.getfixturevalue("topic"))
         kafka.appear()
         yield kafka
+        return
+    if request.param == "v3io":
+        server: EmbeddedV3io = request.getfixturevalue("v3io")
+        v3io = V3io(server.url, uuid.uuid4().hex)
+        v3io.appear()
+        yield v3io
         return
     with third_party(tmp_path):
         lines = Lines(tmp_path)

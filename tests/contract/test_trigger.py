@@ -1,41 +1,43 @@
-"""What every kind of trigger keeps, beyond the types: on a third party's kind, and on Kafka."""
+"""What every stream keeps, beyond the types: a third party's kind, and ours."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from broker import Broker
-from kinds import Kafka, Kind, Lines, third_party, write_function
+from kinds import Kafka, Kind, Lines, V3io, third_party, write_function
+from running_trigger import made, running, written
 from worker_bench import until
 
-from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics import Metrics
+from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.partitions.status import PartitionStatus
-from headrace.runtime.processor.running import RunningTrigger
-from headrace.runtime.processor.running_function import RunningFunction
 from headrace.triggers.base import TriggerStatus
 
 WRITES = """
     def handler(context, event):
-        write(event.offset)
+        write(event.offset - {first})
 """
 WAITS_AT_3 = """
     def handler(context, event):
-        write(event.offset)
-        if event.offset == 3:
+        write(event.offset - {first})
+        if event.offset == 3 + {first}:
             wait_for("go")
 """
 
 
-@pytest.fixture(params=["lines", "kafka"])
+@pytest.fixture(params=["lines", "kafka", "v3io"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
     if request.param == "kafka":
         broker: Broker = request.getfixturevalue("broker")
         yield Kafka(broker, request.getfixturevalue("topic"))
+        return
+    if request.param == "v3io":
+        v3io: EmbeddedV3io = request.getfixturevalue("v3io")
+        yield V3io(v3io.url, uuid.uuid4().hex)
         return
     with third_party(tmp_path):
         yield Lines(tmp_path)
@@ -47,30 +49,8 @@ def source(kind: Kind) -> Kind:
     return kind
 
 
-def made(folder: Path) -> RunningTrigger:
-    function = load_function(folder)
-    return RunningTrigger(RunningFunction(function), function.triggers[0], Metrics(), {})
-
-
-@asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[RunningTrigger]:
-    trigger = made(folder)
-    await trigger.start_workers()
-    run = asyncio.create_task(trigger.run())
-    try:
-        yield trigger
-    finally:
-        await trigger.stop()
-        await run
-
-
-def written(folder: Path) -> list[int]:
-    path = folder / "log"
-    return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 async def test_before_it_runs_it_says_why_it_is_not_ready(source: Kind, tmp_path: Path) -> None:
-    trigger = made(write_function(tmp_path, source, WRITES)).trigger
+    trigger = made(write_function(tmp_path, source, WRITES.format(first=source.first))).trigger
     assert trigger.problems()
     assert all("\n" not in problem for problem in trigger.problems())
     assert isinstance(trigger.status(), TriggerStatus)
@@ -79,27 +59,27 @@ async def test_before_it_runs_it_says_why_it_is_not_ready(source: Kind, tmp_path
 
 async def test_records_flow_and_its_status_is_typed(source: Kind, tmp_path: Path) -> None:
     await asyncio.to_thread(source.send, 20)
-    async with running(write_function(tmp_path, source, WRITES)) as it:
+    async with running(write_function(tmp_path, source, WRITES.format(first=source.first))) as it:
         await until(lambda: written(tmp_path) == list(range(20)))
         await until(lambda: it.trigger.problems() == [])
         await asyncio.to_thread(source.send, 5)
         await until(lambda: len(written(tmp_path)) == 25)
         (row,) = it.trigger.status().partitions
         assert isinstance(row, PartitionStatus)
-        assert (row.partition, row.state, row.position) == (0, "active", 25)
+        assert (row.partition, row.state, row.position) == (0, "active", 25 + source.first)
         assert json.loads(json.dumps(it.status()))["partitions"] == [row.json()]
     assert await asyncio.to_thread(source.committed) == 25
 
 
 async def test_a_stop_before_the_start_and_a_second_one_do_nothing(source: Kind, tmp_path: Path) -> None:
-    trigger = made(write_function(tmp_path, source, WRITES)).trigger
+    trigger = made(write_function(tmp_path, source, WRITES.format(first=source.first))).trigger
     await trigger.stop(1)
     await trigger.stop(1)
 
 
 async def test_a_stop_ends_the_run_and_a_second_one_does_nothing(source: Kind, tmp_path: Path) -> None:
     await asyncio.to_thread(source.send, 3)
-    async with running(write_function(tmp_path, source, WRITES)) as it:
+    async with running(write_function(tmp_path, source, WRITES.format(first=source.first))) as it:
         await until(lambda: len(written(tmp_path)) == 3)
         await it.trigger.stop(1)
         await it.trigger.stop(1)
@@ -108,7 +88,7 @@ async def test_a_stop_ends_the_run_and_a_second_one_does_nothing(source: Kind, t
 
 
 async def test_a_source_that_is_away_is_waited_for_and_named(kind: Kind, tmp_path: Path) -> None:
-    async with running(write_function(tmp_path, kind, WRITES)) as it:
+    async with running(write_function(tmp_path, kind, WRITES.format(first=kind.first))) as it:
         await until(lambda: any("waiting for" in problem for problem in it.trigger.problems()))
         await asyncio.to_thread(kind.appear)
         await asyncio.to_thread(kind.send, 4)
@@ -120,7 +100,7 @@ async def test_a_record_that_outlasts_its_revoke_stays_open_and_comes_again(
     source: Kind, tmp_path: Path
 ) -> None:
     await asyncio.to_thread(source.send, 5)
-    write_function(tmp_path, source, WAITS_AT_3, workerTerminationTimeout="100ms")
+    write_function(tmp_path, source, WAITS_AT_3.format(first=source.first), workerTerminationTimeout="100ms")
     async with running(tmp_path):
         await until(lambda: written(tmp_path) == [0, 1, 2, 3])
     assert await asyncio.to_thread(source.committed) == 3
@@ -144,7 +124,7 @@ async def test_a_worker_that_dies_amid_a_commit_costs_its_record_one_repetition(
 
     await asyncio.to_thread(source.send, 6)
     attributes = {"onFailure": {"backoff": "0s"}}
-    write_function(tmp_path, source, WAITS_AT_3, attributes=attributes)
+    write_function(tmp_path, source, WAITS_AT_3.format(first=source.first), attributes=attributes)
     async with running(tmp_path) as it:
         await until(lambda: written(tmp_path) == [0, 1, 2, 3])
         monkeypatch.setattr(owner, name, held)

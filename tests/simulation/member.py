@@ -67,7 +67,9 @@ class Member:
             self._lease,
             end_session=self._end_session,
         )
-        self.assignment = Assignment(self.dispatcher, self, Limits(shape.capacity, 0, 1 << 20))
+        self.assignment = Assignment(
+            self.dispatcher, self, Limits(shape.capacity, "channelBufferSize", 1 << 20)
+        )
         self.assignment.are_chunks = shape.delivery == "chunks"
         self.assignment.committer = Committer(self, metrics)
         self.is_up = asyncio.Event()

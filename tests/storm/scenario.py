@@ -5,8 +5,9 @@ import asyncio
 import random
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from broker import Broker
@@ -77,32 +78,47 @@ class Report:
         return [name for name, figure in self._figures.items() if figure.violations]
 
 
+# Called with an empty folder, the number of the repetition, and where its figures go.
+Alone = Callable[[Path, int, Report], None]
 # Called with the broker, an empty folder, the number of the repetition, and where its figures go.
 Scenario = Callable[[Broker, Path, int, Report], None]
 
 
 async def main(scenarios: Mapping[str, Scenario], description: str) -> int:
     """The command line; 0 where every bound held."""
+    options = _options(scenarios, description)
+    async with EmbeddedKafka() as kafka:
+        broker = Broker(kafka.bootstrap, "embedded")
+        return await _run({name: partial(it, broker) for name, it in scenarios.items()}, options)
+
+
+async def main_without_broker(scenarios: Mapping[str, Alone], description: str) -> int:
+    """The same of scenarios that start what they need."""
+    return await _run(scenarios, _options(scenarios, description))
+
+
+def _options(scenarios: Iterable[str], description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("scenario", nargs="?", choices=scenarios)
+    parser.add_argument("scenario", nargs="?", choices=list(scenarios))
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32), help="of the random moments")
     parser.add_argument("--seconds", type=float, default=20, help="of load in one repetition")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+async def _run(scenarios: Mapping[str, Alone], options: argparse.Namespace) -> int:
     print(f"seed {options.seed}", flush=True)
     chosen = [options.scenario] if options.scenario else list(scenarios)
     held = []
-    async with EmbeddedKafka() as kafka:
-        broker = Broker(kafka.bootstrap, "embedded")
-        for name in chosen:
-            report = Report(options.seconds, patience=1)
-            try:
-                for number in range(options.count):
-                    random.seed(f"{options.seed} {name} {number}")
-                    with tempfile.TemporaryDirectory() as folder:
-                        await asyncio.to_thread(scenarios[name], broker, Path(folder), number, report)
-            finally:  # what was found before it ended early counts too
-                held.append(report.show(name))
+    for name in chosen:
+        report = Report(options.seconds, patience=1)
+        try:
+            for number in range(options.count):
+                random.seed(f"{options.seed} {name} {number}")
+                with tempfile.TemporaryDirectory() as folder:
+                    await asyncio.to_thread(scenarios[name], Path(folder), number, report)
+        finally:  # what was found before it ended early counts too
+            held.append(report.show(name))
     return 0 if all(held) else 1

@@ -16,7 +16,6 @@ KUBERNETES = "has no effect here: a setting of the Kubernetes deployment, not of
 SCHEDULED = "has no effect here: for Kubernetes, which schedules by it; the process doesn't"
 PLATFORM = "has no effect here: Nuclio's platform uses it, the function itself doesn't"
 LEFT_OUT = "is left out: only a cluster can look it up; set it where Headrace runs"
-NOT_BUILT = "is known, but not built into this version of Headrace yet; leave the trigger out with --set"
 MLRUNS_ACKS = (
     "is mlrun's, whose acks mean all records up to their own: explicitAckSemantics is cumulative where it"
     " isn't set"
@@ -306,8 +305,15 @@ CORPUS = (
     refused(
         "mlrun: a stream of v3io",
         kafka() + "    v: {kind: v3ioStream, url: 'http://v3io', attributes: {consumerGroup: g}}\n",
-        f"triggers.v.kind: 'v3ioStream' {NOT_BUILT} triggers.v.disabled=true or --only-kafka,"
-        " or write disabled: true in it",
+        "triggers.v.attributes.streamPath: needs containerName and streamPath beside it: the three go"
+        " together, or all are in the url",
+    ),
+    accepted(
+        "mlrun: a whole stream of v3io",
+        kafka()
+        + "    v: {kind: v3ioStream, name: v, url: 'http://v3io:8081', maxWorkers: 4, password: '${V3IO:-}',"
+        " attributes: {containerName: projects, streamPath: /p/s, consumerGroup: g, seekTo: latest,"
+        " pollingIntervalMs: 500, readBatchSize: 64, workerAllocationMode: static}}\n",
     ),
 
     # Made by hand.

@@ -165,6 +165,7 @@ async def bench(
             "t",
             ack_mode=policy.ack_mode.value,
             is_cumulative=policy.is_cumulative,
+            topic_aliases=policy.topic_aliases,
             takes_acks=router.takes_acks if router else policy.ack_mode.is_explicit,
             decoder=decoder,
             event=event,

@@ -17,7 +17,7 @@ from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.streams.assignment import Assignment, Limits
+from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.opener import Opener
 from headrace.runtime.tasks import task_group
@@ -121,8 +121,7 @@ class KafkaTrigger(Trigger):
             self._on_started,
             takes_acks=dispatch.policy.ack_mode.is_explicit,
         )
-        limits = Limits(settings.channel_buffer_size, settings.max_in_flight, settings.max_buffered_bytes)
-        self._assignment = Assignment(dispatch, self._stream, limits)
+        self._assignment = Assignment(dispatch, self._stream, settings.limits)
         self._logs: Logs
         self._offsets: GroupOffsets
         self._watcher: EndWatcher | None = None  # with delivery: ranges

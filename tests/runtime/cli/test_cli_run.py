@@ -31,25 +31,30 @@ def words_to_a_replica(options: RunOptions) -> list[str]:
 def another_than_the_default(one: Declared) -> list[str]:
     """Words that set it. An option of a kind that isn't known here fails: say how it is written."""
     (parameter,) = (parameter for parameter in run.params if parameter.name == one.name)
-    if not one.flag:
-        return ["--", "-a", "b"]
-    if one.default is False:
-        return [one.flag, "f"]
+    value = _another_value(one, parameter)
+    return [*value, "f"] if one.flag else ["--", "-a", "b"]
+
+
+def _another_value(one: Declared, parameter: click.Parameter) -> list[str]:
     if parameter.metavar == "HOST:PORT":
-        return [one.flag, "127.0.0.1:1,[::1]:2", one.flag, "c:3", "f"]
+        return [one.flag, "127.0.0.1:1,[::1]:2", one.flag, "c:3"]
+    if parameter.metavar == "URL":
+        return [one.flag, "https://[::1]:2"]
     match parameter.type:
+        case _ if one.default is False or not one.flag:
+            return [one.flag]
         case click.Choice(choices=choices):
-            return [one.flag, next(choice for choice in choices if choice != one.default), "f"]
+            return [one.flag, next(choice for choice in choices if choice != one.default)]
         case click.types.IntParamType():
-            return [one.flag, str((one.default or 0) + 1), "f"]
+            return [one.flag, str((one.default or 0) + 1)]
         case click.types.StringParamType() | click.Path():
-            return [one.flag, "--x=y z", "f"]
+            return [one.flag, "--x=y z"]
     raise AssertionError(f"{one.flag} is of a type that this test doesn't know: {parameter.type!r}")
 
 
 @pytest.mark.parametrize("one", declared(RunOptions), ids=lambda one: one.name)
 def test_each_option_goes_as_far_as_its_declaration_says(one: Declared) -> None:
-    options = parsed(*another_than_the_default(one))
+    options = parsed("--replicas", "7", *another_than_the_default(one))
     said = getattr(options, one.name)
     assert said != one.default
     heard = getattr(parsed(*words_to_a_replica(options)), one.name)

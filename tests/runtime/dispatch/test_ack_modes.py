@@ -1,5 +1,6 @@
 """What explicitAckMode makes of a handler that returns, and of one that acks."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,17 @@ async def test_an_ack_may_name_its_record_by_the_event(tmp_path: Path) -> None:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 3))
         await b.settled(p, 3)
+
+
+async def test_an_ack_may_call_its_topic_by_another_name_that_the_kind_gives_it(tmp_path: Path) -> None:
+    policy = replace(ONLY, topic_aliases={"/": "t"})
+    async with bench(tmp_path, WRITES, static=True, policy=policy) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 2))
+        await handled(b, 2)
+        assert await ack(b, 0, topic="/") == ["True"]
+        assert await ack(b, 1, topic="//") == ["False"]
+        assert p.ledger.committable == 1
 
 
 async def test_with_enable_returning_acks(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ async def assigned(
 ) -> AsyncIterator[tuple[Bench, Assignment, asyncio.TaskGroup]]:
     async with bench(folder, handler, workers=2, static=True) as b:
         b.dispatcher.lease.renew(now_ns() + 10**12)  # as a heartbeat that was answered does
-        assignment = Assignment(b.dispatcher, memory, Limits(64, 0, 1 << 20))
+        assignment = Assignment(b.dispatcher, memory, Limits(64, "channelBufferSize", 1 << 20))
         assignment.committer = Committer(memory, TriggerMetrics(Metrics(), "", "f", "memory", "t"))
         async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
             yield b, assignment, tasks

@@ -10,7 +10,6 @@ from kafka_settings import AUTHORITY, KEY, NOT_BUILT, PEM, changed, loaded, nest
 
 from headrace.runtime.config.function import load_function
 from headrace.runtime.settings.declare import Declared, settings_of
-from headrace.runtime.streams.assignment import Limits
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 CA = AUTHORITY.pem
@@ -191,7 +190,7 @@ def test_a_channel_buffer_of_zero_is_the_default(tmp_path: Path) -> None:
 
 
 def unsettled(settings: KafkaSettings) -> int:
-    return Limits(settings.channel_buffer_size, settings.max_in_flight, settings.max_buffered_bytes).unsettled
+    return settings.limits.unsettled
 
 
 def test_the_larger_of_buffer_and_in_flight_counts(tmp_path: Path) -> None:

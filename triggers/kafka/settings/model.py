@@ -6,6 +6,7 @@ from typing import ClassVar
 from headrace.runtime.config.concurrency import CONCURRENCY_RULES
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.settings.declare import Rule
+from headrace.runtime.streams.assignment import Limits
 from headrace.triggers.kafka.settings.access import broker_access
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
 from headrace.triggers.kafka.settings.failure_rules import FAILURE_RULES
@@ -21,6 +22,13 @@ class KafkaSettings(KafkaAttributes):
     """What a Kafka trigger goes by."""
 
     rules: ClassVar[tuple[Rule, ...]] = (*RULES, *FAILURE_RULES, *ORDER_RULES, *CONCURRENCY_RULES)
+
+    @property
+    def limits(self) -> Limits:
+        """How much is held: the larger of two settings counts."""
+        held, more = self.channel_buffer_size, self.max_in_flight
+        unsettled, name = (more, "maxInFlight") if more > held else (held, "channelBufferSize")
+        return Limits(unsettled, name, self.max_buffered_bytes)
 
     @property
     def access(self) -> BrokerAccess:

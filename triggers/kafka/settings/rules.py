@@ -8,29 +8,9 @@ from headrace.runtime.kafka.access import OAUTHBEARER
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule
 from headrace.runtime.settings.durations import format_duration
+from headrace.runtime.streams.rules import ACK_RULES, HEARTBEAT_RULES
 from headrace.triggers.kafka.settings.access_rules import ACCESS_RULES
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
-
-
-def _heartbeat_below_session(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """must be below sessionTimeout."""
-    if settings.heartbeat_interval_seconds < settings.session_timeout_seconds:
-        return ""
-    return (
-        f"{format_duration(settings.heartbeat_interval_seconds)} must be below sessionTimeout,"
-        f" {format_duration(settings.session_timeout_seconds)}"
-    )
-
-
-def _heartbeat_at_most_a_third(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """more than a third of sessionTimeout is noticed."""
-    beat, session = settings.heartbeat_interval_seconds, settings.session_timeout_seconds
-    if beat >= session or round(beat * 3, 9) <= session:
-        return ""
-    return (
-        f"{format_duration(beat)} is above a third of sessionTimeout, {format_duration(session)}:"
-        " one or two lost heartbeats end the session"
-    )
 
 
 def _waits_seconds(settings: KafkaAttributes, trigger: TriggerFields) -> float:
@@ -91,24 +71,6 @@ def _spark_verifies(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
         if is_impossible
         else ""
     )
-
-
-def _explicit_ack_needs_static(settings: KafkaAttributes, trigger: TriggerFields) -> str:
-    """must be static with explicitAckMode enable or explicitOnly and more than one worker."""
-    is_pool = settings.worker_allocation_mode != "static" and trigger.worker_count > 1
-    is_pool = is_pool and trigger.explicit_ack_mode != "disable"
-    return f"must be static with explicitAckMode {trigger.explicit_ack_mode}" if is_pool else ""
-
-
-def _ack_semantics_are_unused(settings: KafkaAttributes, trigger: TriggerFields) -> str:
-    """is noticed while explicitAckMode is disable."""
-    if trigger.explicit_ack_mode != "disable" or "explicit_ack_semantics" not in settings.model_fields_set:
-        return ""
-    # Where both defaults are spelled out, nobody expects anything.
-    is_spelled_out = "explicit_ack_mode" in trigger.model_fields_set
-    if is_spelled_out and settings.explicit_ack_semantics == "auto":
-        return ""
-    return "has no effect while explicitAckMode is disable"
 
 
 def _ack_deadline_is_unused(settings: KafkaAttributes, trigger: TriggerFields) -> str:
@@ -212,7 +174,6 @@ def _trigger_sign_in(settings: KafkaAttributes, trigger: TriggerFields) -> str: 
     )
 
 
-_HEARTBEAT = ("heartbeat_interval_seconds", "session_timeout_seconds")
 _REBALANCE = (
     "rebalance_timeout_seconds",
     "max_wait_handler_during_rebalance_seconds",
@@ -221,25 +182,14 @@ _REBALANCE = (
 )
 
 RULES = (
-    Rule("heartbeat_interval_seconds", _HEARTBEAT, _heartbeat_below_session),
-    Rule("heartbeat_interval_seconds", _HEARTBEAT, _heartbeat_at_most_a_third, is_error=False),
+    *HEARTBEAT_RULES,
     Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_above_waits),
     Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_well_above_waits, is_error=False),
     *ACCESS_RULES,
+    *ACK_RULES,
     Rule("sasl.mechanism", ("delivery", "sasl.enable", "sasl.mechanism"), _spark_has_no_tokens),
     Rule("access_key", ("delivery", "access_key"), _spark_reads_pkcs8),
     Rule("tls.insecure_skip_verify", ("delivery", "tls.insecure_skip_verify", "ca_cert"), _spark_verifies),
-    Rule(
-        "worker_allocation_mode",
-        ("worker_allocation_mode", "trigger.explicit_ack_mode", "trigger.num_workers", "trigger.max_workers"),
-        _explicit_ack_needs_static,
-    ),
-    Rule(
-        "explicit_ack_semantics",
-        ("explicit_ack_semantics", "trigger.explicit_ack_mode"),
-        _ack_semantics_are_unused,
-        is_error=False,
-    ),
     Rule(
         "ack_deadline_seconds",
         ("ack_deadline_seconds", "trigger.explicit_ack_mode"),

@@ -1,0 +1,119 @@
+"""`headrace v3io lag` and `seek`: how far a consumer group is, and setting it back or forth."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from headrace.runtime.cli.broker_options import as_json_option
+from headrace.runtime.cli.groups import SeekTarget
+from headrace.runtime.cli.record_formats import cell
+from headrace.runtime.cli.v3io.options import Stream, web_api_option
+from headrace.runtime.errors import printable
+from headrace.runtime.v3io.access import V3ioAccess
+from headrace.runtime.v3io.client import V3ioClient
+from headrace.runtime.v3io.group.lags import ShardLag, read_lags
+from headrace.runtime.v3io.group.seeking import Move, Target, seek_group
+from headrace.runtime.v3io.group.sessions import Session
+from headrace.runtime.v3io.place import StreamPlace
+
+
+@click.command()
+@click.argument("stream", type=Stream())
+@click.argument("group")
+@web_api_option
+@as_json_option
+def lag(stream: StreamPlace, group: str, access: V3ioAccess, as_json: bool) -> None:
+    """Show how far GROUP is behind on each shard of STREAM, such as bigdata/orders, and who has it.
+
+    \b
+    Exit codes: 3 the web API doesn't answer or has no such stream, 4 there is no such group.
+    """
+    sessions, lags = asyncio.run(_lag(access, stream, group))
+    total = sum(row.lag for row in lags)
+    if as_json:
+        rows = [{**asdict(row), "lag": row.lag} for row in lags]
+        members = [it.member_id for it in sessions]
+        said = {"stream": str(stream), "group": group, "members": members, "lag": total, "shards": rows}
+        click.echo(json.dumps(said))
+        return
+    table = Table("shard", "committed", "last", "lag", "member")
+    for row in lags:
+        committed = "-" if row.committed is None else str(row.committed)
+        table.add_row(str(row.shard), committed, str(row.current), str(row.lag), cell(row.member or "-"))
+    Console().print(table)
+    count = len(sessions)
+    click.echo(
+        printable(f"group {group} has {count or 'no'} member{'' if count == 1 else 's'}; lag {total} in all")
+    )
+
+
+@click.command()
+@click.argument("stream", type=Stream())
+@click.argument("group")
+@click.argument("shards", type=click.IntRange(min=0), nargs=-1)
+@click.option(
+    "--to",
+    type=SeekTarget(),
+    required=True,
+    metavar="earliest|latest|SEQUENCE|TIME",
+    help="SEQUENCE is that of the next record. A time is ISO 8601, UTC where it names no zone.",
+)
+@click.option(
+    "--session-timeout",
+    default=10.0,
+    show_default=True,
+    help="Seconds after which a member that says nothing is gone: the group's own sessionTimeout.",
+)
+@web_api_option
+@as_json_option
+def seek(  # noqa: PLR0913, PLR0917 one parameter per option
+    stream: StreamPlace,
+    group: str,
+    shards: Sequence[int],
+    to: Target,
+    session_timeout: float,
+    access: V3ioAccess,
+    as_json: bool,
+) -> None:
+    """Have GROUP go on from elsewhere, on all of STREAM or some SHARDS. Nobody may be in the group.
+
+    Shards without a record stay as they are. What a function's commits said besides the sequence number (acks
+    beyond it, attempts) is void from then on.
+
+    \b
+    Exit codes: 2 a mistake in the command, 3 the web API doesn't answer or has no such stream,
+    5 the group has members.
+    """
+    moves = asyncio.run(_seek(access, stream, group, shards, to, session_timeout))
+    if as_json:
+        said = {"stream": str(stream), "group": group, "moves": [asdict(move) for move in moves]}
+        click.echo(json.dumps(said))
+        return
+    table = Table("shard", "before", "after")
+    for move in moves:
+        table.add_row(str(move.shard), "-" if move.before is None else str(move.before), str(move.after))
+    Console().print(table)
+
+
+async def _lag(
+    access: V3ioAccess, stream: StreamPlace, group: str
+) -> tuple[Sequence[Session], Sequence[ShardLag]]:
+    async with V3ioClient(access) as client:
+        return await read_lags(client, stream, group)
+
+
+async def _seek(  # noqa: PLR0913, PLR0917  # as the command
+    access: V3ioAccess,
+    stream: StreamPlace,
+    group: str,
+    shards: Sequence[int],
+    to: Target,
+    session_timeout: float,
+) -> list[Move]:
+    async with V3ioClient(access) as client:
+        return await seek_group(client, stream, group, shards, to, session_timeout)

@@ -1,0 +1,139 @@
+"""`headrace v3io put` and `get`: records into a stream, and out of it."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+
+import click
+
+from headrace.runtime.cli.broker_options import as_json_option
+from headrace.runtime.cli.record_formats import json_line, text_line
+from headrace.runtime.cli.records import made_up, paced, stdin_batches
+from headrace.runtime.cli.v3io.options import Stream, web_api_option
+from headrace.runtime.kafka.client import Line
+from headrace.runtime.processor.stopping import until_signal
+from headrace.runtime.v3io import streams
+from headrace.runtime.v3io.access import V3ioAccess
+from headrace.runtime.v3io.client import V3ioClient
+from headrace.runtime.v3io.errors import V3ioRefusedError
+from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.records import NewRecord, StreamRecord
+
+_READ_RECORDS = 500
+_POLL_SECONDS = 0.25
+
+
+@click.command()
+@click.argument("stream", type=Stream())
+@web_api_option
+@click.option("--shard", type=click.IntRange(min=0), help="Default: by partition key, or spread.")
+@click.option("--keyed", is_flag=True, help="Lines are key<TAB>value.")
+@click.option("--count", type=click.IntRange(min=1), help="Make this many records; no stdin.")
+@click.option("--size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Records per second.")
+@as_json_option
+def put(  # noqa: PLR0913, PLR0917 one parameter per option
+    stream: StreamPlace,
+    access: V3ioAccess,
+    shard: int | None,
+    keyed: bool,
+    count: int | None,
+    size: int,
+    rate: float | None,
+    as_json: bool,
+) -> None:
+    """Put the lines of stdin, or COUNT made-up records of SIZE bytes, into STREAM, such as bigdata/orders."""
+    batches = made_up(count, size, rate) if count else stdin_batches(keyed=keyed)
+    began = time.monotonic()
+    sent = asyncio.run(_put(access, stream, shard, paced(batches, rate)))
+    seconds = time.monotonic() - began
+    if as_json:
+        click.echo(json.dumps({"stream": str(stream), "records": sent, "seconds": round(seconds, 3)}))
+    else:
+        click.echo(f"put {sent} records into {stream} in {seconds:.1f} s", err=True)
+
+
+@click.command()
+@click.argument("stream", type=Stream())
+@web_api_option
+@click.option("--shard", type=click.IntRange(min=0), help="Default: all.")
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(["earliest", "latest"]),
+    default="earliest",
+    show_default=True,
+)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many; else at Ctrl-C.")
+@as_json_option
+def get(  # noqa: PLR0913, PLR0917 one parameter per option
+    stream: StreamPlace, access: V3ioAccess, shard: int | None, start: str, count: int | None, as_json: bool
+) -> None:
+    """Print the records of STREAM as they come; joins no group and commits nothing."""
+    in_form = json_line if as_json else text_line
+
+    def show(number: int, record: StreamRecord) -> None:
+        about = SimpleNamespace(
+            topic=str(stream),
+            partition=number,
+            offset=record.sequence,
+            timestamp=record.arrived_ms,
+            key=record.partition_key.encode() if record.partition_key else None,
+            value=record.data,
+            headers=[("client-info", record.client_info)] if record.client_info else [],
+        )
+        click.echo(in_form(about))
+
+    until_signal(_get(access, stream, shard, start, count, show))
+
+
+async def _put(
+    access: V3ioAccess, stream: StreamPlace, shard: int | None, batches: AsyncIterator[list[Line]]
+) -> int:
+    sent = 0
+    async with V3ioClient(access) as client:
+        async for lines in batches:
+            records = [
+                NewRecord(value, (key or b"").decode(errors="replace"), shard=shard) for key, value in lines
+            ]
+            sent += len(await streams.put(client, stream, records))
+    return sent
+
+
+async def _get(  # noqa: PLR0913, PLR0917  # as the command
+    access: V3ioAccess,
+    stream: StreamPlace,
+    shard: int | None,
+    start: str,
+    count: int | None,
+    show: Callable[[int, StreamRecord], None],
+) -> None:
+    async with V3ioClient(access) as client:
+        shards = range((await streams.describe(client, stream)).shard_count) if shard is None else [shard]
+        locations = {number: await _begin(client, stream, number, start) for number in shards}
+        left = float("inf") if count is None else count
+        while left > 0:
+            has_more = False
+            for number, location in locations.items():
+                where = location or await _begin(client, stream, number, "earliest")
+                if not where or left <= 0:
+                    continue
+                found = await streams.get(client, stream, number, where, int(min(left, _READ_RECORDS)))
+                locations[number] = found.next_location
+                for record in found.records:
+                    show(number, record)
+                left -= len(found.records)
+                has_more |= bool(found.records) and found.behind_count > 0
+            await asyncio.sleep(0 if has_more or left <= 0 else _POLL_SECONDS)
+
+
+async def _begin(client: V3ioClient, stream: StreamPlace, shard: int, start: str) -> str:
+    """A location; empty where the shard has no record yet: all that come are new."""
+    try:
+        return await streams.seek(client, stream, shard, start.upper())
+    except V3ioRefusedError as refused:
+        if refused.is_absent:
+            return ""
+        raise

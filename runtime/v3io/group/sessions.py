@@ -1,0 +1,105 @@
+"""The state of a group as its item holds it, readable by v3io-go and by us. Pure."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+SCHEMA_VERSION = "0.0.1"
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
+_SHARE = "headrace_share"
+
+
+class StateError(Exception):
+    """What the item holds is no state. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which part of the shards a member goes for: the `index`-th of `count` equal ones."""
+
+    index: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A member. `heartbeat_ns` is when it was last renewed, in ns since 1970 by its own clock.
+
+    `share`: what one of ours goes for; None with members of other makes, who don't say it.
+    """
+
+    member_id: str
+    heartbeat_ns: int
+    shards: tuple[int, ...]
+    share: Share | None = None
+
+
+def decode_state(text: str) -> tuple[Session, ...]:
+    """Raises StateError."""
+    try:
+        said = json.loads(text)
+    except ValueError as error:
+        raise StateError(f"it is no JSON: {error}") from None
+    sessions = said.get("session_states") if isinstance(said, dict) else None
+    if not isinstance(said, dict) or not isinstance(sessions or [], list):
+        raise StateError("it has no list of session_states")
+    return tuple(_session(entry) for entry in sessions or ())
+
+
+def encode_state(sessions: Iterable[Session]) -> str:
+    """With as little as members have to read at each heartbeat."""
+    said = {"schema_version": SCHEMA_VERSION, "session_states": [_encoded(it) for it in sessions]}
+    return json.dumps(said, separators=(",", ":"))
+
+
+def _session(entry: object) -> Session:
+    said = entry if isinstance(entry, dict) else {}
+    match said:
+        case {"member_id": str(member_id), "last_heartbeat_time": str(heartbeat)}:
+            return Session(member_id, _nanoseconds(heartbeat), _shards(said), _share(said))
+    raise StateError("a session has no member_id or last_heartbeat_time")
+
+
+def _shards(entry: Mapping[str, Any]) -> tuple[int, ...]:
+    shards = entry.get("shards") or []
+    if not isinstance(shards, list) or not all(type(shard) is int for shard in shards):
+        raise StateError("a session's shards are no list of numbers")
+    return tuple(sorted(set(shards)))
+
+
+def _share(entry: Mapping[str, Any]) -> Share | None:
+    match entry.get(_SHARE):
+        case [int(index), int(count)]:
+            return Share(index, count)
+    return None
+
+
+def _encoded(session: Session) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "member_id": session.member_id,
+        "last_heartbeat_time": _time(session.heartbeat_ns),
+        "shards": list(session.shards),
+    }
+    share: Sequence[int] = (session.share.index, session.share.count) if session.share else ()
+    return said | ({_SHARE: list(share)} if share else {})
+
+
+def _nanoseconds(text: str) -> int:
+    """RFC 3339, as Go writes it: up to 9 digits after the second, and any offset."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise StateError(f"{text!r} is no time")
+    moment, fraction, zone = found.groups()
+    try:
+        seconds = datetime.fromisoformat(moment + ("+00:00" if zone == "Z" else zone)).timestamp()
+    except ValueError as error:
+        raise StateError(f"{text!r} is no time: {error}") from None
+    return int(seconds) * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
+
+
+def _time(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"

@@ -1,0 +1,1 @@
+"""What a v3ioStream trigger can be told: its attributes, and the rules between them."""

@@ -1,0 +1,57 @@
+"""Conditions between a v3ioStream trigger's settings, and between them and the trigger's own fields."""
+
+from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.settings.declare import Rule
+from headrace.runtime.streams.rules import ACK_RULES, HEARTBEAT_RULES, ON_FAILURE_RULES
+from headrace.triggers.v3io.settings.attributes import V3ioAttributes
+from headrace.triggers.v3io.settings.url import parse_url
+
+_PLACE = {"container_name": "containerName", "stream_path": "streamPath", "consumer_group": "consumerGroup"}
+
+
+def given_place(trigger: TriggerFields) -> list[str]:
+    """Which of the three attributes that name a group's stream the file has."""
+    attributes = trigger.attributes if isinstance(trigger.attributes, dict) else {}
+    given = {str(key).lower() for key, value in attributes.items() if value}
+    return [key for key in _PLACE.values() if key.lower() in given]
+
+
+def _place_is_whole(settings: V3ioAttributes, trigger: TriggerFields) -> str:
+    """is required, with containerName and consumerGroup, unless the url has all three."""
+    if settings.container_name.strip("/") and settings.stream_path.strip("/") and settings.consumer_group:
+        return ""
+    missing = [key for key in _PLACE.values() if key not in given_place(trigger)]
+    if len(missing) < len(_PLACE):
+        return f"needs {' and '.join(missing)} beside it: the three go together, or all are in the url"
+    return (
+        "is required, with containerName and consumerGroup; or write them into the trigger's url, as"
+        " http://v3io-webapi:8081/CONTAINER/STREAM@GROUP"
+    )
+
+
+def _url_is_one(_settings: V3ioAttributes, trigger: TriggerFields) -> str:
+    """the trigger's url names a container, a stream and a group, or none of them."""
+    if given_place(trigger):
+        return ""
+    try:
+        parse_url(trigger.url)
+    except ValueError as error:
+        return f"the trigger's url {error}"
+    return ""
+
+
+def _feeds_itself(settings: V3ioAttributes, _trigger: TriggerFields) -> str:
+    """must not be the trigger's own stream."""
+    name = settings.on_failure.dead_letter_topic.strip("/")
+    is_own = bool(name) and name == settings.stream_path.strip("/")
+    return f"{name!r} is the trigger's own stream: it would feed itself; name another one" if is_own else ""
+
+
+RULES = (
+    Rule("web_api", ("trigger.url", "trigger.attributes"), _url_is_one),
+    Rule("stream_path", ("container_name", "stream_path", "consumer_group", "trigger.url"), _place_is_whole),
+    *HEARTBEAT_RULES,
+    *ACK_RULES,
+    *ON_FAILURE_RULES,
+    Rule("on_failure.dead_letter_topic", ("on_failure.dead_letter_topic", "stream_path"), _feeds_itself),
+)

@@ -1,0 +1,94 @@
+"""A group's offsets, which are attributes of the shards, with what Headrace keeps beside each."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from headrace.runtime.partitions.books.held import Outgoing
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, Encoded, decode_text
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.streams.offset_store import CommitRefusedError
+from headrace.runtime.v3io.client import V3ioClient
+from headrace.runtime.v3io.errors import V3ioError
+from headrace.runtime.v3io.group.names import LAST_SEQUENCE, sequence_attribute, text_attribute
+from headrace.runtime.v3io.items import SHARD, get_item, put_attributes
+from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.values import Attributes
+
+FIRST_OFFSET = 1
+"""Sequence numbers begin with it."""
+
+
+class ShardOffsets:
+    """Keeps OffsetStore. An offset is one more than the sequence number that the attribute says is done."""
+
+    max_text_chars = MAX_TEXT_CHARS
+    max_request_chars = 2**31  # a request for each shard
+
+    def __init__(
+        self, client: V3ioClient, stream: StreamPlace, group_name: str, generation: Callable[[], int | None]
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._sequence, self._text = sequence_attribute(group_name), text_attribute(group_name)
+        self._generation = generation
+
+    @property
+    def generation(self) -> int | None:
+        """Of the membership; None while it isn't renewed."""
+        return self._generation()
+
+    def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
+        """As the next owner reads it: what belongs to another offset says nothing to it."""
+        return CheckpointText(0, checkpoint).encode(max_chars)
+
+    async def read(self, shard: int) -> tuple[Checkpoint | None, int | None]:
+        """What is committed, and the last record's sequence number; both None where there is no shard yet.
+
+        Raises V3ioError.
+        """
+        names = (self._sequence, self._text, LAST_SEQUENCE)
+        item = await get_item(self._client, self._stream.beside(shard), names)
+        if item is None:
+            return None, None
+        last = int(item.get(LAST_SEQUENCE, 0))
+        if self._sequence not in item:
+            return None, last
+        offset = int(item[self._sequence]) + 1
+        said = decode_text(offset, str(item.get(self._text, "")))
+        return (said.checkpoint if said else Checkpoint(offset)), last
+
+    async def write(
+        self,
+        offsets: Mapping[PartitionKey, tuple[int, str]],
+        outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
+    ) -> Mapping[PartitionKey, str]:
+        """A request for each shard, all at once."""
+        assert not outgoing
+        results = await asyncio.gather(*(self._write(key, *it) for key, it in offsets.items()))
+        refused = {key: why for key, why in zip(offsets, results, strict=True) if why}
+        if len(refused) == len(offsets):
+            raise CommitRefusedError("; ".join(sorted(set(refused.values()))))
+        return refused
+
+    async def _write(self, key: PartitionKey, offset: int, text: str) -> str:
+        """Why it wasn't; empty where it was. Never back: others may be further, or have been."""
+        path, name = self._stream.beside(key.partition), self._sequence
+        done = offset - 1
+        condition = (
+            f"(__obj_type == {SHARD}) AND ({LAST_SEQUENCE} >= {done})"
+            f" AND (not(exists({name})) OR ({name} <= {done}))"
+        )
+        try:
+            values: Attributes = {name: offset - 1, self._text: text}
+            refused = await put_attributes(self._client, path, values, condition)
+            if refused is None:
+                return ""
+            committed, last = await self.read(key.partition)
+        except V3ioError as error:
+            return str(error)
+        if last is None:  # nothing was ever put into it, so there is nothing that could be lost
+            return "" if offset <= FIRST_OFFSET else "the shard is gone"
+        if committed is not None and committed.offset > offset:
+            return f"offset {committed.offset} is committed there, by another member or by hand"
+        return f"the shard takes no commit: {refused.reason}"
