@@ -95,9 +95,9 @@ STORMS = [
     *of("spark_kills", replica=3, worker=3, server=3),
     *of("long_tasks", steady=1, kill=5, join=5, unwritable=3),
     *of("model_metrics", mixed=2, kill=2, outage=1),
-    *of("v3io", members=2),
-    Storm("v3io", "kills", 1, 300, is_known_by_script=True),
-    Storm("v3io", "away", 2, 90, is_known_by_script=True),
+    *of("v3io_group", members=2),
+    Storm("v3io_group", "kills", 1, 300, is_known_by_script=True),
+    Storm("v3io_group", "away", 2, 90, is_known_by_script=True),
     *of("run_tracking", load=2, kill=2, delete=2, backlog=1, outage=2),
 ]
 _COLUMNS = (

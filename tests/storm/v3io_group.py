@@ -4,7 +4,7 @@ members  who has which shards, and how soon, by the default timeouts: joins, dea
 kills    16 shards, 4 replicas, 500 records a second: replicas, workers and the server are killed
 away     a replica is frozen, or cut off one way or both ways, for longer than its session, and goes on
 
-usage: v3io.py [members|kills|away] [--count N] [--seed N] [--seconds LOAD]
+usage: v3io_group.py [members|kills|away] [--count N] [--seed N] [--seconds LOAD]
 """
 
 import asyncio
