@@ -24,6 +24,13 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*ending, return_exceptions=True)
 
 
+async def outcome(task: asyncio.Task[None]) -> None:
+    """Raise its error once it has ended. It is left alone where its waiter is cancelled meanwhile."""
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+
+
 def _report(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.error("%s has ended, by an error of Headrace's own", task.get_name(), exc_info=error)

@@ -14,7 +14,7 @@ from rich.table import Table
 from headrace.runtime.cli.broker_options import as_json_option, broker_options
 from headrace.runtime.cli.groups import groups, lag, seek
 from headrace.runtime.cli.record_formats import cell, json_line, text_line
-from headrace.runtime.cli.records import made_up, paced, stdin_batches
+from headrace.runtime.cli.records import made_up, paced, record_options, stdin_batches
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
 from headrace.runtime.errors import BrokerError
@@ -91,10 +91,7 @@ def list_topics(
 @broker_options
 @click.option("--topic", required=True)
 @click.option("--partition", type=click.IntRange(min=0), help="Default: by key, or spread.")
-@click.option("--keyed", is_flag=True, help="Lines are key<TAB>value.")
-@click.option("--count", type=click.IntRange(min=1), help="Make this many records; no stdin.")
-@click.option("--size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Records per second.")
+@record_options
 @as_json_option
 def produce(  # noqa: PLR0913, PLR0917 one parameter per option
     brokers: BrokerAccess,

@@ -5,13 +5,28 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+
+import click
 
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka.client import Line
 
+_OPTIONS = (
+    click.option("--keyed", is_flag=True, help="Lines are key<TAB>value."),
+    click.option("--count", type=click.IntRange(min=1), help="Make this many records; no stdin."),
+    click.option("--size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes."),
+    click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Records per second."),
+)
 _BATCH = 500  # records sent before their acknowledgements are awaited
+
+
+def record_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say which records it sends, and how fast."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 async def made_up(count: int, size: int, rate: float | None) -> AsyncIterator[list[Line]]:

@@ -10,6 +10,11 @@ from headrace.runtime.config.failure import FailurePolicy, Then
 from headrace.runtime.settings.declare import Settings, setting
 from headrace.runtime.settings.types import CHOICE, Count, Seconds, Text
 
+FAILED = (
+    "What happens to a record whose handler raised, answered with a status of 500 or above, ran past"
+    " eventTimeout, or died with its worker."
+)
+"""The effect of the section, in the words of the reference."""
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 
 

@@ -1,10 +1,14 @@
 """The process of an embedded server, whatever it serves: started so that it dies with us, its end awaited."""
 
+import asyncio
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from headrace.runtime.embedded.java import dying_with_parent
+from headrace.runtime.processes import until_ended
 from headrace.runtime.users import OURS, ProcessUser
 
 Process = subprocess.Popen[bytes]
@@ -39,3 +43,34 @@ def start_server(  # noqa: PLR0913  # what a process is given
             group=user.gid,
             extra_groups=user.groups,
         )
+
+
+class ServerProcess:
+    """One run of a server, from its construction to `end`; dies with the thread that made it."""
+
+    def __init__(self, process: Process, stop_seconds: float) -> None:
+        self._process = process
+        self._stop_seconds = stop_seconds
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def until_ended(self) -> None:
+        """Wait for the end of the process as an event, on whatever loop runs."""
+        await until_ended(self._process)
+
+    async def end(self, how: signal.Signals) -> None:
+        """End the process: `how`, a bounded wait, SIGKILL; whatever happens to us meanwhile."""
+        try:
+            self._process.send_signal(how)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._stop_seconds):
+                    await self.until_ended()
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process at once, if it hasn't ended."""
+        self._process.kill()
+        self._process.wait()

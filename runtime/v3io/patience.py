@@ -17,7 +17,7 @@ def pauses() -> Iterator[float]:
 class Recurrence:
     """Something that happens again and again: worth a line the first time, and then now and then."""
 
-    def __init__(self, every: int = 20) -> None:
+    def __init__(self, every: int) -> None:
         self._every = every
         self._count = 0
 
@@ -26,7 +26,6 @@ class Recurrence:
         self._count += 1
         return self._count % self._every == 1
 
-    def is_over(self) -> bool:
-        """It didn't happen; whether it had before."""
-        had, self._count = self._count > 0, 0
-        return had
+    def end(self) -> None:
+        """It didn't happen: the next time is the first one again."""
+        self._count = 0

@@ -20,7 +20,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.opener import Opener
-from headrace.runtime.tasks import task_group
+from headrace.runtime.tasks import outcome, task_group
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.kafka.client import chunks, fetches, internals, requests
@@ -141,9 +141,7 @@ class KafkaTrigger(Trigger):
     async def run(self) -> None:
         """Connect, join the group, fetch and commit until stopped."""
         self._loops = asyncio.create_task(self._run(), name=f"trigger-{self._spec.name}")
-        await asyncio.wait([self._loops])
-        if not self._loops.cancelled():
-            self._loops.result()
+        await outcome(self._loops)
 
     async def stop(self, wait_seconds: float) -> None:
         """Give everything back, commit, leave the group."""

@@ -13,7 +13,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioAwayError, V3ioRefusedError
-from headrace.runtime.v3io.patience import pauses
+from headrace.runtime.v3io.patience import Recurrence, pauses
 from headrace.runtime.v3io.streams import Fetched, get, seek
 from headrace.triggers.v3io.event import record_of
 from headrace.triggers.v3io.settings.model import V3ioSettings
@@ -33,14 +33,19 @@ class Reading:
     """Of all shards of an assignment."""
 
     def __init__(
-        self, client: V3ioClient, settings: V3ioSettings, assignment: Assignment, dispatch: Dispatch
+        self,
+        client: V3ioClient,
+        settings: V3ioSettings,
+        offsets: ShardOffsets,
+        assignment: Assignment,
+        dispatch: Dispatch,
     ) -> None:
         self._client = client
         self._settings = settings
         self._stream = settings.place
+        self._offsets = offsets
         self._assignment = assignment
         self._dispatch = dispatch
-        self.offsets: ShardOffsets
         self.tasks: asyncio.TaskGroup
         self._shards: dict[PartitionKey, Shard] = {}
 
@@ -173,7 +178,7 @@ class Reading:
 
     async def _on_gone(self, shard: Shard) -> None:
         """The next record isn't there: retention has passed it, or the stream was made anew."""
-        _, last = await self.offsets.read(shard.key.partition)
+        _, last = await self._offsets.read(shard.key.partition)
         if last is None:
             return
         if last + 1 >= shard.offset and not shard.is_absent:
@@ -189,12 +194,11 @@ class Reading:
 
     async def _patiently(self, work: Callable[[], Awaitable[T]], shard: Shard) -> T:
         """Until it is answered."""
-        failure_count = 0
+        failures = Recurrence(_REPORT_EVERY)
         while True:
             try:
                 return await work()
             except V3ioAwayError as error:
-                if failure_count % _REPORT_EVERY == 0:
+                if failures.is_news():
                     logger.warning("%s: reading failed (%s); trying again", shard.key, error)
-                failure_count += 1
                 await asyncio.sleep(random.uniform(0, _RETRY_SECONDS))  # noqa: S311  # no secret

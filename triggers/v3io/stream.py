@@ -4,16 +4,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from headrace.runtime.dispatch.interface import NOWHERE
+from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.books.held import Confirm, Written
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Starts
 from headrace.runtime.v3io.errors import V3ioError
 from headrace.runtime.v3io.patience import pauses
 from headrace.runtime.wire.frames import WireRecord
-from headrace.runtime.wire.produce import Message
 from headrace.triggers.v3io.dead_letters import DeadLetters
 from headrace.triggers.v3io.reading import Reading
 from headrace.triggers.v3io.shard_offsets import FIRST_OFFSET, ShardOffsets
@@ -38,6 +36,7 @@ class V3ioStream:
         self._dead_letters = dead_letters
         self._is_from_earliest = is_from_earliest
         self.on_started = on_started
+        self.produce = NoFeed().produce  # a stream like this takes no messages of handlers
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
         """The group's commits, or seekTo. A shard without a record is read from its first one."""
@@ -82,7 +81,3 @@ class V3ioStream:
         """To the stream for that."""
         await self._dead_letters.write(record, partition.key, reason, attempts)
         return True
-
-    def produce(self, message: Message, done: Confirm) -> None:
-        """A stream like this takes no messages of handlers."""
-        asyncio.get_running_loop().call_soon(done, Written(failure=NOWHERE))

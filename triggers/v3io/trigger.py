@@ -14,7 +14,7 @@ from headrace.runtime.metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.tasks import end_tasks, task_group
+from headrace.runtime.tasks import end_tasks, outcome, task_group
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioError, V3ioRefusedError
 from headrace.runtime.v3io.group.names import escaped
@@ -93,8 +93,9 @@ class V3ioTrigger(Trigger):
         stream = V3ioStream(self._offsets, dead_letters, self._on_started, is_from_earliest=is_from_earliest)
         self._assignment = Assignment(dispatch, stream, settings.limits)
         self._assignment.committer = Committer(self._offsets, metrics)
-        self._reading = stream.reading = Reading(self._client, settings, self._assignment, dispatch)
-        self._reading.offsets = self._offsets
+        self._reading = stream.reading = Reading(
+            self._client, settings, self._offsets, self._assignment, dispatch
+        )
         self._membership: Membership | None = None
         self._problem = "connecting"
         self._stopping = asyncio.Lock()
@@ -107,9 +108,7 @@ class V3ioTrigger(Trigger):
     async def run(self) -> None:
         """Find the stream, join the group, read and commit until stopped."""
         self._loops = asyncio.create_task(self._run(), name=f"trigger-{self._spec.name}")
-        await asyncio.wait([self._loops])
-        if not self._loops.cancelled():
-            self._loops.result()
+        await outcome(self._loops)
 
     async def stop(self, wait_seconds: float) -> None:
         """Give everything back, commit, leave the group. Heartbeats go on until then."""
@@ -150,7 +149,7 @@ class V3ioTrigger(Trigger):
             self._tasks = self._reading.tasks = tasks
             # Not one of the group's tasks: it goes on while a stop waits for handlers.
             self._heartbeats = asyncio.create_task(membership.run_forever(), name="heartbeats")
-            tasks.create_task(_outcome(self._heartbeats), name="watch over heartbeats")
+            tasks.create_task(outcome(self._heartbeats), name="watch over heartbeats")
             commit_seconds = self._settings.sequence_number_commit_interval_seconds
             tasks.create_task(self._assignment.commit_forever(commit_seconds), name="commit")
 
@@ -254,10 +253,3 @@ class V3ioTrigger(Trigger):
             "replicas": self._spec.replica_count,
         }
         return TriggerStatus(about, self._assignment.statuses())
-
-
-async def _outcome(task: "asyncio.Task[None]") -> None:
-    """Raise its error, and leave it alone when this ends."""
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.result()

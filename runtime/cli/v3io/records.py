@@ -10,7 +10,7 @@ import click
 
 from headrace.runtime.cli.broker_options import as_json_option
 from headrace.runtime.cli.record_formats import json_line, text_line
-from headrace.runtime.cli.records import made_up, paced, stdin_batches
+from headrace.runtime.cli.records import made_up, paced, record_options, stdin_batches
 from headrace.runtime.cli.v3io.options import Stream, web_api_option
 from headrace.runtime.kafka.client import Line
 from headrace.runtime.processor.stopping import until_signal
@@ -29,10 +29,7 @@ _POLL_SECONDS = 0.25
 @click.argument("stream", type=Stream())
 @web_api_option
 @click.option("--shard", type=click.IntRange(min=0), help="Default: by partition key, or spread.")
-@click.option("--keyed", is_flag=True, help="Lines are key<TAB>value.")
-@click.option("--count", type=click.IntRange(min=1), help="Make this many records; no stdin.")
-@click.option("--size", type=click.IntRange(min=1), default=100, show_default=True, help="Bytes.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Records per second.")
+@record_options
 @as_json_option
 def put(  # noqa: PLR0913, PLR0917 one parameter per option
     stream: StreamPlace,

@@ -1,7 +1,6 @@
 """The embedded broker's process: spawned, awaited until it serves, ended."""
 
 import asyncio
-import signal
 import socket
 import struct
 from contextlib import suppress
@@ -9,10 +8,9 @@ from pathlib import Path
 
 from headrace.runtime.embedded.kafka.java import BrokerJava, telling_lines
 from headrace.runtime.embedded.ports import HOST, check_listener
-from headrace.runtime.embedded.process import start_server
+from headrace.runtime.embedded.process import ServerProcess, start_server
 from headrace.runtime.environment import for_java
 from headrace.runtime.errors import BrokerError
-from headrace.runtime.processes import until_ended
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 15.0  # a broker stops in 0.2 s; in 2 s where it writes the class data archive
@@ -20,17 +18,14 @@ _POLL_SECONDS = 0.01
 _LOG_FILE = "broker.log"
 
 
-class BrokerProcess:
-    """One run of the broker, from its construction to `end`; dies with the thread that made it."""
+class BrokerProcess(ServerProcess):
+    """One run of the broker."""
 
     def __init__(self, java: BrokerJava, *, heap_mib: int, lock_fd: int) -> None:
         self._java = java
         command, log = java.broker_command(heap_mib), java.folder / _LOG_FILE
-        self._process = start_server(command, log, lock_fd, cwd=java.folder, env=for_java())
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        process = start_server(command, log, lock_fd, cwd=java.folder, env=for_java())
+        super().__init__(process, _STOP_SECONDS)
 
     async def until_ready(self, port: int) -> None:
         """Return when the broker serves at `port`. BrokerError, with its last lines, when it does not."""
@@ -45,23 +40,9 @@ class BrokerProcess:
             said = last_lines(self._java.folder)
             raise BrokerError(f"embedded Kafka is not ready after {_START_SECONDS:g} s: {said}") from error
 
-    async def until_ended(self) -> None:
-        """Wait for the end of the process as an event, on whatever loop runs."""
-        await until_ended(self._process)
-
-    async def end(self, how: signal.Signals) -> None:
-        """End the process: `how`, a bounded wait, SIGKILL; whatever happens to us meanwhile."""
-        try:
-            self._process.send_signal(how)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_STOP_SECONDS):
-                    await self.until_ended()
-        finally:
-            self.kill()
-
     def kill(self) -> None:
         """End the process at once, if it hasn't ended."""
-        self._process.kill()
+        super().kill()
         self._java.archive.publish(self._process.wait())
 
 

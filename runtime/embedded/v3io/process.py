@@ -2,20 +2,17 @@
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
 
 from headrace.runtime.embedded.ports import HOST, check_listener
-from headrace.runtime.embedded.process import start_server
+from headrace.runtime.embedded.process import ServerProcess, start_server
 from headrace.runtime.embedded.v3io.web.keys import VARIABLE
 from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.errors import UsageError
-from headrace.runtime.processes import until_ended
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
@@ -25,8 +22,8 @@ _LOG_FILE = "v3io.log"
 _MODULE = "headrace.runtime.embedded.v3io"
 
 
-class V3ioProcess:
-    """One run of the server, from its construction to `end`; dies with the thread that made it."""
+class V3ioProcess(ServerProcess):
+    """One run of the v3io server."""
 
     def __init__(
         self, folder: Path, port: int, *, lock_fd: int, containers: Sequence[str], access_key: str
@@ -35,11 +32,8 @@ class V3ioProcess:
         self._port = port
         command = [sys.executable, "-P", "-m", _MODULE, "--data-dir", str(folder), "--port", str(port)]
         command += [f"--container={name}" for name in containers]
-        self._process = start_server(command, folder / _LOG_FILE, lock_fd, env=_environment(access_key))
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        process = start_server(command, folder / _LOG_FILE, lock_fd, env=_environment(access_key))
+        super().__init__(process, _STOP_SECONDS)
 
     async def until_ready(self) -> None:
         """Return when the server answers. UsageError, with its last lines, when it does not."""
@@ -53,25 +47,6 @@ class V3ioProcess:
         except TimeoutError as error:
             said = last_lines(self._folder)
             raise UsageError(f"the v3io server is not ready after {_START_SECONDS:g} s: {said}") from error
-
-    async def until_ended(self) -> None:
-        """Wait for the end of the process as an event, on whatever loop runs."""
-        await until_ended(self._process)
-
-    async def end(self, how: signal.Signals) -> None:
-        """End the process: `how`, a bounded wait, SIGKILL; whatever happens to us meanwhile."""
-        try:
-            self._process.send_signal(how)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_STOP_SECONDS):
-                    await self.until_ended()
-        finally:
-            self.kill()
-
-    def kill(self) -> None:
-        """End the process at once, if it hasn't ended."""
-        self._process.kill()
-        self._process.wait()
 
 
 def last_lines(folder: Path) -> str:

@@ -6,12 +6,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import aiohttp
-
 from headrace.runtime.embedded.folder import OwnedFolder
 from headrace.runtime.embedded.ports import HOST, free_port
 from headrace.runtime.embedded.v3io.process import V3ioProcess, last_lines
 from headrace.runtime.errors import BrokerError, UsageError
+from headrace.runtime.v3io.access import V3ioAccess
+from headrace.runtime.v3io.client import V3ioClient
+from headrace.runtime.v3io.errors import V3ioRefusedError
+from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.streams import create
+
+_RETENTION_HOURS = 24
+_IS_THERE = 409
 
 
 class EmbeddedV3io:
@@ -95,14 +101,13 @@ class EmbeddedV3io:
 
     async def create_streams(self, streams: Mapping[str, int]) -> None:
         """Their paths, `container/path`, and how many shards; those that exist stay as they are."""
-        async with aiohttp.ClientSession(self.url) as session:
+        async with V3ioClient(V3ioAccess(self.url, self._access_key)) as client:
             for path, shard_count in streams.items():
-                headers = {"X-v3io-function": "CreateStream", "X-v3io-session-key": self._access_key}
-                body = {"ShardCount": shard_count}
-                url = f"/{path.strip('/')}/"
-                async with session.post(url, headers=headers, json=body) as answer:
-                    if answer.status not in {200, 204, 409}:
-                        raise BrokerError(f"cannot create the stream {path}: {await answer.text()}")
+                try:
+                    await create(client, StreamPlace.parse(path), shard_count, _RETENTION_HOURS)
+                except V3ioRefusedError as refused:
+                    if refused.status != _IS_THERE:
+                        raise BrokerError(f"cannot create the stream {path}: {refused.reason}") from None
 
     async def __aenter__(self) -> Self:
         await self.start()

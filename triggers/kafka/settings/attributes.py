@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator
 
 from headrace.runtime.config.concurrency import MaxConcurrency, max_concurrency
-from headrace.runtime.config.on_failure import FailureSettings
+from headrace.runtime.config.on_failure import FAILED, FailureSettings
 from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE
 from headrace.runtime.settings.declare import section, setting
 from headrace.runtime.settings.types import (
@@ -25,22 +25,17 @@ from headrace.runtime.settings.types import (
     WindowSize,
     spelled,
 )
+from headrace.runtime.streams.attributes import AckSemantics, AllocationMode, explicit_ack_semantics
 from headrace.triggers.kafka.settings.cluster import Addresses, ClusterAttributes
 from headrace.triggers.kafka.settings.without_effect import ClientAttributes
 
 DEFAULT_CHANNEL_BUFFER_SIZE = 256
 _INT32 = 2**31 - 1  # what Kafka's protocol has room for, also where it counts milliseconds
 _DECODER = "headrace.triggers.kafka.format.decoder:decode"
-_FAILED = (
-    "What happens to a record whose handler raised, answered with a status of 500 or above, ran past"
-    " eventTimeout, or died with its worker."
-)
 
 InitialOffset = Annotated[Literal["earliest", "latest"], spelled(), CHOICE]
 BalanceStrategy = Annotated[Literal["range", "roundrobin", "sticky", "cooperative"], spelled(), CHOICE]
-AllocationMode = Annotated[Literal["pool", "static"], CHOICE]
 IsolationLevel = Annotated[Literal["read_uncommitted", "read_committed"], CHOICE]
-AckSemantics = Annotated[Literal["auto", "individual", "cumulative"], CHOICE]
 Ordering = Annotated[Literal["partition", "key", "none"], CHOICE]
 Delivery = Annotated[Literal["events", "ranges"], CHOICE]
 
@@ -257,13 +252,8 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         effect="What has changed within it by topicPattern is one rebalance; within topicRefresh where that"
         " is longer. Too low rebalances for each of many topics that are made one by one.",
     )
-    on_failure: FailureSettings = section("onFailure", FailureSettings, effect=_FAILED)
-    explicit_ack_semantics: AckSemantics = setting(
-        "explicitAckSemantics",
-        "auto",
-        effect="cumulative settles every lower record too, finished or not; with individual lower ones that"
-        " nobody acks stay open. auto is cumulative for functions that mlrun has written, else individual.",
-    )
+    on_failure: FailureSettings = section("onFailure", FailureSettings, effect=FAILED)
+    explicit_ack_semantics: AckSemantics = explicit_ack_semantics()
     ack_deadline_seconds: Annotated[Seconds, Ge(0)] = setting(
         "ackDeadline",
         0.0,

@@ -10,7 +10,7 @@ from typing import Protocol
 from headrace.runtime.v3io.errors import V3ioError, V3ioRefusedError
 from headrace.runtime.v3io.group.sessions import StateError
 from headrace.runtime.v3io.group.state_item import State, StateItem
-from headrace.runtime.v3io.patience import pauses
+from headrace.runtime.v3io.patience import Recurrence, pauses
 from headrace.runtime.wire.clock import now_ns
 from headrace.triggers.v3io.membership.shares import Group, Member, Verdict
 
@@ -63,7 +63,8 @@ class Membership:
         self._renewed_ns = _NEVER
         """When what keeps it was begun, by wire/clock.py."""
         self._may_be_in = False
-        self._failure_count = self._wait_count = self._refusal_count = 0
+        self._failures, self._waits = Recurrence(_REPORT_EVERY), Recurrence(_REPORT_EVERY)
+        self._refusal_count = 0
 
     async def run_forever(self) -> None:
         """Join, and stay."""
@@ -75,7 +76,8 @@ class Membership:
                 is_done = False
                 self._report_failure(error)
             if is_done:
-                self._failure_count = self._refusal_count = 0
+                self._failures.end()
+                self._refusal_count = 0
                 self.problem, backoff = "", pauses()
             await asyncio.sleep(self._pause_seconds if is_done else next(backoff))
 
@@ -108,7 +110,8 @@ class Membership:
             self._report_refusal(refused)
             return False
         gained, is_first = verdict.member.shards - self.member.shards, self._renewed_ns == _NEVER
-        self.member, self._renewed_ns, self._wait_count = verdict.member, sent_ns, 0
+        self.member, self._renewed_ns = verdict.member, sent_ns
+        self._waits.end()
         self._owner.on_renewed(sent_ns)
         if gained or is_first:
             self._owner.on_gained(sorted(gained))
@@ -155,15 +158,13 @@ class Membership:
 
     def _report_failure(self, error: Exception) -> None:
         self.problem = f"the group's state can't be renewed: {error}"
-        if self._failure_count % _REPORT_EVERY == 0:
+        if self._failures.is_news():
             logger.warning("%s; trying again", self.problem)
-        self._failure_count += 1
 
     def _report_waiting(self) -> None:
-        if self._wait_count % _REPORT_EVERY == 0:
+        if self._waits.is_news():
             count = self._group.replica_count
             logger.info("each of the group's %d shares of shards has a member: this replica stands by", count)
-        self._wait_count += 1
 
 
 def _new_id(function: str) -> str:

@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, BeforeValidator
 
+from headrace.runtime.config.on_failure import FAILED
 from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, COUNT, Seconds, Text, WindowSize, spelled
+from headrace.runtime.streams.attributes import AckSemantics, AllocationMode, explicit_ack_semantics
 from headrace.runtime.v3io.addresses import V3IO_OPTION, V3IO_VARIABLE, checked_web_api
 from headrace.runtime.v3io.group.names import MAX_GROUP_CHARS
 from headrace.triggers.v3io.settings.failure import V3ioFailureSettings
@@ -38,8 +40,6 @@ def _web_api(text: str) -> str:
 
 Whole = Annotated[int, BeforeValidator(_whole), replace(COUNT, accepts=(int, float))]
 Interval = Annotated[Seconds, Gt(0), Le(86400)]
-AllocationMode = Annotated[Literal["pool", "static"], CHOICE]
-AckSemantics = Annotated[Literal["auto", "individual", "cumulative"], CHOICE]
 
 
 class V3ioAttributes(Settings):
@@ -136,17 +136,11 @@ class V3ioAttributes(Settings):
         unit="records",
         effect="The last so many handled records of a shard stay uncommitted: a new owner runs them again.",
     )
-    explicit_ack_semantics: AckSemantics = setting(
-        "explicitAckSemantics",
-        "auto",
-        effect="cumulative settles every lower record too, finished or not; with individual lower ones that"
-        " nobody acks stay open. auto is cumulative for functions that mlrun has written, else individual.",
-    )
+    explicit_ack_semantics: AckSemantics = explicit_ack_semantics()
     on_failure: V3ioFailureSettings = section(
         "onFailure",
         V3ioFailureSettings,
-        effect="What happens to a record whose handler raised, answered with a status of 500 or above, ran"
-        " past eventTimeout, or died with its worker.",
+        effect=FAILED,
     )
     max_buffered_bytes: Annotated[Whole, Gt(0)] = setting(
         "maxBufferedBytes",
