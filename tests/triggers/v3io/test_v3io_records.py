@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ async def test_a_shard_that_retention_has_passed_goes_on_with_what_is_left(
 
 def age(data: Path, below: int) -> None:
     """Let records come to be two hours old; the stream keeps them for one."""
-    with sqlite3.connect(data / "v3io.sqlite3") as database:
+    with closing(sqlite3.connect(data / "v3io.sqlite3")) as database, database:
         database.execute(
             "UPDATE records SET arrival_ns = arrival_ns - ? WHERE sequence < ?",
             (2 * 3600 * 10**9, below),

@@ -75,16 +75,24 @@ def open_database(folder: Path) -> Database:
     """That of `folder`, made where there is none. What a kill left half written is dropped. UsageError."""
     path = folder / _FILE
     try:
-        connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+        return _opened(path)
+    except sqlite3.Error as error:
+        raise UsageError(
+            f"{path} can't be used: {error}; stop who uses it, make room, or choose another data folder"
+        ) from error
+
+
+def _opened(path: Path) -> Database:
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
         # Without memory that is shared with other processes, of which there is none.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         _prepare(Database(connection))
-    except sqlite3.Error as error:
-        raise UsageError(
-            f"{path} can't be used: {error}; stop who uses it, make room, or choose another data folder"
-        ) from error
+    except BaseException:
+        connection.close()
+        raise
     return Database(connection)
 
 
