@@ -283,7 +283,8 @@ class _Load:
             if name in spec.model_fields_set:
                 key = SpecFields.model_fields[name].alias or ""
                 self.findings.notice(("spec", key), f"has no effect here: {ON_KUBERNETES}")
-        if fixed and least and most and least != most:
+        is_both = {"min_replicas", "max_replicas"} <= spec.model_fields_set
+        if fixed and is_both and least != most:
             self.findings.problem(
                 ("spec", "maxReplicas"),
                 f"{most} must be minReplicas, {least}: a {fixed[0]} trigger does not support autoscaling,"

@@ -19,7 +19,7 @@ from headrace.runtime.processor.admin.server import TcpAddress
 from headrace.runtime.processor.declare import Reach, argument, option
 from headrace.runtime.settings.reader import Instead, Origin
 from headrace.runtime.users import OPTION as WORKER_USER_OPTION
-from headrace.runtime.v3io.addresses import V3IO_OPTION, V3IO_VARIABLE, checked_web_api
+from headrace.runtime.v3io.addresses import V3IO_OPTION, V3IO_OVERRIDE_VARIABLE, checked_web_api
 
 _SETS = "HEADRACE_REPLICA_SETS"
 
@@ -138,7 +138,7 @@ class RunOptions:
             flag=V3IO_OPTION,
             metavar="URL",
             callback=_web_api,
-            envvar=V3IO_VARIABLE,
+            envvar=V3IO_OVERRIDE_VARIABLE,
             show_envvar=True,
         ),
     )

@@ -18,8 +18,8 @@ from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.settings.types import Shape
 
 ANNOTATION_PREFIX = "nuclio.io/"
-# Only these annotations are ours alone; a typing error in one of them must not pass unseen.
-CHECKED_ANNOTATIONS = "nuclio.io/kafka-"
+# Only what begins so is for triggers alone: a typing error in one of them must not pass unseen.
+CHECKED_ANNOTATIONS = ("nuclio.io/kafka-", "nuclio.io/v3iostream-")
 
 
 def _has_effect(_value: object) -> str:

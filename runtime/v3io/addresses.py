@@ -3,8 +3,10 @@
 import re
 
 V3IO_OPTION = "--v3io"
+V3IO_OVERRIDE_VARIABLE = "HEADRACE_V3IO"
+"""Stands in for the option: it beats what a file says."""
 V3IO_VARIABLE = "V3IO_API"
-"""Where the web API is, for every command that needs one; the `v3io` package reads it too."""
+"""Where the web API is, if nothing else says it; the `v3io` package reads it too."""
 V3IO_KEY_VARIABLE = "V3IO_ACCESS_KEY"
 _ADDRESS = re.compile(r"(?:(https?)://)?((?:\[[0-9A-Fa-f:.]+\]|[^\s/@:\[\]]+)(?::\d{1,5})?)/*")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from headrace.runtime.partitions.books.held import Outgoing
 from headrace.runtime.partitions.checkpoint import Checkpoint
@@ -10,13 +11,25 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import CommitRefusedError
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioError
-from headrace.runtime.v3io.group.names import LAST_SEQUENCE, sequence_attribute, text_attribute
+from headrace.runtime.v3io.group.names import INODE, LAST_SEQUENCE, sequence_attribute, text_attribute
 from headrace.runtime.v3io.items import SHARD, get_item, put_attributes
 from headrace.runtime.v3io.place import StreamPlace
 from headrace.runtime.v3io.values import Attributes
 
 FIRST_OFFSET = 1
 """Sequence numbers begin with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """A shard as it was found: what is committed, one more than its last record, and which one it is.
+
+    `inode` is another one where the stream was made anew; None where the server doesn't say it.
+    """
+
+    committed: Checkpoint | None
+    end: int
+    inode: int | None
 
 
 class ShardOffsets:
@@ -32,6 +45,22 @@ class ShardOffsets:
         self._stream = stream
         self._sequence, self._text = sequence_attribute(group_name), text_attribute(group_name)
         self._generation = generation
+        self._found: dict[PartitionKey, int | None] = {}
+        self._inodes: dict[PartitionKey, int | None] = {}
+        self.on_another: Callable[[PartitionKey], None]
+        """A commit has met another shard of that name."""
+
+    def expect(self, states: Mapping[PartitionKey, ShardState]) -> None:
+        """These were found, and are what is handled from the next `begin` on."""
+        self._found |= {key: state.inode for key, state in states.items()}
+
+    def begin(self, key: PartitionKey) -> None:
+        """Commits are for the one that was found last; for any, if there was none."""
+        self._inodes[key] = self._found.pop(key, None)
+
+    def inode_of(self, key: PartitionKey) -> int | None:
+        """Of the one that commits are for."""
+        return self._inodes.get(key)
 
     @property
     def generation(self) -> int | None:
@@ -42,21 +71,18 @@ class ShardOffsets:
         """As the next owner reads it: what belongs to another offset says nothing to it."""
         return CheckpointText(0, checkpoint).encode(max_chars)
 
-    async def read(self, shard: int) -> tuple[Checkpoint | None, int | None]:
-        """What is committed, and the last record's sequence number; both None where there is no shard yet.
-
-        Raises V3ioError.
-        """
-        names = (self._sequence, self._text, LAST_SEQUENCE)
+    async def read(self, shard: int) -> ShardState | None:
+        """None where there is no shard yet. Raises V3ioError."""
+        names = (self._sequence, self._text, LAST_SEQUENCE, INODE)
         item = await get_item(self._client, self._stream.beside(shard), names)
         if item is None:
-            return None, None
-        last = int(item.get(LAST_SEQUENCE, 0))
+            return None
+        end, inode = int(item.get(LAST_SEQUENCE, 0)) + 1, item.get(INODE)
         if self._sequence not in item:
-            return None, last
+            return ShardState(None, end, inode)
         offset = int(item[self._sequence]) + 1
         said = decode_text(offset, str(item.get(self._text, "")))
-        return (said.checkpoint if said else Checkpoint(offset)), last
+        return ShardState(said.checkpoint if said else Checkpoint(offset), end, inode)
 
     async def write(
         self,
@@ -74,21 +100,26 @@ class ShardOffsets:
     async def _write(self, key: PartitionKey, offset: int, text: str) -> str:
         """Why it wasn't; empty where it was. Never back: others may be further, or have been."""
         path, name = self._stream.beside(key.partition), self._sequence
-        done = offset - 1
+        done, inode = offset - 1, self.inode_of(key)
         condition = (
             f"(__obj_type == {SHARD}) AND ({LAST_SEQUENCE} >= {done})"
             f" AND (not(exists({name})) OR ({name} <= {done}))"
         )
+        if inode is not None:
+            condition += f" AND ({INODE} == {inode})"
         try:
-            values: Attributes = {name: offset - 1, self._text: text}
+            values: Attributes = {name: done, self._text: text}
             refused = await put_attributes(self._client, path, values, condition)
             if refused is None:
                 return ""
-            committed, last = await self.read(key.partition)
+            state = await self.read(key.partition)
         except V3ioError as error:
             return str(error)
-        if last is None:  # nothing was ever put into it, so there is nothing that could be lost
+        if state is None:  # nothing was ever put into it, so there is nothing that could be lost
             return "" if offset <= FIRST_OFFSET else "the shard is gone"
-        if committed is not None and committed.offset > offset:
-            return f"offset {committed.offset} is committed there, by another member or by hand"
+        if inode not in {None, state.inode}:
+            self.on_another(key)
+            return "the stream was made anew"
+        if state.committed is not None and state.committed.offset > offset:
+            return f"offset {state.committed.offset} is committed there, by another member or by hand"
         return f"the shard takes no commit: {refused.reason}"

@@ -23,13 +23,14 @@ from headrace.runtime.v3io.patience import pauses
 from headrace.runtime.v3io.streams import describe
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
+from headrace.triggers.v3io.awaited import Awaited
 from headrace.triggers.v3io.dead_letters import DeadLetters
 from headrace.triggers.v3io.membership.membership import Membership
 from headrace.triggers.v3io.membership.shares import Group
-from headrace.triggers.v3io.reading import Reading
 from headrace.triggers.v3io.settings.keys import access_of
 from headrace.triggers.v3io.settings.model import ANNOTATIONS, V3ioSettings
 from headrace.triggers.v3io.shard_offsets import ShardOffsets
+from headrace.triggers.v3io.shard_reader import Surroundings
 from headrace.triggers.v3io.stream import V3ioStream
 
 logger = logging.getLogger(__name__)
@@ -86,16 +87,13 @@ class V3ioTrigger(Trigger):
         beat_seconds = min(_CALL_SECONDS, settings.session_timeout_seconds / _HEARTBEATS_PER_SESSION)
         self._group_client = V3ioClient(access, connections=1, call_seconds=beat_seconds)
         self._clients = (self._client, self._commit_client, self._group_client)
-        group = settings.consumer_group
-        self._offsets = ShardOffsets(self._commit_client, settings.place, group, self._generation)
+        stream, group = settings.place, settings.consumer_group
+        self._offsets = ShardOffsets(self._commit_client, stream, group, self._generation)
         dead_letters = DeadLetters(self._client, settings.dead_letter_place)
-        is_from_earliest = settings.seek_to == "earliest"
-        stream = V3ioStream(self._offsets, dead_letters, self._on_started, is_from_earliest=is_from_earliest)
-        self._assignment = Assignment(dispatch, stream, settings.limits)
+        awaited = None if settings.seek_to == "earliest" else Awaited(self._commit_client, stream, group)
+        self._stream = V3ioStream(self._offsets, dead_letters, awaited, self._on_started)
+        self._assignment = Assignment(dispatch, self._stream, settings.limits)
         self._assignment.committer = Committer(self._offsets, metrics)
-        self._reading = stream.reading = Reading(
-            self._client, settings, self._offsets, self._assignment, dispatch
-        )
         self._membership: Membership | None = None
         self._problem = "connecting"
         self._stopping = asyncio.Lock()
@@ -145,13 +143,19 @@ class V3ioTrigger(Trigger):
         self._fence.start()
         membership = self._membership = self._member_of(shard_count)
         self._problem = ""
-        async with task_group(HeadraceError) as tasks:
-            self._tasks = self._reading.tasks = tasks
-            # Not one of the group's tasks: it goes on while a stop waits for handlers.
-            self._heartbeats = asyncio.create_task(membership.run_forever(), name="heartbeats")
-            tasks.create_task(outcome(self._heartbeats), name="watch over heartbeats")
-            commit_seconds = self._settings.sequence_number_commit_interval_seconds
-            tasks.create_task(self._assignment.commit_forever(commit_seconds), name="commit")
+        try:
+            async with task_group(HeadraceError) as tasks:
+                self._tasks = tasks
+                self._stream.around = Surroundings(
+                    self._client, self._settings, self._offsets, self._assignment, self._dispatch, tasks
+                )
+                # Not one of the group's tasks: it goes on while a stop waits for handlers.
+                self._heartbeats = asyncio.create_task(membership.run_forever(), name="heartbeats")
+                tasks.create_task(outcome(self._heartbeats), name="watch over heartbeats")
+                commit_seconds = self._settings.sequence_number_commit_interval_seconds
+                tasks.create_task(self._assignment.commit_forever(commit_seconds), name="commit")
+        finally:
+            membership.takes_more = False  # nobody would read it
 
     async def _find_stream(self) -> int:
         """Its number of shards, once it is there. Raises V3ioError where that is forbidden."""
@@ -214,8 +218,8 @@ class V3ioTrigger(Trigger):
             return True
         self._dispatch.sync_progress()
         found = await asyncio.gather(*(self._offsets.read(it.key.partition) for it in partitions))
-        pairs = zip(found, partitions, strict=True)
-        return any(at is not None and at.offset > own.checkpoint.offset for (at, _), own in pairs)
+        pairs = [(it.committed, own) for it, own in zip(found, partitions, strict=True) if it is not None]
+        return any(at is not None and at.offset > own.checkpoint.offset for at, own in pairs)
 
     async def on_lost(self) -> None:
         """Workers that are in their records end; nothing is committed."""
@@ -240,6 +244,7 @@ class V3ioTrigger(Trigger):
             *([self._problem] if self._problem else []),
             *([self._membership.problem] if self._membership and self._membership.problem else []),
             *(["no heartbeat was written for sessionTimeout"] if self._lease.is_over else []),
+            *self._stream.problems(),
             *self._assignment.problems(),
         ]
 

@@ -131,6 +131,6 @@ def _annotations(kinds: Mapping[str, TriggerKind]) -> Schema:
         "properties": known,
         "additionalProperties": {"type": "string"},
         "propertyNames": {
-            "anyOf": [{"enum": sorted(known)}, {"not": {"pattern": f"^{CHECKED_ANNOTATIONS}"}}]
+            "anyOf": [{"enum": sorted(known)}, {"not": {"pattern": f"^({'|'.join(CHECKED_ANNOTATIONS)})"}}]
         },
     }

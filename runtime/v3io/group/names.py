@@ -35,3 +35,5 @@ def text_attribute(group: str) -> str:
 
 LAST_SEQUENCE = "__last_sequence_num"
 """Of a shard: the sequence number of the record that came last."""
+INODE = "__inode_number"
+"""Of a shard: which one it is, where others had its name before."""

@@ -106,22 +106,52 @@ async def test_batches_hold_records_of_a_shard_in_order_and_keep_their_boundarie
     assert [int(word) for line in lines[1:] for word in line.split()] == list(range(12))
 
 
+async def make_anew(scene: ShardScene) -> None:
+    async with client_of(scene) as client:
+        await streams.delete(client, place_of(scene))
+        await streams.create(client, place_of(scene), 1, 1)
+
+
+@pytest.mark.parametrize("count", [3, 30])
 async def test_a_stream_that_was_made_anew_is_read_from_its_start(
-    scene: ShardScene, caplog: pytest.LogCaptureFixture
+    scene: ShardScene, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
+    """Also where it has more records by then than were read of the old one."""
     await scene.create()
     scene.write(WRITES, sequenceNumberShardWaitInterval="50ms")
     await scene.put(10)
     async with running(scene.folder):
         await scene.until_committed(10)
-        async with client_of(scene) as client:
-            await streams.delete(client, place_of(scene))
-            await streams.create(client, place_of(scene), 1, 1)
-        await scene.put(3)
-        await until(lambda: written(scene.folder)[-1:] == [12])
-        await scene.until_committed(3)
-    assert written(scene.folder) == list(range(13))
-    assert "it was made anew" in caplog.text
+        await make_anew(scene)
+        await scene.put(count)
+        await until(lambda: written(scene.folder)[-1:] == [9 + count])
+        await scene.until_committed(count)
+    assert written(scene.folder) == list(range(10 + count))
+    assert "offset 11 was to come, and the stream was made anew" in caplog.text
+
+
+async def test_what_was_read_of_the_old_stream_is_not_committed_on_the_new_one(
+    scene: ShardScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = """
+    def handler(context, event):
+        while int(event.body) == 9 and exists("gate"):
+            time.sleep(0.01)
+        write(int(event.body))
+    """
+    await scene.create()
+    (scene.folder / "gate").touch()
+    scene.write(handler, pollingIntervalMs=3000, sequenceNumberCommitInterval="50ms")
+    await scene.put(10)
+    async with running(scene.folder):
+        await scene.until_committed(9)
+        await make_anew(scene)
+        await scene.put(30)
+        (scene.folder / "gate").unlink()
+        await until(lambda: "commit failed (the stream was made anew)" in caplog.text)
+        assert await scene.committed() is None
+        await scene.until_committed(30)
+    assert written(scene.folder) == list(range(40))
 
 
 async def test_a_commit_of_others_that_is_further_is_never_moved_back(

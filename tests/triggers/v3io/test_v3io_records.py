@@ -50,6 +50,21 @@ async def test_the_first_record_of_a_shard_is_never_missed(scene: ShardScene) ->
         await until(lambda: written(scene.folder) == [0, 1])
 
 
+async def test_a_shard_that_gets_its_first_record_while_no_replica_runs_is_read_from_it(
+    scene: ShardScene,
+) -> None:
+    """Though seekTo is latest: the group was there before the record."""
+    await scene.create(shards=2)
+    scene.write(WRITES, seekTo="latest")
+    await scene.put(1, shard=0)
+    async with running(scene.folder) as it:
+        await until(lambda: it.trigger.problems() == [])
+        await scene.until_committed(1)
+    await scene.put(2, shard=1)
+    async with running(scene.folder):
+        await until(lambda: written(scene.folder) == [1, 2])
+
+
 async def test_where_a_shard_began_is_kept_even_if_nothing_was_done_since(scene: ShardScene) -> None:
     """Else `latest` would be asked again, and skip what came meanwhile."""
     await scene.create()

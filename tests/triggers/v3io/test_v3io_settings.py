@@ -73,6 +73,56 @@ def test_a_url_that_names_no_stream_is_refused(load: Any, url: str, said: str) -
     assert said in refusal(load, url=url)
 
 
+@pytest.mark.parametrize("rest", ["?a=1", "#here"])
+def test_a_url_with_more_than_a_place_is_refused(load: Any, rest: str) -> None:
+    assert "has a ? or #" in refusal(load, url=URL + rest)
+
+
+def test_what_is_escaped_in_a_url_and_slashes_too_many_mean_the_same_place(load: Any) -> None:
+    assert str(load(url="http://h/big/my%20a@g").triggers[0].settings.place) == "big/my a"
+    given = {**PLACE, "streamPath": "//a//b/", "onFailure": {"then": "deadLetter", "deadLetterTopic": "c//d"}}
+    settings = load(given, url="http://h").triggers[0].settings
+    assert (str(settings.place), str(settings.dead_letter_place)) == ("bigdata/a/b", "bigdata/c/d")
+
+
+def test_a_variable_of_the_platform_does_not_beat_the_file(
+    load: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("V3IO_API", "http://elsewhere:1")
+    assert load(url=URL).triggers[0].settings.web_api == "http://v3io-webapi:8081"
+    assert load(PLACE).triggers[0].settings.web_api == "http://elsewhere:1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"password": "plain"}, "it is not used"),
+        ({"password": "plain", "username": "u"}, ""),
+        ({"password": "plain", "secret": "own"}, "password has no effect"),
+        ({"password": KEY, "secret": "own"}, "secret has no effect"),
+        ({"password": "$generate"}, "V3IO_ACCESS_KEY is empty"),
+    ],
+)
+def test_what_does_not_sign_in_gets_a_line(
+    load: Any, monkeypatch: pytest.MonkeyPatch, fields: dict[str, str], said: str
+) -> None:
+    monkeypatch.delenv("V3IO_ACCESS_KEY", raising=False)
+    lines = [line for line in load(url=URL, **fields).notices if "webApi" in line]
+    assert len(lines) == (1 if said else 0)
+    assert said in "".join(lines)
+
+
+def test_a_place_in_the_url_beside_attributes_gets_a_line(load: Any) -> None:
+    function = load(PLACE, url=URL)
+    assert str(function.triggers[0].settings.place) == "bigdata/orders"
+    assert any("no effect beside the attributes" in line for line in function.notices)
+
+
+def test_an_unknown_annotation_of_the_trigger_is_refused(load: Any) -> None:
+    said = refusal(load, url=URL, annotations={"nuclio.io/v3iostream-log-levl": "1"})
+    assert "nuclio.io/v3iostream-log-level" in said
+
+
 def test_a_place_in_parts_is_refused(load: Any) -> None:
     said = refusal(load, {"containerName": "bigdata"}, url=URL)
     assert "needs streamPath and consumerGroup beside it" in said
@@ -100,6 +150,7 @@ def test_keys_match_whatever_their_case_and_whole_floats_are_numbers(load: Any) 
         ("ackWindowSize", -1),
         ("heartbeatInterval", "10s"),
         ("consumerGroup", "a/b"),
+        ("containerName", "a/b"),
     ],
 )
 def test_a_wrong_value_is_a_line_that_names_it(load: Any, key: str, value: object) -> None:
@@ -144,8 +195,9 @@ def test_annotations_are_nuclios(load: Any) -> None:
 
 
 def test_replicas_that_may_vary_are_refused(load: Any) -> None:
-    said = refusal(load, url=URL, spec={"minReplicas": 1, "maxReplicas": 3})
-    assert "v3ioStream trigger does not support autoscaling" in said
+    for least in (0, 1):
+        said = refusal(load, url=URL, spec={"minReplicas": least, "maxReplicas": 3})
+        assert "v3ioStream trigger does not support autoscaling" in said
     assert load(url=URL, spec={"minReplicas": 3, "maxReplicas": 3}).triggers[0].replica_count == 3
 
 

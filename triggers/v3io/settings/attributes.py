@@ -10,7 +10,12 @@ from headrace.runtime.config.on_failure import FAILED
 from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, COUNT, Seconds, Text, WindowSize, spelled
 from headrace.runtime.streams.attributes import AckSemantics, AllocationMode, explicit_ack_semantics
-from headrace.runtime.v3io.addresses import V3IO_OPTION, V3IO_VARIABLE, checked_web_api
+from headrace.runtime.v3io.addresses import (
+    V3IO_OPTION,
+    V3IO_OVERRIDE_VARIABLE,
+    V3IO_VARIABLE,
+    checked_web_api,
+)
 from headrace.runtime.v3io.group.names import MAX_GROUP_CHARS
 from headrace.triggers.v3io.settings.failure import V3ioFailureSettings
 
@@ -34,6 +39,13 @@ def _group(name: str) -> str:
     return name
 
 
+def _container(name: str) -> str:
+    name = name.strip("/")
+    if "/" in name:
+        raise ValueError(f"{name!r} is no container; what is below it belongs into streamPath")
+    return name
+
+
 def _web_api(text: str) -> str:
     return checked_web_api(text) if text else ""
 
@@ -48,14 +60,15 @@ class V3ioAttributes(Settings):
     web_api: Annotated[Text, AfterValidator(_web_api)] = setting(
         "webApi",
         "",
-        environment=V3IO_VARIABLE,
+        environment=V3IO_OVERRIDE_VARIABLE,
         option=V3IO_OPTION,
         required=f"the web API's address, or the trigger's url, {V3IO_OPTION}, --embedded-v3io"
         f" or {V3IO_VARIABLE}",
         example="http://v3io-webapi:8081",
-        effect="Where the stream is served; without a port it is 80's.",
+        effect="Where the stream is served; without a port it is 80's. Else the trigger's url says it, or the"
+        f" variable {V3IO_VARIABLE}.",
     )
-    container_name: Text = setting(
+    container_name: Annotated[Text, AfterValidator(_container)] = setting(
         "containerName", "", example="bigdata", effect=f"Holds the stream; {_PLACE}."
     )
     stream_path: Text = setting(

@@ -17,14 +17,15 @@ def access_of(
     """A password that is a UUID is an access key, as `secret` is; any other signs in beside a username."""
     if password == GENERATE:
         return V3ioAccess(web_api, env.get(V3IO_KEY_VARIABLE, password))
-    if _is_uuid(password):
+    if is_access_key(password):
         return V3ioAccess(web_api, password)
     if not secret and not (username and password):
         secret = env.get(V3IO_KEY_VARIABLE, "")
     return V3ioAccess(web_api, secret, username, password)
 
 
-def _is_uuid(text: str) -> bool:
+def is_access_key(text: str) -> bool:
+    """Access keys are UUIDs."""
     try:
         uuid.UUID(text)
     except ValueError:

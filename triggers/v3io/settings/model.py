@@ -1,11 +1,14 @@
 """A v3ioStream trigger's settings: its attributes, what follows from them, and the rules between them."""
 
+import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from headrace.runtime.settings.declare import Rule
 from headrace.runtime.streams.assignment import Limits
+from headrace.runtime.v3io.addresses import V3IO_VARIABLE
 from headrace.runtime.v3io.place import StreamPlace
 from headrace.triggers.v3io.settings.attributes import V3ioAttributes
 from headrace.triggers.v3io.settings.rules import RULES, given_place
@@ -14,6 +17,7 @@ from headrace.triggers.v3io.settings.url import parse_url
 ANNOTATIONS: Mapping[str, str] = {"explicit_ack_mode": "v3iostream-explicit-ack-mode"}
 """For fields that all triggers have, after `nuclio.io/`."""
 _READS_AHEAD = 4
+_SLASHES = re.compile("/+")
 
 
 class V3ioSettings(V3ioAttributes):
@@ -27,8 +31,10 @@ class V3ioSettings(V3ioAttributes):
 
     @classmethod
     def fallbacks(cls, trigger: Any) -> Mapping[str, object]:
-        """Of the trigger's url. Where the attributes say one part of the place, it has to say all."""
-        found: dict[str, object] = {}
+        """Of the trigger's url. Where the attributes say one part of the place, they have to say all."""
+        found: dict[str, object] = (
+            {"web_api": os.environ[V3IO_VARIABLE]} if V3IO_VARIABLE in os.environ else {}
+        )
         with suppress(ValueError):  # a rule says what is wrong with it
             url = parse_url(trigger.url)
             if trigger.url:
@@ -53,16 +59,20 @@ class V3ioSettings(V3ioAttributes):
     @property
     def place(self) -> StreamPlace:
         """The stream."""
-        return StreamPlace(self.container_name.strip("/"), self.stream_path.strip("/"))
+        return StreamPlace(self.container_name, _path(self.stream_path))
 
     @property
     def dead_letter_place(self) -> StreamPlace | None:
         """Where failed records go, if anywhere."""
-        path = self.on_failure.dead_letter_topic.strip("/")
-        return StreamPlace(self.container_name.strip("/"), path) if path else None
+        path = _path(self.on_failure.dead_letter_topic)
+        return StreamPlace(self.container_name, path) if path else None
 
     @property
     def limits(self) -> Limits:
         """How much is held: some reads of each shard."""
         reads = _READS_AHEAD + self.record_batch_size_chan
         return Limits(self.read_batch_size * reads, "readBatchSize", self.max_buffered_bytes)
+
+
+def _path(text: str) -> str:
+    return _SLASHES.sub("/", text).strip("/")

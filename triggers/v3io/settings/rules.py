@@ -1,9 +1,13 @@
 """Conditions between a v3ioStream trigger's settings, and between them and the trigger's own fields."""
 
+import os
+
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.declare import Rule
 from headrace.runtime.streams.rules import ACK_RULES, HEARTBEAT_RULES, ON_FAILURE_RULES
+from headrace.runtime.v3io.addresses import V3IO_KEY_VARIABLE
 from headrace.triggers.v3io.settings.attributes import V3ioAttributes
+from headrace.triggers.v3io.settings.keys import GENERATE, is_access_key
 from headrace.triggers.v3io.settings.url import parse_url
 
 _PLACE = {"container_name": "containerName", "stream_path": "streamPath", "consumer_group": "consumerGroup"}
@@ -40,6 +44,34 @@ def _url_is_one(_settings: V3ioAttributes, trigger: TriggerFields) -> str:
     return ""
 
 
+def _url_says_less(_settings: V3ioAttributes, trigger: TriggerFields) -> str:
+    """a place in the trigger's url has no effect beside the three attributes, which is noticed."""
+    try:
+        has_place = bool(parse_url(trigger.url).group)
+    except ValueError:
+        has_place = True
+    is_idle = has_place and bool(given_place(trigger))
+    return (
+        "what the trigger's url has after the address has no effect beside the attributes" if is_idle else ""
+    )
+
+
+def _key_counts(_settings: V3ioAttributes, trigger: TriggerFields) -> str:
+    """a password, username or secret that doesn't sign in is noticed."""
+    password, secret = trigger.password, trigger.secret
+    if password == GENERATE:
+        return (
+            ""
+            if V3IO_KEY_VARIABLE in os.environ
+            else f"password is {GENERATE}, and {V3IO_KEY_VARIABLE} is empty"
+        )
+    if is_access_key(password):
+        return "secret has no effect beside a password that is an access key" if secret else ""
+    if password and not (trigger.username or secret):
+        return "password is no access key (a UUID), and has no username beside it: it is not used"
+    return "password has no effect beside secret, which is the access key" if password and secret else ""
+
+
 def _feeds_itself(settings: V3ioAttributes, _trigger: TriggerFields) -> str:
     """must not be the trigger's own stream."""
     name = settings.on_failure.dead_letter_topic.strip("/")
@@ -49,6 +81,13 @@ def _feeds_itself(settings: V3ioAttributes, _trigger: TriggerFields) -> str:
 
 RULES = (
     Rule("web_api", ("trigger.url", "trigger.attributes"), _url_is_one),
+    Rule("web_api", ("trigger.url", "trigger.attributes"), _url_says_less, is_error=False),
+    Rule(
+        "web_api",
+        ("trigger.password", "trigger.secret", "trigger.username"),
+        _key_counts,
+        is_error=False,
+    ),
     Rule("stream_path", ("container_name", "stream_path", "consumer_group", "trigger.url"), _place_is_whole),
     *HEARTBEAT_RULES,
     *ACK_RULES,

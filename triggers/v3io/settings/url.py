@@ -1,7 +1,7 @@
 """A trigger's url: the web API's, or with a stream and a group as Nuclio's dashboard wants them."""
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 WITHOUT_GROUP = "has a path, which must contain @ indicating the consumer group's name"
 WITHOUT_STREAM = "must contain the container's name and the stream's path"
@@ -24,8 +24,10 @@ def parse_url(text: str) -> StreamUrl:
         parts = urlsplit(text if "://" in text else f"http://{text}")
     except ValueError:  # whose message may show a password
         raise ValueError("is none" + _EXAMPLE) from None
+    if parts.query or parts.fragment:
+        raise ValueError("has a ? or #" + _EXAMPLE)
     web_api = f"{parts.scheme}://{parts.netloc}"
-    path = parts.path.strip("/")
+    path = unquote(parts.path).strip("/")
     if not path:
         return StreamUrl(web_api)
     if path.count("@") != 1:

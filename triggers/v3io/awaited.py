@@ -1,0 +1,38 @@
+"""Shards that had no record when the group first looked, kept beside its state.
+
+A shard is made by its first record. With seekTo latest, one that is made while no replica runs would look as
+if its records had been there before the group.
+"""
+
+from collections.abc import Collection
+
+from headrace.runtime.v3io.client import V3ioClient
+from headrace.runtime.v3io.group.names import state_name
+from headrace.runtime.v3io.items import get_item, put_attributes
+from headrace.runtime.v3io.place import StreamPlace
+
+
+def _name(shard: int) -> str:
+    return f"headrace_awaits_{shard}"
+
+
+class Awaited:
+    """All of it raises V3ioError."""
+
+    def __init__(self, client: V3ioClient, stream: StreamPlace, group_name: str) -> None:
+        self._client = client
+        self._path = stream.beside(state_name(group_name))
+
+    async def add(self, shards: Collection[int]) -> None:
+        """They have no record. Others write their sessions there: nothing of the item but this is touched."""
+        if missing := set(shards) - await self.among(shards):
+            names = {_name(shard): 1 for shard in sorted(missing)}
+            if refused := await put_attributes(self._client, self._path, names, "exists(state)"):
+                raise refused
+
+    async def among(self, shards: Collection[int]) -> set[int]:
+        """Which of these had no record once."""
+        if not shards:
+            return set()
+        item = await get_item(self._client, self._path, [_name(shard) for shard in shards]) or {}
+        return {shard for shard in shards if _name(shard) in item}
