@@ -9,17 +9,17 @@ import click
 from headrace.runtime.errors import HeadraceError, printable_lines
 from headrace.runtime.processes import keep_files_private
 
-# By name: the module here that has it. It is imported when it is asked for.
+# By name: the module here that has it, which is imported when it is asked for, and what the list says of it.
 _COMMANDS = {
-    "deadletters": "dead_letters",
-    "invoke": "invoke",
-    "kafka": "kafka",
-    "new": "new",
-    "partition": "partition",
-    "run": "run",
-    "schema": "schema",
-    "v3io": "v3io.commands",
-    "validate": "validate",
+    "deadletters": ("dead_letters", "Look at the records of a dead-letter topic; send them back."),
+    "invoke": ("invoke", "Call a running function over HTTP."),
+    "kafka": ("kafka", "A broker, and hands on it or any other one."),
+    "new": ("new", "Make a folder with a function that runs."),
+    "partition": ("partition", "Move a partition on that has halted at a failed record."),
+    "run": ("run", "Run functions until Ctrl-C."),
+    "schema": ("schema", "Print the JSON schema of function.yaml."),
+    "v3io": ("v3io.commands", "A v3io server, and hands on it or any other one."),
+    "validate": ("validate", "Say all that is wrong with functions, and what is in effect."),
 }
 
 
@@ -27,10 +27,14 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in sorted(_COMMANDS.items())])
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = import_module(f"headrace.runtime.cli.{_COMMANDS[cmd_name]}")
+        module = import_module(f"headrace.runtime.cli.{_COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
         return command
 

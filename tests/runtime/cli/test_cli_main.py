@@ -27,12 +27,20 @@ def test_a_command_that_there_is_not_is_a_mistake_in_one_line() -> None:
     assert "No such command 'rnu'" in result.output
 
 
-def test_a_command_waits_for_no_import_that_it_does_not_need() -> None:
+def test_the_list_says_what_each_command_is_for() -> None:
+    shown = CliRunner().invoke(headrace, ["--help"]).output
+    lines = [line.split(maxsplit=1) for line in shown.partition("Commands:")[2].splitlines() if line]
+    assert [name for name, _ in lines] == headrace.list_commands(CONTEXT)
+    assert all(about.endswith(".") and not about.endswith("..") for _, about in lines)
+
+
+@pytest.mark.parametrize("said", [["--help"], ["new", "--help"]])
+def test_a_command_waits_for_no_import_that_it_does_not_need(said: list[str]) -> None:
     code = (
         "import json, sys; from headrace.runtime.cli.main import headrace;"
-        "headrace(['new', '--help'], standalone_mode=False); print(json.dumps(sorted(sys.modules)))"
+        f"headrace({said}, standalone_mode=False); print(json.dumps(sorted(sys.modules)))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(json.loads(shown.stdout.splitlines()[-1]))
-    assert "headrace.runtime.cli.new" in loaded
+    assert ("headrace.runtime.cli.new" in loaded) == ("new" in said)
     assert not loaded & {"aiohttp", "aiokafka", "prometheus_client", "pydantic", "rich", "yaml"}
