@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -139,6 +139,9 @@ bench-ranges: $(READY) ## delivery: ranges beside plain Spark jobs over the same
 
 bench-spark: $(READY) ## from a topic to Parquet through Spark: the rate, and what bounds it
 	@$(BIN)/python benchmarks/spark_events.py
+
+bench-reload: $(READY) ## from saving a handler's file to its first record, 20 times, and what that loses
+	@$(BIN)/python benchmarks/reload.py
 
 bench-v3io-drain: $(READY) ## records a second from one shard of a v3io stream through a handler
 	@$(BIN)/python benchmarks/v3io_drain.py

@@ -19,6 +19,7 @@ from headrace.runtime.dispatch.interface import Feed
 from headrace.runtime.dispatch.old_sessions import OldSessions
 from headrace.runtime.dispatch.outcomes import Outcomes
 from headrace.runtime.dispatch.produces import Produces
+from headrace.runtime.dispatch.reloads import Reloads
 from headrace.runtime.dispatch.revoking import Revoking
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.stragglers import Stragglers
@@ -82,6 +83,7 @@ class Dispatcher:
             else Runs(shared, self._failures.refuse)
         )
         self._revoking = Revoking(shared)
+        self.reload_workers = Reloads(shared).run
         self._old_sessions = OldSessions(end_session)
         # Nothing waits behind a batch.
         self._stragglers = Stragglers([] if policy.batch else shared.workers, allocator)
@@ -191,7 +193,7 @@ class Dispatcher:
         """Workers needn't know it any more."""
         self._shared.guests.pop(lane.id, None)
         for worker in self.workers:
-            worker.forget(lane)
+            worker.outbox.forget(lane)
 
     def take_reply(self, lane: Lane, byte_count: int) -> None:
         """So many bytes of its answer's parts were taken."""
@@ -214,7 +216,7 @@ class Dispatcher:
             return  # it calls this once there is room again
         self._is_dispatching = True
         try:
-            takers = [worker for worker in self.workers if worker.is_ready and not worker.is_straggling]
+            takers = [worker for worker in self.workers if worker.takes_more]
             while takers:
                 takers.sort(key=lambda worker: len(worker.in_flight))
                 takers = [worker for worker in takers if self._hand_out.give(worker)]

@@ -88,7 +88,7 @@ class Runs:
     def _may_have(self, worker: WorkerHandle, lane: Lane) -> bool:
         """One that may kill its worker goes alone: one worker runs empty for that, its own if it has one."""
         if not (worker.in_flight.overlaps and worker.in_flight.runs and lane.goes_alone):
-            return worker.suits(lane)
+            return worker.outbox.suits(lane)
         is_its_own = self._shared.allocator.worker_of(lane.key) is not None
         if is_its_own or not any(map(self._is_emptied, self._shared.workers)):
             self._emptying[worker.index] = lane
@@ -183,7 +183,7 @@ class Batches:
             if lane.state is not PartitionState.PLANNING:
                 continue  # revoked meanwhile
             lane.become(PartitionState.ACTIVE)
-            is_same = worker.is_ready and worker.spark_session_id == session and _is_next(lane, plan)
+            is_same = worker.takes_more and worker.spark_session_id == session and _is_next(lane, plan)
             if is_same and not self._shared.lease.is_over and (records := lane.take_below(plan.end)):
                 batch.append((lane, records))
             else:  # a worker has died, or the lease is over, or all of them were acked meanwhile

@@ -49,7 +49,7 @@ class Outcomes:
 
     def on_started(self, worker: WorkerHandle) -> None:
         """A process was started for it."""
-        worker.send_frame(self._acks.owned_frame())
+        worker.outbox.send_frame(self._acks.owned_frame())
 
     def on_died(self, worker: WorkerHandle) -> None:
         """Its process is gone."""

@@ -37,7 +37,7 @@ class Stragglers:
         self._timer = None
         if self._somebody_idles():
             for worker in self._workers:
-                if not worker.is_straggling and _is_held_up(worker, running := worker.running()):
+                if not worker.in_flight.is_straggling and _is_held_up(worker, running := worker.running()):
                     if not worker.in_flight.overlaps or worker.is_loop_held_up:
                         worker.in_flight.slow = frozenset(it.seq for it in running)
                     for lane in self._movable(worker, [it.lane for it in running]):

@@ -120,7 +120,7 @@ class TriggerAcks:
     def send_to_workers(self, frame: bytes) -> None:
         """To all that have a process."""
         for worker in self._shared.workers:
-            worker.send_frame(frame)
+            worker.outbox.send_frame(frame)
 
     def sync_workers(self) -> None:
         """Take in what its own workers have said and acked by now."""

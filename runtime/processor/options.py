@@ -158,6 +158,10 @@ class RunOptions:
             type=click.IntRange(1, 64),
         ),
     )
+    reload: bool = field(
+        default=False,
+        metadata=option("Replace workers, between records, when the function's code changes."),
+    )
     admin_host: str = field(
         default="127.0.0.1",
         metadata=option("Of /live, /ready and the rest.", reach=Reach.PARENT, callback=_admin_host),

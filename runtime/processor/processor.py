@@ -15,6 +15,7 @@ from headrace.runtime.metrics import Metrics
 from headrace.runtime.partitions.status import is_stuck, state_name
 from headrace.runtime.processor.admin.gauges import fill_gauges
 from headrace.runtime.processor.admin.server import Action, NotHaltedError
+from headrace.runtime.processor.code.reloading import reload_forever
 from headrace.runtime.processor.running import RunningGuest, RunningTrigger
 from headrace.runtime.processor.running_function import RunningFunction
 from headrace.runtime.spark.link import SparkLink
@@ -37,6 +38,8 @@ class Processor:
 
         `on_loaded` is called once all handlers are. Handlers run as `user`.
         """
+        self.reloads = False
+        """Whether workers are replaced when their code changes."""
         self._on_loaded = on_loaded
         self._functions = [
             RunningFunction(it, replica, (sparks or {}).get(it.name), user) for it in functions
@@ -84,6 +87,9 @@ class Processor:
         async with task_group(HeadraceError) as runs:
             for running in self._triggers:
                 runs.create_task(running.run(), context=running.context)
+            for function in self._functions if self.reloads else ():
+                hosts = [it.dispatcher for it in self._hosts if it.function is function.spec]
+                runs.create_task(reload_forever(function.spec, hosts))
 
     async def problems(self) -> list[str]:
         """Why it isn't ready."""

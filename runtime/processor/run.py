@@ -19,11 +19,11 @@ from headrace.runtime.processor.admin.front import Front
 from headrace.runtime.processor.admin.server import TcpAddress, admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
 from headrace.runtime.processor.admin.token_file import kept_for_commands
+from headrace.runtime.processor.code.source_code import written_out
 from headrace.runtime.processor.lifeline import Parent, stop_seconds
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.processor import Processor
 from headrace.runtime.processor.services import at_services, started, with_addresses
-from headrace.runtime.processor.source_code import written_out
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
@@ -88,7 +88,10 @@ async def _start(
     runnable = await stack.enter_async_context(written_out(functions, user))
     index, count = options.replica_index, options.replica_count
     placed = [with_replica(at_services(function, services), index, count) for function in runnable]
-    return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up, user)
+    sparks = dict(_spark_links(functions, spark))
+    processor = Processor(placed, options.replica_name, sparks, tell_up, user)
+    processor.reloads = options.reload
+    return processor
 
 
 def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -11,7 +12,7 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.tasks import end_tasks
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Buffer, Kind, WireRecord
+from headrace.runtime.wire.frames import Kind, WireRecord
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
 from headrace.runtime.workers.listener import RecordListener
 from headrace.runtime.workers.news import News
@@ -94,6 +95,8 @@ class WorkerHandle:
         self._verdict: Verdict | None = None
         self._why_killed = ""
         self._why_replaced = ""
+        self._is_retiring = False
+        self._may_start = asyncio.Event()
         self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -113,9 +116,9 @@ class WorkerHandle:
         return self.state is WorkerState.READY
 
     @property
-    def is_straggling(self) -> bool:
-        """In one record for long: gets nothing more until that one is done."""
-        return self.in_flight.is_straggling
+    def takes_more(self) -> bool:
+        """Whether anything may be handed to it now."""
+        return self.is_ready and not self._is_retiring and not self.in_flight.is_straggling
 
     # ---- its life
 
@@ -157,6 +160,17 @@ class WorkerHandle:
                 logger.warning("worker %d is replaced: %s", self.index, why)
             self.kill(why=why)
 
+    def retire(self) -> None:
+        """It is to be restarted: it gets nothing more, and what hasn't started comes back."""
+        self._is_retiring = True
+        for lane in {run.lane.id: run.lane for run in self.in_flight.runs}.values():
+            self.recall(lane)
+
+    def restart(self, why: str) -> None:
+        """Another process, at once. What it runs counts as no failure."""
+        self._may_start.set()
+        self.kill(why=why)
+
     async def _keep_running(self) -> None:
         respawn_seconds = _FIRST_RESPAWN_SECONDS
         while True:
@@ -171,7 +185,10 @@ class WorkerHandle:
                 respawn_seconds = _FIRST_RESPAWN_SECONDS
             else:
                 logger.error("worker %d: %s; next try in %.1f s", self.index, end.why, respawn_seconds)
-                await asyncio.sleep(respawn_seconds)
+                self._may_start.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(respawn_seconds):
+                        await self._may_start.wait()
                 respawn_seconds = min(2 * respawn_seconds, _MAX_RESPAWN_SECONDS)
 
     async def _live_once(self) -> _End:
@@ -213,6 +230,7 @@ class WorkerHandle:
         self._process, self.in_flight, self._news = process, in_flight, news
         self.outbox = Outbox(self.index, process, in_flight, lanes)
         self._is_kill_ours, self._verdict, self._why_killed, self._why_replaced = False, None, "", ""
+        self._is_retiring = False
         return process
 
     def _on_ready(self) -> None:
@@ -236,17 +254,9 @@ class WorkerHandle:
         """Hand out records of several lanes, for one call of the handler."""
         self.outbox.send_batch(parts)
 
-    def suits(self, lane: Lane) -> bool:
-        """Whether its next records go without having a chunk sent again; see Outbox."""
-        return self.outbox.suits(lane)
-
     def recall(self, lane: Lane) -> None:
         """Ask for what hasn't started of it."""
         self.outbox.recall(lane)
-
-    def forget(self, lane: Lane) -> None:
-        """It is over, and nothing of it is here."""
-        self.outbox.forget(lane)
 
     def withdraw(self, lane: Lane) -> Withdrawal:
         """Who asked for its records is gone: have back what hasn't started, cancel what runs. Never kills."""
@@ -260,10 +270,6 @@ class WorkerHandle:
             return Withdrawal.RUNS_ON
         self.outbox.cancel(running[0], _NOBODY_WAITS)
         return Withdrawal.CANCELLED
-
-    def send_frame(self, *frame: Buffer) -> None:
-        """Also several, in pieces."""
-        self.outbox.send_frame(*frame)
 
     def signal(self, kind: Kind) -> None:
         """DRAIN or TERMINATE: have the user's callback called."""

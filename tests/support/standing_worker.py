@@ -32,6 +32,11 @@ class StandingWorker:
         return cast(WorkerHandle, self)
 
     @property
+    def outbox(self) -> "StandingWorker":
+        """It is its own."""
+        return self
+
+    @property
     def is_straggling(self) -> bool:
         return self.in_flight.is_straggling
 

@@ -202,7 +202,7 @@ async def test_a_batch_that_waits_in_its_worker_is_not_taken_away_because_anothe
             await asyncio.sleep(0.01)  # a straggler is looked for all the time
         assert not p.lane.is_recalled
         assert not q.lane.is_recalled
-        assert not any(worker.is_straggling for worker in b.bench.dispatcher.workers)
+        assert not any(worker.in_flight.is_straggling for worker in b.bench.dispatcher.workers)
         (tmp_path / "go").touch()
         await b.settled(3, p, q)
 

@@ -1,0 +1,69 @@
+"""`headrace run --reload`: a function's workers are replaced, between records, when its code changes."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import cache_from_source
+from pathlib import Path
+
+from headrace.runtime.config.function import FunctionSpec
+from headrace.runtime.dispatch.dispatcher import Dispatcher
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.2
+_MOST_NAMED = 3
+
+Versions = Mapping[Path, tuple[int, int]]
+
+
+async def reload_forever(function: FunctionSpec, dispatchers: Sequence[Dispatcher]) -> None:
+    """Look again and again. A handler that can't be loaded any more is named, until it can be."""
+    folder = function.folder
+    logger.info("workers are replaced when a Python file below %s changes", folder)
+    before = await asyncio.to_thread(_versions, folder)
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        now = await asyncio.to_thread(_versions, folder)
+        changed = sorted(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
+        before = now
+        if function.path in changed:
+            logger.warning("%s has changed: it is read at the start; run it again for that", function.path)
+        if code := [path for path in changed if path.suffix == ".py"]:
+            logger.info("%s changed: workers are replaced between records", _names(code, folder))
+            _forget_compiled(code)
+            await asyncio.gather(*(it.reload_workers() for it in dispatchers))
+
+
+def _versions(folder: Path) -> Versions:
+    found: dict[Path, tuple[int, int]] = {}
+    for path in _files(folder):
+        with suppress(OSError):  # it has gone meanwhile
+            about = path.stat()
+            found[path] = about.st_mtime_ns, about.st_size
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Its own; an environment of Python below it, and what is hidden, are others'."""
+    for parent, folders, files in os.walk(folder):
+        here = Path(parent)
+        folders[:] = [
+            it for it in folders if not it.startswith((".", "__")) and not (here / it / "pyvenv.cfg").exists()
+        ]
+        yield from (here / it for it in files if it.endswith((".py", ".yaml")))
+
+
+def _forget_compiled(paths: Sequence[Path]) -> None:
+    """Python takes a source of the same second and size for the one that it has compiled."""
+    for path in paths:
+        with suppress(OSError):
+            Path(cache_from_source(str(path))).unlink()
+
+
+def _names(paths: Sequence[Path], folder: Path) -> str:
+    names = [str(path.relative_to(folder)) for path in paths]
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
