@@ -62,6 +62,12 @@ async def list_topics(admin: AIOKafkaAdminClient) -> set[str]:
     }
 
 
+async def topic_names(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[bytes, str]:
+    """By id, as group coordinators tell of topics. Raises KafkaError."""
+    topics = await _ask(admin, names)
+    return {topic["topic_id"]: topic["topic"] for topic in topics if topic.get("topic_id", _NO_ID) != _NO_ID}
+
+
 async def _ask(admin: AIOKafkaAdminClient, names: Collection[str] | None) -> list[dict[str, Any]]:
     """About all topics where no names are given."""
     asked = None if names is None else sorted(names)
@@ -83,13 +89,17 @@ def _topic(described: Mapping[str, Any]) -> Topic:
 # ---- Metadata v10, the first one with ids; aiokafka ends at v5
 
 
-class _Uuid(AbstractType[bytes]):  # type: ignore[misc]  # aiokafka is untyped
+class Uuid(AbstractType[bytes]):  # type: ignore[misc]  # aiokafka is untyped
+    """An id of a topic: 16 bytes as they are."""
+
     @classmethod
     def encode(cls, value: bytes) -> bytes:
+        """Itself."""
         return value
 
     @classmethod
     def decode(cls, data: BytesIO) -> bytes:
+        """The next 16."""
         return data.read(16)
 
 
@@ -115,7 +125,7 @@ class _Response(Response):  # type: ignore[misc]  # aiokafka is untyped
             CompactArray(
                 ("error_code", Int16),
                 ("topic", CompactString()),
-                ("topic_id", _Uuid),
+                ("topic_id", Uuid),
                 ("is_internal", Boolean),
                 (
                     "partitions",
@@ -145,7 +155,7 @@ class _Request(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = _Response
     SCHEMA = Schema(
-        ("topics", CompactArray(("topic_id", _Uuid), ("topic", CompactString()), ("tags", TaggedFields))),
+        ("topics", CompactArray(("topic_id", Uuid), ("topic", CompactString()), ("tags", TaggedFields))),
         ("allow_auto_topic_creation", Boolean),
         ("include_cluster_authorized_operations", Boolean),
         ("include_topic_authorized_operations", Boolean),
