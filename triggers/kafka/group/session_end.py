@@ -11,13 +11,11 @@ class SessionEnd:
         self.session_seconds = 0.0
         """The coordinator's."""
         self._rebalance_ns = int(rebalance_timeout_seconds * 1e9)
-        self._revoked_ns: int | None = None
+        self._settled_ns = 0
 
-    def answered(self, sent_ns: int, *, is_revoking: bool) -> int:
-        """When it ends, by the answer to what was sent then; `is_revoking`: something is to be released."""
-        if not is_revoking:
-            self._revoked_ns = None
-        elif self._revoked_ns is None:
-            self._revoked_ns = sent_ns
-        end_ns = sent_ns + int(self.session_seconds * 1e9)
-        return end_ns if self._revoked_ns is None else min(end_ns, self._revoked_ns + self._rebalance_ns)
+    def answered(self, sent_ns: int, *, was_revoking: bool) -> int:
+        """When it ends, by the answer to what was sent then. `was_revoking`: more was to be released."""
+        if not was_revoking:
+            self._settled_ns = sent_ns
+        session_end_ns = sent_ns + int(self.session_seconds * 1e9)
+        return min(session_end_ns, self._settled_ns + self._rebalance_ns)

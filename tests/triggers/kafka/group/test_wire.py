@@ -59,10 +59,10 @@ def test_a_session_ends_earlier_where_something_is_not_released() -> None:
     end = SessionEnd(rebalance_timeout_seconds=60.0)
     end.session_seconds = 45.0
     second = 10**9
-    assert end.answered(0, is_revoking=False) == 45 * second
-    assert end.answered(10 * second, is_revoking=True) == 55 * second
-    assert end.answered(40 * second, is_revoking=True) == 70 * second
-    assert end.answered(50 * second, is_revoking=False) == 95 * second
+    assert end.answered(0, was_revoking=False) == 45 * second
+    assert end.answered(10 * second, was_revoking=False) == 55 * second
+    assert end.answered(40 * second, was_revoking=True) == 70 * second
+    assert end.answered(50 * second, was_revoking=False) == 95 * second
 
 
 def test_what_a_user_can_mend_is_said() -> None:
