@@ -306,6 +306,10 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         url = getattr(trigger, "url", "")
         return {"brokers": [url]} if url else {}
 
+    def takes(self, partition: int) -> bool:
+        """Whether partitions of that number are read, in any topic."""
+        return not self.partitions or partition in self.partitions
+
     def reads(self, topic: str) -> bool:
         """Whether it is among the trigger's own topics, or would be once it is there."""
         return topic in self.topics or self.matches(topic)
