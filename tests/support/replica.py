@@ -48,7 +48,7 @@ def write_function(
         "topics": topics,
         "brokers": [brokers],
         "consumerGroup": f"group-{topics[0]}",
-        **QUICK_GROUP,
+        **({} if attributes.get("groupProtocol") == "consumer" else QUICK_GROUP),
         **DEFAULTS,
     }
     trigger = {"kind": "kafka-cluster", "numWorkers": workers, "attributes": kafka | attributes}

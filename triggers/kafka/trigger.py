@@ -31,6 +31,7 @@ from headrace.triggers.kafka.client.sign_in import SignIns
 from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.incremental import IncrementalMembership, MemberOffsets
 from headrace.triggers.kafka.logs import Logs
 from headrace.triggers.kafka.membership import Membership
 from headrace.triggers.kafka.produce.outputs import Outputs
@@ -97,7 +98,7 @@ class KafkaTrigger(Trigger):
     def __init__(
         self, spec: TriggerSpec, dispatch: Dispatch, metrics: TriggerMetrics, client_id: str
     ) -> None:
-        settings: KafkaSettings = spec.settings
+        settings: KafkaSettings = spec.settings.of_replica(spec.replica_index)
         self._spec = spec
         self._settings = settings
         self._dispatch = dispatch
@@ -194,14 +195,8 @@ class KafkaTrigger(Trigger):
         """Put together what needs a client."""
         settings, assignment = self._settings, self._assignment
         self._consumer = consumer
-        membership = self._membership = ClassicMembership(
-            consumer, self._admin, settings, self, self._metrics.failed_joins.inc
-        )
-        offsets = self._offsets = (
-            Transactions(consumer, self._admin, settings, self._client_id)
-            if settings.exactly_once
-            else GroupOffsets(consumer)
-        )
+        membership, offsets = self._join_by(consumer)
+        self._membership, self._offsets = membership, offsets
         assignment.committer = Committer(offsets, self._metrics)
         logs = self._logs = Logs((consumer, self._admin), settings, assignment, offsets, self._metrics)
         epochs = logs.epochs
@@ -227,6 +222,17 @@ class KafkaTrigger(Trigger):
             fetching.leave_room_for_decoded()
         return membership
 
+    def _join_by(self, consumer: AIOKafkaConsumer) -> tuple[Membership, GroupOffsets]:
+        """By groupProtocol."""
+        settings, admin = self._settings, self._admin
+        if settings.group_protocol == "consumer":
+            member = IncrementalMembership(consumer, admin, settings, self)
+            return member, MemberOffsets(consumer, member.session)
+        classic = ClassicMembership(consumer, admin, settings, self, self._metrics.failed_joins.inc)
+        if settings.exactly_once:
+            return classic, Transactions(consumer, admin, settings, self._client_id)
+        return classic, GroupOffsets(consumer)
+
     # ---- the membership's word
 
     def on_renewed(self, end_ns: int) -> None:
@@ -245,6 +251,8 @@ class KafkaTrigger(Trigger):
         wait_seconds = 0 if is_lost else self._settings.max_wait_handler_during_rebalance_seconds
         late_ack_seconds = 0 if is_lost else self._dispatch.policy.late_ack_seconds
         try:
+            if is_lost and self._assignment.is_releasing:
+                self._dispatch.shorten_revoke(0)
             await self._assignment.give_back(wait_seconds, late_ack_seconds, keys)
             if keys is None:
                 await self._topics.look()

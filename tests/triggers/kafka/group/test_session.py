@@ -13,8 +13,8 @@ from headrace.runtime.errors import BrokerError
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import CommitRefusedError
 from headrace.triggers.kafka.client.commits import fetch_commits
+from headrace.triggers.kafka.group.commits import MemberCommits
 from headrace.triggers.kafka.group.machine import State
-from headrace.triggers.kafka.group.offsets import MemberOffsets
 from headrace.triggers.kafka.group.settings import GroupSettings
 
 
@@ -87,12 +87,12 @@ async def test_a_commit_goes_with_the_epoch_and_is_found(broker: Broker, topic: 
     async with members(broker.bootstrap, group, 1) as (member,):
         member.start(topic)
         await member.until(lambda: len(member.has) == 8)
-        offsets = MemberOffsets(None, member.session)
-        assert await offsets.write({PartitionKey(topic, 0): (3, "text")}, {}) == {}
+        offsets = MemberCommits(member.session)
+        assert await offsets.write({PartitionKey(topic, 0): (3, "text")}) == {}
         found = await fetch_commits(member.session._admin, group, [TopicPartition(*it) for it in _all(topic)])
         assert [it.offset for it in found.values()] == [3]
         missing = PartitionKey("no-such-topic", 0)
-        refused = await offsets.write({PartitionKey(topic, 0): (5, ""), missing: (1, "")}, {})
+        refused = await offsets.write({PartitionKey(topic, 0): (5, ""), missing: (1, "")})
         assert list(refused) == [missing]
 
 
@@ -112,7 +112,7 @@ async def test_a_stale_epoch_is_asked_for_and_the_commit_sent_again(
         assert await member.session.confirm()
         monkeypatch.setattr(member.session, "confirm", confirm)
         machine.epoch = 0  # as if the answer was still under way
-        assert await MemberOffsets(None, member.session).write({PartitionKey(topic, 0): (4, "")}, {}) == {}
+        assert await MemberCommits(member.session).write({PartitionKey(topic, 0): (4, "")}) == {}
         assert asked
 
 
@@ -123,7 +123,7 @@ async def test_who_is_no_member_commits_nothing(broker: Broker, topic: str) -> N
         other.session.settings = member.session.settings
         other.session.machine.epoch = 1
         with pytest.raises(CommitRefusedError, match="without this replica"):
-            await MemberOffsets(None, other.session).write({PartitionKey(topic, 0): (9, "")}, {})
+            await MemberCommits(other.session).write({PartitionKey(topic, 0): (9, "")})
 
 
 async def test_a_group_knows_how_long_its_session_is(broker: Broker, topic: str) -> None:

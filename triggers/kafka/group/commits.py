@@ -1,8 +1,7 @@
-"""A member's offsets: committed with its id and epoch, which a coordinator compares with what it knows."""
+"""A member's commits: sent with its id and epoch, which a coordinator compares with what it knows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
@@ -15,13 +14,11 @@ from aiokafka.errors import (
     for_code,
 )
 
-from headrace.runtime.partitions.books.held import Outgoing
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
 from headrace.triggers.kafka.group.offset_wire import CommitRequest, read_errors
 from headrace.triggers.kafka.group.refusals import LOST, STALE_MEMBER_EPOCH
 from headrace.triggers.kafka.group.session import Session
-from headrace.triggers.kafka.group_offsets import GroupOffsets
 
 _MOVED = {
     it.errno
@@ -31,11 +28,10 @@ _TOO_LONG = {it.errno for it in (OffsetMetadataTooLargeError, InvalidCommitOffse
 _OF_ONE_PARTITION = {it.errno for it in (UnknownTopicOrPartitionError, TopicAuthorizationFailedError)}
 
 
-class MemberOffsets(GroupOffsets):
-    """Keeps OffsetStore."""
+class MemberCommits:
+    """Of one session."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, session: Session) -> None:
-        super().__init__(consumer)
+    def __init__(self, session: Session) -> None:
         self._session = session
 
     @property
@@ -43,13 +39,8 @@ class MemberOffsets(GroupOffsets):
         """Of the membership. Epochs go on within one, and retained partitions with them."""
         return self._session.membership
 
-    async def write(
-        self,
-        offsets: Mapping[PartitionKey, tuple[int, str]],
-        outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
-    ) -> Mapping[PartitionKey, str]:
-        """One request; once more where the epoch has gone on meanwhile. The caller bounds the time."""
-        assert not outgoing
+    async def write(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> Mapping[PartitionKey, str]:
+        """As OffsetStore says; again where the epoch has gone on meanwhile. The caller bounds the time."""
         membership = self.generation
         while (errors := await self._send(offsets)) and STALE_MEMBER_EPOCH in errors.values():
             if not await self._session.confirm() or self.generation != membership:
