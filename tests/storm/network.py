@@ -3,6 +3,7 @@
 cut-1s, cut-10s, cut-60s  nothing goes through for so long, in both directions
 one-way                   requests arrive, answers don't, for 10 s
 delay                     every packet takes 0.3 s each way
+...-consumer              the same where the broker shares partitions out
 b1-restart, b1-kill       the broker stops in peace, or is killed, and comes back with its data
 
 usage: network.py [SCENARIO] [--count N] [--seed N] [--seconds LOAD]
@@ -25,6 +26,7 @@ from load import LONG_AT_TIMES, SESSION_SECONDS, WORKERS, Fault, Load, pause
 from proxy import Proxy
 from replica import DECODED, Replica, wait_until
 from scenario import Report, Scenario, main
+from ways import BY_BROKER, IN_ORDER, Way
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
@@ -62,8 +64,14 @@ def own_broker(loop: asyncio.AbstractEventLoop) -> Iterator[tuple[EmbeddedKafka,
         loop.run_until_complete(kafka.stop())
 
 
-def cut(
-    seconds: float, directions: tuple[str, ...], _: Broker, folder: Path, number: int, report: Report
+def cut(  # noqa: PLR0917  # a scenario, and how it is cut
+    seconds: float,
+    directions: tuple[str, ...],
+    way: Way,
+    _: Broker,
+    folder: Path,
+    number: int,
+    report: Report,
 ) -> None:
     """Again and again. After longer than its session it has lost its partitions, and gets some by itself."""
     loop = asyncio.new_event_loop()
@@ -73,7 +81,7 @@ def cut(
     with own_broker(loop) as (kafka, proxy, port):
         broker = Broker(kafka.bootstrap, "embedded")
         records = left + long_records_for(report.seconds, 2)
-        with Load(broker, folder, records, handler=LONG_AT_TIMES, **fetching) as load:
+        with Load(broker, folder, records, handler=LONG_AT_TIMES, way=way, **fetching) as load:
             load.begin(load.function, load.write(folder / "proxied", f"127.0.0.1:{port}"))
             victim = load.replicas[1]
             while load.is_busy(left):
@@ -129,7 +137,7 @@ def delay(_: Broker, folder: Path, number: int, report: Report) -> None:
     loop.close()
 
 
-def b1(how: str, _: Broker, folder: Path, number: int, report: Report) -> None:
+def b1(how: str, way: Way, _: Broker, folder: Path, number: int, report: Report) -> None:
     """Back within the session, nobody notices but by waiting; longer, and workers are ended for nothing."""
     loop = asyncio.new_event_loop()
     faults: list[Fault] = []
@@ -142,6 +150,7 @@ def b1(how: str, _: Broker, folder: Path, number: int, report: Report) -> None:
             folder,
             records,
             handler=LONG_AT_TIMES,
+            way=way,
             sessionTimeout=f"{BROKER_SESSION_SECONDS}s",
             **fetching,
         )
@@ -173,13 +182,18 @@ def b1(how: str, _: Broker, folder: Path, number: int, report: Report) -> None:
 
 
 SCENARIOS: dict[str, Scenario] = {
-    "cut-1s": partial(cut, 1, ()),
-    "cut-10s": partial(cut, 10, ()),
-    "cut-60s": partial(cut, 60, ()),
-    "one-way": partial(cut, 10, ("down",)),
+    "cut-1s": partial(cut, 1, (), IN_ORDER),
+    "cut-10s": partial(cut, 10, (), IN_ORDER),
+    "cut-60s": partial(cut, 60, (), IN_ORDER),
+    "one-way": partial(cut, 10, ("down",), IN_ORDER),
+    "cut-1s-consumer": partial(cut, 1, (), BY_BROKER),
+    "cut-10s-consumer": partial(cut, 10, (), BY_BROKER),
+    "one-way-consumer": partial(cut, 10, ("down",), BY_BROKER),
     "delay": delay,
-    "b1-restart": partial(b1, "restart"),
-    "b1-kill": partial(b1, "kill"),
+    "b1-restart": partial(b1, "restart", IN_ORDER),
+    "b1-kill": partial(b1, "kill", IN_ORDER),
+    "b1-restart-consumer": partial(b1, "restart", BY_BROKER),
+    "b1-kill-consumer": partial(b1, "kill", BY_BROKER),
 }
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Any
 from broker import Broker
 from joining_replicas import WRITES, only_once, starts
 from kafka_records import group_offsets, produce
+from librdkafka_member import librdkafka_member
 from replica import frozen, lines, replica, wait_until, write_function
 
 CONSUMER: dict[str, Any] = {"groupProtocol": "consumer"}
@@ -156,3 +157,27 @@ def test_a_group_goes_from_classic_to_consumer_replica_by_replica(
                 wait_until(lambda: len(lines(old)) + len(lines(new)) == 120, about=fourth)
                 assert (fourth.stop(), third.stop()) == (0, 0)
     assert group_offsets(broker, f"group-{topic}") == {(topic, number): 15 for number in range(8)}
+
+
+def test_members_of_another_client_come_and_go_in_the_same_group(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Nothing is lost, and as all of them leave in peace, nothing is handled twice."""
+    folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], **CONSUMER)
+    group, log, sent = f"group-{topic}", folder / "log", 0
+    with replica(folder, name="-a") as ours:
+        wait_until(lambda: len(ours.trigger()["partitions"]) == 8, about=ours)
+        for number in range(3):
+            with librdkafka_member(broker, group, topic, log, f"other-{number}") as other:
+                wait_until(lambda it=other: it.count == 4, about=ours)  # type: ignore[misc]
+                wait_until(lambda: len(ours.trigger()["partitions"]) == 4, about=ours)
+                produce(broker, topic, 80)
+                sent += 80
+                wait_until(lambda count=sent: len(lines(folder)) >= count, about=ours)  # type: ignore[misc]
+            produce(broker, topic, 80)
+            sent += 80
+            wait_until(lambda count=sent: len(lines(folder)) >= count, about=ours)  # type: ignore[misc]
+        assert ours.stop() == 0
+    assert only_once(folder, sent)
+    assert {name for *_, name in starts(folder)} >= {"other-0", "other-1", "other-2"}
+    assert group_offsets(broker, group) == {(topic, number): sent // 8 for number in range(8)}

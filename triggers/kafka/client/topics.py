@@ -3,13 +3,11 @@
 import base64
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
 from zlib import crc32
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import UnknownTopicOrPartitionError, for_code
-from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest_v5
 from aiokafka.protocol.types import (
@@ -22,6 +20,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
+from headrace.runtime.kafka.requests.uuid import Uuid
 from headrace.runtime.partitions.checkpoint_text import TOPIC_ID_CHARS
 
 _NO_LEADER = -1
@@ -87,20 +86,6 @@ def _topic(described: Mapping[str, Any]) -> Topic:
 
 
 # ---- Metadata v10, the first one with ids; aiokafka ends at v5
-
-
-class Uuid(AbstractType[bytes]):  # type: ignore[misc]  # aiokafka is untyped
-    """An id of a topic: 16 bytes as they are."""
-
-    @classmethod
-    def encode(cls, value: bytes) -> bytes:
-        """Itself."""
-        return value
-
-    @classmethod
-    def decode(cls, data: BytesIO) -> bytes:
-        """The next 16."""
-        return data.read(16)
 
 
 class _Response(Response):  # type: ignore[misc]  # aiokafka is untyped

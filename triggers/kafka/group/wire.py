@@ -7,7 +7,7 @@ from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, CompactString, Int8, Int16, Int32, Schema, TaggedFields
 
-from headrace.triggers.kafka.client.topics import Uuid
+from headrace.runtime.kafka.requests.uuid import Uuid
 from headrace.triggers.kafka.group.heartbeat import Answer, Heartbeat, Part
 from headrace.triggers.kafka.group.settings import GroupSettings
 
