@@ -3,9 +3,10 @@
 wait    a handler outsleeps maxWaitHandlerDuringRebalance: the kill is on time, and its record goes on
 finish  a handler of 30 s has 40 s: the group waits for it, and nothing is handled twice
 join    an idle group: from the newcomer's connection to its first handled record
+long    handlers of 15 s have 20 s, and the broker shares out: a join settles, none is aborted or starts twice
 drain   a handler computes: its drain callback runs at once, and what the callback acks is committed
 
-usage: rebalances.py [wait|finish|join|drain] [--count N]
+usage: rebalances.py [wait|finish|long|join|drain] [--count N]
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from scenario import Report, main
 
 WAIT_SECONDS = 2.0
 HANDLER_SECONDS = 30
+LONG_SECONDS = 15
 # Says when it began, and in which processor; and when it has ended.
 SLEEPS = f"""
     def handler(context, event):
@@ -111,6 +113,41 @@ def finish(broker: Broker, folder: Path, number: int, report: Report) -> None:
     report.add("records handled twice", len(lines(function)) - 8, 0, 0, number)
 
 
+def long(broker: Broker, folder: Path, number: int, report: Report) -> None:
+    """Two become three, in the middle of everything."""
+    topic = broker.create_topic(6)
+    function = write_function(
+        folder / "f",
+        f"""
+            def handler(context, event):
+                write(f"{{event.topic}} {{event.shard_id}} {{event.offset}}")
+                time.sleep({LONG_SECONDS})
+                write(event.offset, "ended")
+        """,
+        broker.bootstrap,
+        [topic],
+        workers=6,
+        groupProtocol="consumer",
+        maxWaitHandlerDuringRebalance="20s",
+    )
+    with replica(function, name="-a") as first, replica(function, name="-b") as second:
+        wait_until(lambda: len(first.trigger()["partitions"]) == len(second.trigger()["partitions"]) == 3)
+        produce(broker, topic, 18, 6)
+        wait_until(lambda: len(lines(function)) == 6, about=first)
+        with replica(function, name="-c") as third:
+            joined = third.logged("connected to")
+            wait_until(lambda: len(third.trigger()["partitions"]) == 2, about=third)
+            given = third.logged(" come,")
+            report.add("a newcomer's partitions, s", given - joined, 0, LONG_SECONDS + 3, number)
+            wait_until(lambda: len(lines(function, "ended")) >= 18, about=third)
+            codes = (third.stop(), second.stop(), first.stop())
+            report.add("exit codes", sum(codes), 0, 0, number)
+            killed = sum(it.log.count("was killed") for it in (first, second, third))
+            report.add("handlers that were aborted", killed, 0, 0, number)
+    report.add_faults("joins", 1, number)
+    report.add("records handled twice", len(lines(function)) - 18, 0, 0, number)
+
+
 def join(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """Records trickle in all the time; none is handled twice."""
     topic = broker.create_topic(8)
@@ -175,7 +212,7 @@ def handled_by(function: Path, running: Replica) -> list[float]:
 
 if __name__ == "__main__":
     started = time.monotonic()
-    scenarios = {"wait": wait, "finish": finish, "join": join, "drain": drain}
+    scenarios = {"wait": wait, "finish": finish, "long": long, "join": join, "drain": drain}
     code = asyncio.run(main(scenarios, __doc__ or ""))
     print(f"{time.monotonic() - started:.0f} s in all")
     sys.exit(code)

@@ -46,7 +46,7 @@ def write_function(
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
     kafka = {
         "topics": topics,
-        "brokers": [brokers],
+        "brokers": brokers.split(","),
         "consumerGroup": f"group-{topics[0]}",
         **({} if attributes.get("groupProtocol") == "consumer" else QUICK_GROUP),
         **DEFAULTS,

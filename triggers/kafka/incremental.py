@@ -1,6 +1,8 @@
 """A membership by the protocol `consumer`: only what moves stops, and aiokafka just fetches."""
 
 import asyncio
+import logging
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from headrace.runtime.partitions.books.held import Outgoing
-from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.tasks import end_tasks, outcome, start_task
 from headrace.triggers.kafka.client.subscriptions import drop, place, read_by_hand, read_topics
 from headrace.triggers.kafka.group.commits import MemberCommits
@@ -17,6 +19,8 @@ from headrace.triggers.kafka.group.settings import GroupSettings
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.membership import Owner
 from headrace.triggers.kafka.settings.model import KafkaSettings
+
+logger = logging.getLogger(__name__)
 
 
 class IncrementalMembership:
@@ -119,8 +123,14 @@ class IncrementalMembership:
         task.add_done_callback(self._releases.discard)
 
     async def _release(self, keys: Collection[PartitionKey], *, is_lost: bool) -> None:
+        began = time.monotonic()
         await self._owner.on_revoked(None if is_lost else keys, is_lost=is_lost)
         self.session.released(keys)
+        if keys:
+            why = "the group had gone on without it" if is_lost else "the broker has others for it"
+            message = "group %s: %s given up, %.1f s after it was heard that %s"
+            group = self.session.settings.group
+            logger.info(message, group, describe_partitions(keys), time.monotonic() - began, why)
 
 
 class MemberOffsets(GroupOffsets):
