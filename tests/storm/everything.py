@@ -92,6 +92,7 @@ STORMS = [
     Storm("logs", "r3", 5),
     *of("kills", worker=10, processor=10),
     *of("stops", sigterm=10, churn=6),
+    Storm("rebalances", "others", 1, 300, is_known_by_script=True),
     *of("rebalances", wait=5, finish=3, long=2, join=5, drain=5),
     *of("acks", restart=6, hole=5),
     *of("poison", raises=5, halt=5, letters=5, unwritable=3, skip=5, dies=9, rebalances=3),
