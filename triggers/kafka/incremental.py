@@ -41,6 +41,7 @@ class IncrementalMembership:
         self.session = Session(admin, group, self, str(settings.access))
         self._heartbeats: asyncio.Task[None] | None = None
         self._releases: set[asyncio.Task[None]] = set()
+        self._is_losing = False
         read_by_hand(consumer)
 
     @property
@@ -114,7 +115,8 @@ class IncrementalMembership:
         self._start_release(keys, is_lost=False)
 
     def on_lost(self, keys: Collection[PartitionKey]) -> None:
-        """A task ends what runs in them."""
+        """A task ends what runs in them; also in those that were being given up."""
+        self._is_losing = True
         self._start_release(keys, is_lost=True)
 
     def _start_release(self, keys: Collection[PartitionKey], *, is_lost: bool) -> None:
@@ -125,8 +127,10 @@ class IncrementalMembership:
     async def _release(self, keys: Collection[PartitionKey], *, is_lost: bool) -> None:
         began = time.monotonic()
         await self._owner.on_revoked(None if is_lost else keys, is_lost=is_lost)
-        self.session.released(keys)
-        if keys:
+        if is_lost:
+            self._is_losing = False
+        if not self._is_losing:  # else that task releases these too: it must end before the next join
+            self.session.released(keys)
             why = "the group had gone on without it" if is_lost else "the broker has others for it"
             message = "group %s: %s given up, %.1f s after it was heard that %s"
             group = self.session.settings.group

@@ -202,7 +202,8 @@ class Session:
                     "group %s has gone on without this member: %s dropped here, uncommitted; joining anew"
                 )
                 logger.error(message, self.settings.group, describe_partitions(lost))
-            self._owner.on_lost(lost)
+            if lost:  # it joins again once they are released
+                self._owner.on_lost(lost)
             self._due.set()
             return
         if found is Verdict.RETRY:
