@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from broker import Broker
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException, Message
+
+_STALE_MEMBER_EPOCH = 113
 
 
 class LibrdkafkaMember:
@@ -37,13 +39,25 @@ class LibrdkafkaMember:
                     with self._log.open("a") as log:
                         line = f"{message.topic()} {message.partition()} {message.offset()} {self._name}\n"
                         log.write(line)
-                    consumer.commit(message=message, asynchronous=False)
+                    _commit(consumer, message)
         finally:
             consumer.close()
 
     def stop(self) -> None:
         """At the next turn."""
         self._over.set()
+
+
+def _commit(consumer: Consumer, message: Message) -> None:
+    """Again where the epoch goes on at that moment: librdkafka leaves this to its caller."""
+    while True:
+        try:
+            consumer.commit(message=message, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != _STALE_MEMBER_EPOCH:
+                raise
+        else:
+            return
 
 
 @contextmanager
