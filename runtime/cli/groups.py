@@ -74,9 +74,10 @@ def groups(brokers: BrokerAccess, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(group) for group in found]))
         return
-    table = Table("group", "state", "members")
+    table = Table("group", "state", "members", "protocol", "epoch")
     for group in found:
-        table.add_row(cell(group.name), group.state, str(len(group.members)))
+        epoch = "" if group.epoch is None else str(group.epoch)
+        table.add_row(cell(group.name), group.state, str(len(group.members)), group.protocol, epoch)
     Console().print(table)
 
 

@@ -46,9 +46,9 @@ def write_function(
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
     kafka = {
         "topics": topics,
-        "brokers": [brokers],
+        "brokers": brokers.split(","),
         "consumerGroup": f"group-{topics[0]}",
-        **QUICK_GROUP,
+        **({} if attributes.get("groupProtocol") == "consumer" else QUICK_GROUP),
         **DEFAULTS,
     }
     trigger = {"kind": "kafka-cluster", "numWorkers": workers, "attributes": kafka | attributes}

@@ -14,6 +14,7 @@ from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.logs import Logs
+from headrace.triggers.kafka.membership import Membership
 from headrace.triggers.kafka.produce.outputs import Outputs
 from headrace.triggers.kafka.ranges import read_record
 from headrace.triggers.kafka.settings.model import KafkaSettings
@@ -49,12 +50,13 @@ class KafkaStream:
         self,
         consumer: AIOKafkaConsumer,
         admin: AIOKafkaAdminClient,
-        offsets: GroupOffsets,
+        group: tuple[Membership, GroupOffsets],
         fetching: Fetching,
         logs: Logs,
     ) -> None:
         """What exists from then on."""
-        self._consumer, self._admin, self._offsets = consumer, admin, offsets
+        self._consumer, self._admin = consumer, admin
+        self._membership, self._offsets = group
         self.fetching, self._logs = fetching, logs
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
@@ -80,7 +82,7 @@ class KafkaStream:
 
     def seek(self, key: PartitionKey, offset: int) -> None:
         """By the consumer."""
-        self._consumer.seek(TopicPartition(*key), offset)
+        self._membership.seek(TopicPartition(*key), offset)
 
     def on_room(self, partition: AssignedPartition) -> None:
         """Fetch it, or not."""
@@ -89,6 +91,7 @@ class KafkaStream:
     def on_left(self, keys: Iterable[PartitionKey]) -> None:
         """Fetch these no more."""
         self.fetching.on_left(keys)
+        self._membership.drop(keys)
 
     def end_of(self, key: PartitionKey) -> int:
         """The high watermark of the last fetch."""

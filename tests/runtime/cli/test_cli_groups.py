@@ -254,3 +254,25 @@ async def test_a_broker_that_has_just_been_made_knows_no_group_yet() -> None:
         assert await list_groups(BrokerAccess(kafka.bootstrap)) == []
         with pytest.raises(NoSuchGroupError):
             await read_lag(BrokerAccess(kafka.bootstrap), "g")
+
+
+def test_groups_of_the_protocol_consumer_are_shown_and_kept_from_seeks(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], groupProtocol="consumer")
+    group = f"group-{topic}"
+    produce(broker, topic, 16)
+    with replica(folder) as running:
+        wait_until(lambda: len(lines(folder)) == 16, about=running)
+        (found,) = [row for row in answer(broker, "groups") if row["name"] == group]
+        assert (found["protocol"], found["epoch"], found["state"]) == ("consumer", 1, "Stable")
+        (member,) = found["members"]
+        assert (member["epoch"], len(member["partitions"])) == (1, 8)
+        assert isinstance(
+            run(broker, "seek", group, topic, "--to", "earliest").exception, GroupHasMembersError
+        )
+        assert {row["client"] for row in answer(broker, "lag", group)["partitions"]} == {member["client"]}
+        assert running.stop() == 0
+    (found,) = [row for row in answer(broker, "groups") if row["name"] == group]
+    assert (found["protocol"], found["state"], found["members"]) == ("consumer", "Empty", [])
+    assert after(broker, group, topic, "--to", "earliest") == dict.fromkeys(range(8), 0)
