@@ -14,7 +14,7 @@ from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics import Metrics
 from headrace.runtime.partitions.status import is_stuck, state_name
 from headrace.runtime.processor.admin.gauges import fill_gauges
-from headrace.runtime.processor.admin.server import Action, NotHaltedError
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 from headrace.runtime.processor.running import RunningGuest, RunningTrigger
 from headrace.runtime.processor.running_function import RunningFunction
 from headrace.runtime.spark.link import SparkLink

@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.runtime import worker as worker_room
@@ -46,7 +46,8 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
         front = Front(functions)
         url = await stack.enter_async_context(admin_server(front, options.admin, token))
         kept = stack.enter_context(kept_for_commands(token.text, url)) if token.is_made_up else None
-        front.served = await stopping.unless_asked(_start(functions, options, stopping, stack, tell_up))
+        start = _Start(functions, options, stopping, front, tell_up)
+        front.served = await stopping.unless_asked(_begin(start, stack))
         if front.served is not None:
             if isinstance(options.admin, TcpAddress):
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
@@ -67,18 +68,24 @@ def _tell(token: AdminToken, kept: Path | None, *, is_local: bool) -> None:
         )
 
 
-async def _start(
-    functions: Sequence[FunctionSpec],
-    options: RunOptions,
-    stopping: Stopping,
-    stack: AsyncExitStack,
-    tell_up: Callable[[], None],
-) -> Supervisor | Processor:
+@dataclass(frozen=True, slots=True)
+class _Start:
+    functions: Sequence[FunctionSpec]
+    options: RunOptions
+    stopping: Stopping
+    front: Front
+    tell_up: Callable[[], None]
+
+
+async def _begin(start: _Start, stack: AsyncExitStack) -> Supervisor | Processor:
     """All that has to be there before there is one. What it enters is the caller's to leave."""
+    functions, options, stopping, front = start.functions, start.options, start.stopping, start.front
     user = _worker_user(functions, options)
+    front.doing = "embedded servers"
     services = await stack.enter_async_context(started(functions, options, stopping))
     passed = picked(os.environ, options.pass_env)
     functions = with_addresses([with_environment(function, passed) for function in functions])
+    front.doing = "Spark"
     spark = await stack.enter_async_context(_spark_server(functions, user, stopping))
     if options.replicas > 1:
         told = replace(options, brokers=services["kafka"], v3io=services["v3io"])
@@ -88,7 +95,7 @@ async def _start(
     runnable = await stack.enter_async_context(written_out(functions, user))
     index, count = options.replica_index, options.replica_count
     placed = [with_replica(at_services(function, services), index, count) for function in runnable]
-    return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), tell_up, user)
+    return Processor(placed, options.replica_name, dict(_spark_links(functions, spark)), start.tell_up, user)
 
 
 def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:

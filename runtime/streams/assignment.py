@@ -378,10 +378,13 @@ class Assignment:
             for key, partition in self.partitions.items()
         )
 
-    def problems(self) -> list[str]:
-        """Why some records don't flow."""
+    def problems(self, of_group: str = "") -> list[str]:
+        """Why no records flow, which its group may say, or why some don't."""
+        if not (of_group or self.partitions or self._starting or self.is_releasing):
+            of_group = "no partition is assigned to this replica: it stands by"
         waiting = [f"{key}: where to start can't be read yet" for key in sorted(self._unreadable)]
-        return waiting + [open_problem(each) for each in self.partitions.values() if is_stuck(each)]
+        stuck = [open_problem(each) for each in self.partitions.values() if is_stuck(each)]
+        return [*filter(None, [of_group]), *waiting, *stuck]
 
 
 def _is_here(partition: AssignedPartition, partitions: Mapping[PartitionKey, AssignedPartition]) -> bool:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.server import Action, NotHaltedError
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 
 
 class FakeProcessor:

@@ -21,6 +21,7 @@ from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.opener import Opener
 from headrace.runtime.tasks import outcome, task_group
+from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.kafka.client import chunks, fetches, internals, requests
@@ -129,6 +130,7 @@ class KafkaTrigger(Trigger):
         self._sign_ins = SignIns(settings.access)
         self._lease = dispatch.lease
         self._fence = Fence(self._lease)
+        self._answered_ns = 0  # when that was sent which was last answered
         self._settled_ns = 0  # no rebalance that this member hasn't joined had begun by then
         self._is_stopping = False
         self._loops: asyncio.Task[None] | None = None
@@ -178,7 +180,7 @@ class KafkaTrigger(Trigger):
     async def _run(self) -> None:
         settings = self._settings
         try:
-            consumer, self._admin = await connect(settings, self._client_id)
+            consumer, self._admin = await connect(settings, self._client_id, self._on_away)
             self._open(consumer)
             self._problem = f"waiting for {'topics ' if settings.topics else ''}{topics_of(settings)}"
             topics = self._topics = Topics(consumer, self._admin, settings)
@@ -195,10 +197,13 @@ class KafkaTrigger(Trigger):
         except KafkaError as error:
             raise explain(error, settings) from None
 
+    def _on_away(self, why: str) -> None:
+        self._problem = why
+
     def _open(self, consumer: AIOKafkaConsumer) -> None:
         """Put together what needs a client."""
         settings, assignment = self._settings, self._assignment
-        self._consumer = consumer
+        self._consumer, self._answered_ns = consumer, now_ns()
         offsets = self._offsets = (
             Transactions(consumer, self._admin, settings, self._client_id)
             if settings.exactly_once
@@ -234,6 +239,7 @@ class KafkaTrigger(Trigger):
 
     def _session_renewed(self, sent_ns: int, is_rebalancing: bool) -> None:  # a callback
         """The broker has answered what was sent then: it keeps this member for as long again."""
+        self._answered_ns = sent_ns
         if not is_rebalancing:
             self._settled_ns = sent_ns
         self._lease.renew(membership_end_ns(self._settings, sent_ns, self._settled_ns))
@@ -284,12 +290,16 @@ class KafkaTrigger(Trigger):
 
     def problems(self) -> list[str]:
         """Why no records flow, or why some don't."""
-        return [
-            *([problem] if (problem := self._joins.problem or self._problem) else []),
-            *([self._sign_ins.problem] if self._sign_ins.problem else []),
-            *(["no heartbeat was answered for sessionTimeout"] if self._lease.is_over else []),
-            *self._assignment.problems(),
-        ]
+        of_group = self._joins.problem or self._problem
+        others = filter(None, (self._sign_ins.problem, self._silence()))
+        return [*self._assignment.problems(of_group), *others]
+
+    def _silence(self) -> str:
+        """Since when nothing was heard about the group, where that is long and no failed join says more."""
+        seconds = (now_ns() - self._answered_ns) / 1e9 if self._consumer else 0.0
+        if seconds < self._settings.session_timeout_seconds or self._joins.problem:
+            return ""
+        return f"{self._settings.access} has not answered about the group for {seconds:.0f} s"
 
     def status(self) -> TriggerStatus:
         """Group membership and partitions."""

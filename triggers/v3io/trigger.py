@@ -236,11 +236,10 @@ class V3ioTrigger(Trigger):
 
     def problems(self) -> list[str]:
         """Why no records flow, or why some don't."""
+        of_group = self._problem or (self._membership.problem if self._membership else "")
         return [
-            *([self._problem] if self._problem else []),
-            *([self._membership.problem] if self._membership and self._membership.problem else []),
+            *self._assignment.problems(of_group),
             *(["no heartbeat was written for sessionTimeout"] if self._lease.is_over else []),
-            *self._assignment.problems(),
         ]
 
     def status(self) -> TriggerStatus:

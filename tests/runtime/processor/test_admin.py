@@ -15,13 +15,8 @@ from yarl import URL
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.server import (
-    MOST_CONNECTIONS,
-    Action,
-    NotHaltedError,
-    TcpAddress,
-    admin_server,
-)
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
+from headrace.runtime.processor.admin.server import MOST_CONNECTIONS, TcpAddress, admin_server
 from headrace.runtime.processor.admin.token import AdminToken
 from headrace.runtime.processor.supervisor import Replica, Supervisor
 
