@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics import Metrics
+from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.partitions.status import is_stuck, state_name
 from headrace.runtime.processor.admin.gauges import fill_gauges
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
@@ -42,7 +42,7 @@ class Processor:
             RunningFunction(it, replica, (sparks or {}).get(it.name), user) for it in functions
         ]
         self._replica = replica
-        self._metrics = Metrics()
+        self._metrics = Metrics(replica)
         self._started = time.time()
         self._triggers = [running for function in self._functions for running in self._triggers_of(function)]
         self._hosts = [running for running in self._triggers if isinstance(running, RunningTrigger)]
@@ -117,11 +117,13 @@ class Processor:
         """Counters as they are, gauges read now."""
         gauges = self._metrics.gauges
         gauges.clear()
+        for each in self._triggers:
+            each.metrics.flush()
         for running in self._hosts:
             fill_gauges(
                 gauges,
                 running.metrics.labels,
                 running.dispatcher.workers,
-                running.trigger.status().partitions,
+                running.trigger.status(),
             )
         return generate_latest(self._metrics.registry)

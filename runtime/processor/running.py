@@ -17,7 +17,8 @@ from headrace.runtime.dispatch.reports import Warnings, worker_statuses
 from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.errors import HandlerLoadError
 from headrace.runtime.log import context_bound_to
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.processor.guest import GuestDispatch
 from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.running_function import RunningFunction

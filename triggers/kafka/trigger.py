@@ -15,7 +15,7 @@ from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
@@ -31,6 +31,7 @@ from headrace.triggers.kafka.client.errors import explain, topics_of
 from headrace.triggers.kafka.client.joins import Joins
 from headrace.triggers.kafka.client.sign_in import SignIns
 from headrace.triggers.kafka.dead_letters import DeadLetters
+from headrace.triggers.kafka.ends import Ends
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.logs import Logs
@@ -123,6 +124,7 @@ class KafkaTrigger(Trigger):
             takes_acks=dispatch.policy.ack_mode.is_explicit,
         )
         self._assignment = Assignment(dispatch, self._stream, settings.limits)
+        self._stream.ends = Ends(self._assignment.partitions)
         self._logs: Logs
         self._offsets: GroupOffsets
         self._watcher: EndWatcher | None = None  # with delivery: ranges
@@ -192,6 +194,7 @@ class KafkaTrigger(Trigger):
                     tasks.create_task(self._watcher.run_forever(), name="ends")
                 tasks.create_task(self._stream.fetching.run_forever(), name="fetch")
                 tasks.create_task(self._logs.run_forever(), name="logs")
+                tasks.create_task(self._stream.ends.follow_forever(consumer), name="lag")
                 tasks.create_task(topics.follow_forever(), name="topicPattern")
                 tasks.create_task(self._assignment.commit_forever(), name="commit")
         except KafkaError as error:
@@ -308,10 +311,11 @@ class KafkaTrigger(Trigger):
         about = {
             "topics": sorted(subscribed or self._settings.topics),
             "consumerGroup": self._settings.consumer_group,
-            "generation": internals.generation(self._consumer) if self._consumer else None,
-            "bufferedBytes": self._stream.fetching.buffered_bytes if self._consumer else 0,
+            "generation": internals.generation(consumer) if consumer else None,
         }
-        return TriggerStatus(about, self._assignment.statuses())
+        age = self._assignment.committer.seconds_since_last if consumer else None
+        buffered_bytes = self._stream.fetching.buffered_bytes if consumer else 0
+        return TriggerStatus(about, self._assignment.statuses(), buffered_bytes, age)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped

@@ -10,7 +10,7 @@ from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
@@ -251,4 +251,5 @@ class V3ioTrigger(Trigger):
             "memberId": membership.member.id if membership else None,
             "replicas": self._spec.replica_count,
         }
-        return TriggerStatus(about, self._assignment.statuses())
+        age = self._assignment.committer.seconds_since_last
+        return TriggerStatus(about, self._assignment.statuses(), last_commit_seconds=age)
