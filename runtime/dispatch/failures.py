@@ -171,6 +171,7 @@ class Failures:
             "partitions" if lane is partition.lane else "keys and partitions",
             partition,
         )
+        self._metrics.history.note("halted", f"{partition} at offset {lane.buffer.next_offset}{attempts}")
         self._shared.feed.on_room(partition)  # there is none
 
     async def _write_dead_letter(

@@ -55,7 +55,7 @@ class Outcomes:
     def on_died(self, worker: WorkerHandle) -> None:
         """Its process is gone."""
         self._acks.on_died(worker.index)
-        self._shared.metrics.on_restart(worker.why_restarted)
+        self._shared.metrics.on_restart(worker.index, worker.why_restarted)
 
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Its handler is imported: that may have taken too much."""

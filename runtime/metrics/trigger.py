@@ -21,6 +21,7 @@ from headrace.runtime.metrics.declared import (
     histogram,
     nuclio_sum,
 )
+from headrace.runtime.metrics.history import History
 
 _HANDLED = by(
     "result", "nuclio_processor_handled_events", "Records whose handler ended, by result", "records"
@@ -80,6 +81,7 @@ class TriggerMetrics:
     labels: tuple[str, ...] = field(init=False)
     """The values of TRIGGER_LABELS."""
 
+    history: History = field(init=False, default_factory=History)
     _handler_times: Tally = field(init=False)
     _latencies: Tally = field(init=False)
     _allocated: list[int] = field(init=False, default_factory=lambda: [0, 0])
@@ -217,6 +219,13 @@ class TriggerMetrics:
         self._waited_seconds += waited_seconds
         self._available_share += available_share
 
+    @property
+    def handled(self) -> tuple[float, float]:
+        """How many records have succeeded, and failed."""
+        counters: Any = self.handled_success, self.handled_failure
+        succeeded, failed = (counter._value.get() for counter in counters)  # noqa: SLF001  # no other way
+        return succeeded, failed
+
     def flush(self) -> None:
         """What was counted for runs of records, to the client: before a scrape."""
         self._handler_times.flush()
@@ -233,8 +242,9 @@ class TriggerMetrics:
         self.not_allocated.inc()
         self.allocations.inc()
 
-    def on_restart(self, reason: RestartReason) -> None:
+    def on_restart(self, worker_index: int, reason: RestartReason) -> None:
         """A worker has lost its process."""
+        self.history.note("restart", f"worker {worker_index}: {reason}")
         counted: Counter = getattr(self, f"restarts_{reason}")
         counted.inc()
 

@@ -14,6 +14,7 @@ from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.partitions.status import is_stuck, state_name
 from headrace.runtime.processor.admin.gauges import fill_gauges
+from headrace.runtime.processor.admin.log_tail import TAIL
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 from headrace.runtime.processor.running import RunningGuest, RunningTrigger
 from headrace.runtime.processor.running_function import RunningFunction
@@ -112,6 +113,11 @@ class Processor:
         if found and not stuck:
             raise NotHaltedError(f"{topic}/{partition} is not halted: it is {state_name(found[0][1])}")
         return [running.context.run(running.dispatcher.act, action, assigned) for running, assigned in stuck]
+
+    async def recent(self) -> dict[str, Any]:
+        """One replica."""
+        triggers = [running.recent() for running in self._triggers]
+        return {"replicas": [{"name": self._replica, "triggers": triggers, "log": TAIL.lines()}]}
 
     async def metrics(self) -> bytes:
         """Counters as they are, gauges read now."""

@@ -4,7 +4,7 @@ import importlib.util
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.environment import picked
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin.front import Front
+from headrace.runtime.processor.admin.log_tail import TAIL
 from headrace.runtime.processor.admin.server import TcpAddress, admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
 from headrace.runtime.processor.admin.token_file import kept_for_commands
@@ -43,6 +44,7 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
     for function in functions:
         logger.info("function %s: %s from %s", function.name, function.handler, function.path)
     async with AsyncExitStack() as stack:
+        stack.enter_context(_kept_for_page())
         front = Front(functions)
         url = await stack.enter_async_context(admin_server(front, options.admin, token))
         kept = stack.enter_context(kept_for_commands(token.text, url)) if token.is_made_up else None
@@ -54,6 +56,16 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
                 _tell(token, kept, is_local=options.admin.is_local)
             await front.served.run(stopping.asked)
     logger.info("stopped")
+
+
+@contextmanager
+def _kept_for_page() -> Iterator[None]:
+    root = logging.getLogger()
+    root.addHandler(TAIL)
+    try:
+        yield
+    finally:
+        root.removeHandler(TAIL)
 
 
 def _tell(token: AdminToken, kept: Path | None, *, is_local: bool) -> None:

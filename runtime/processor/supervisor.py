@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import BrokerError, HeadraceError, UsageError
 from headrace.runtime.processes import handlers_umask
+from headrace.runtime.processor.admin.log_tail import TAIL
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 from headrace.runtime.processor.admin.routes import NAME
 from headrace.runtime.processor.declare import command_line
@@ -249,6 +250,13 @@ class Supervisor:
             else:
                 replicas.append({"name": replica.name, "problems": ["does not answer"], "triggers": []})
         return {"functions": [function.name for function in self._functions], "replicas": replicas}
+
+    async def recent(self) -> dict[str, Any]:
+        """The replicas side by side, and what this process has to say of them."""
+        found: list[Any] = [{"name": "supervisor", "triggers": [], "log": TAIL.lines()}]
+        for _, answer in await self._ask_all("/api/recent"):
+            found += json.loads(answer)["replicas"] if answer else []
+        return {"replicas": found}
 
     async def metrics(self) -> bytes:
         """All samples under one heading per metric; the label `replica` tells them apart."""

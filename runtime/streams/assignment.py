@@ -225,7 +225,7 @@ class Assignment:
         async with self._releasing:  # a stop and a rebalance may meet
             await self._end_starts(keys)
             gone = list(self.partitions) if keys is None else [key for key in keys if key in self.partitions]
-            self._stops.on_left(gone)
+            self._stops.on_left(gone, self.committer.metrics)
             partitions = [self.partitions.pop(key) for key in gone]
             if partitions:
                 logger.info("revoked: %s", describe_partitions(gone))

@@ -22,6 +22,9 @@ class FakeProcessor:
         rows = [{"partition": number, "reason": self.reason} for number in sorted(self.halted)]
         return {"functions": ["f"], "replicas": [{"triggers": [{"partitions": rows}]}]}
 
+    async def recent(self) -> dict[str, Any]:
+        return {"replicas": [{"name": "", "triggers": [], "log": [{"text": self.reason}]}]}
+
     async def metrics(self) -> bytes:
         return b""
 

@@ -36,6 +36,10 @@ class Across:
         """As Reported says."""
         return await self._ask(self._reported.status)
 
+    async def recent(self) -> dict[str, Any]:
+        """As Reported says."""
+        return await self._ask(self._reported.recent)
+
     async def metrics(self) -> bytes:
         """As Reported says."""
         return await self._ask(self._reported.metrics)

@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
+from headrace.runtime.processor.admin.log_tail import TAIL
 from headrace.runtime.processor.admin.reported import Action, Reported
 
 
@@ -28,6 +29,12 @@ class Front:
     async def status(self) -> dict[str, Any]:
         """The functions, and no replica yet."""
         return await self.served.status() if self.served else {"functions": self._names, "replicas": []}
+
+    async def recent(self) -> dict[str, Any]:
+        """Only the log."""
+        if self.served is None:
+            return {"replicas": [{"name": "", "triggers": [], "log": TAIL.lines()}]}
+        return await self.served.recent()
 
     async def metrics(self) -> bytes:
         """None yet."""

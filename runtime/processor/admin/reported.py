@@ -22,6 +22,9 @@ class Reported(Protocol):
     async def status(self) -> dict[str, Any]:
         """The body of /api/status."""
 
+    async def recent(self) -> dict[str, Any]:
+        """`replicas`: of each the last minutes of its triggers, and of its log, which may quote records."""
+
     async def metrics(self) -> bytes:
         """Prometheus text."""
 

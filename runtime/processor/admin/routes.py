@@ -9,6 +9,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.processor.admin.hosts import is_loopback
+from headrace.runtime.processor.admin.page import page_routes
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError, Reported
 from headrace.runtime.processor.admin.token import AdminToken
 
@@ -41,6 +42,13 @@ def application(
         found = await reported.status()
         return web.json_response(_without_reasons(found) if token.refusal(request.headers) else found)
 
+    async def recent(request: web.Request) -> web.Response:
+        found = await reported.recent()
+        if token.refusal(request.headers):
+            for replica in found["replicas"]:
+                replica["log"] = None
+        return web.json_response(found)
+
     async def act(request: web.Request) -> web.Response:
         if refusal := token.refusal(request.headers):
             return _problem(401, refusal, {"WWW-Authenticate": "Bearer"})
@@ -52,7 +60,9 @@ def application(
             web.get("/live", live),
             web.get("/ready", ready),
             web.get("/metrics", metrics),
+            *page_routes(),
             web.get("/api/status", status),
+            web.get("/api/recent", recent),
             # Nothing that is encoded: it would be read as one thing here, and as another behind a proxy.
             web.post(
                 rf"/api/partitions/{{topic:{NAME}}}/{{partition:[0-9]{{1,9}}}}/{{action:retry|skip}}", act
