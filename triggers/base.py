@@ -14,7 +14,7 @@ from headrace.runtime.config.output import OutputFields
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch, Output
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.status import PartitionStatus
 from headrace.runtime.settings.declare import Settings
 
@@ -71,10 +71,16 @@ class TriggerStatus:
 
     about: Mapping[str, Any] = field(default_factory=dict)
     partitions: tuple[PartitionStatus, ...] = ()
+    buffered_bytes: int | None = None
+    """What it holds of its partitions' records, or may get by open requests."""
+    last_commit_seconds: float | None = None
+    """Since the last one that succeeded."""
 
     def json(self) -> dict[str, Any]:
         """For /api/status."""
-        return {**self.about, "partitions": [row.json() for row in self.partitions]}
+        told = {"bufferedBytes": self.buffered_bytes, "lastCommitSeconds": self.last_commit_seconds}
+        rows = [row.json() for row in self.partitions]
+        return {**self.about, **{key: it for key, it in told.items() if it is not None}, "partitions": rows}
 
 
 class TakesOutput(Protocol):

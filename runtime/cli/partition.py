@@ -9,7 +9,9 @@ import click
 
 from headrace.runtime.errors import HeadraceError, UsageError, printable
 from headrace.runtime.processor.admin.client import admin_option, ask_admin, somebody_else
-from headrace.runtime.processor.admin.server import NAME, Action, NotHaltedError, is_loopback
+from headrace.runtime.processor.admin.hosts import is_loopback
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
+from headrace.runtime.processor.admin.routes import NAME
 from headrace.runtime.processor.admin.token import TOKEN_VARIABLE, checked_token, token_header
 from headrace.runtime.processor.admin.token_file import find_token
 

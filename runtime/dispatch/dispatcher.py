@@ -24,7 +24,7 @@ from headrace.runtime.dispatch.revoking import Revoking
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.stragglers import Stragglers
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.buffers.records import sizes_of
@@ -67,7 +67,7 @@ class Dispatcher:
         self._failures = Failures(shared, self._resume)
         self._acks = TriggerAcks(shared, self._router, self._failures, self._resume)
         self._router.add(self._acks)
-        self._watchdog = Watchdog(shared.workers, policy)
+        self._watchdog = Watchdog(shared.workers, policy, metrics.timeouts.inc)
         self._produces = Produces(shared, self._acks.nacks, self.dispatch)
         outcomes = Outcomes(
             shared, self._failures, self._acks, self._produces, self.dispatch, self._watchdog.look_at_memory

@@ -104,6 +104,7 @@ class Failures:
 
     def retry(self, lane: PartitionLane) -> None:
         """One more delivery, now."""
+        self._metrics.retries.inc()
         self._stop(lane)
         self._go_on(lane)
 
@@ -134,6 +135,7 @@ class Failures:
         logger.info("%s is delivered again in %.1f s", partition, wait)
         # Before the record runs again: what kills its replica must not begin at attempt 1 for ever.
         await asyncio.gather(self.persist(partition), asyncio.sleep(wait))
+        self._metrics.retries.inc(len(failed))
         self._go_on(lane)
 
     def _end(self, partition: AssignedPartition, lane: PartitionLane, failed: FailedRecord) -> None:
@@ -169,6 +171,7 @@ class Failures:
             "partitions" if lane is partition.lane else "keys and partitions",
             partition,
         )
+        self._metrics.history.note("halted", f"{partition} at offset {lane.buffer.next_offset}{attempts}")
         self._shared.feed.on_room(partition)  # there is none
 
     async def _write_dead_letter(
@@ -216,6 +219,7 @@ class Failures:
         except UndecodableError:
             raise
         except Exception as error:  # whatever it is, the record stays where it is
+            self._metrics.not_moved.inc()
             why = str(error) or type(error).__name__
             if lane.state is not PartitionState.REVOKED:
                 lane.become(PartitionState.WRITING_DEAD_LETTER, f": {why}")

@@ -11,6 +11,7 @@ from headrace.runtime.dispatch.produces import Produces
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
 from headrace.runtime.partitions.books.reason import in_one_line as reason_in_one_line
+from headrace.runtime.partitions.buffers.chunk import first_timestamp
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
@@ -54,6 +55,7 @@ class Outcomes:
     def on_died(self, worker: WorkerHandle) -> None:
         """Its process is gone."""
         self._acks.on_died(worker.index)
+        self._shared.metrics.on_restart(worker.index, worker.why_restarted)
 
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Its handler is imported: that may have taken too much."""
@@ -67,10 +69,12 @@ class Outcomes:
         """A worker says what it can't know."""
         self._shared.metrics.nonsense.inc()
 
-    def on_measured(self, worker_index: int, count: int, handler_ns: int) -> None:
+    def on_measured(
+        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
+    ) -> None:
         """Handlers took that long."""
         self._shared.run_sizer.on_measured(count, handler_ns)
-        self._shared.metrics.on_handled(worker_index, count, handler_ns)
+        self._shared.metrics.on_handled(worker_index, count, handler_ns, each_ns)
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         """What the handler returned, before what becomes of the record."""
@@ -84,7 +88,7 @@ class Outcomes:
             lane.on_unacked(records)
         else:
             lane.on_settled(records)
-        self._shared.metrics_of(lane).handled_success.inc(len(records))
+        self._note_success(lane, records)
         self._freed(lane)
 
     def on_unacked(self, lane: Lane, records: Sequence[WireRecord]) -> None:
@@ -92,7 +96,7 @@ class Outcomes:
         lane.on_unacked(records)
         if self._nacked_of(lane):
             self._acks.nacks.on_handled(self._shared.partitions[lane.whole.id], lane.first_offsets(records))
-        self._shared.metrics_of(lane).handled_success.inc()
+        self._note_success(lane, records)
         self._freed(lane)
 
     def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
@@ -136,6 +140,11 @@ class Outcomes:
     def on_changed(self) -> None:
         """One batch of news is over: hand out more."""
         self._dispatch()
+
+    def _note_success(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        metrics = self._shared.metrics_of(lane)
+        metrics.handled_success.inc(len(records))
+        metrics.on_latency(first_timestamp(records), len(records))
 
     def _nacked_of(self, lane: Lane) -> dict[int, str]:
         """What its handlers have nacked before they returned."""

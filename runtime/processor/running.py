@@ -17,20 +17,23 @@ from headrace.runtime.dispatch.reports import Warnings, worker_statuses
 from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.errors import HandlerLoadError
 from headrace.runtime.log import context_bound_to
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.processor.guest import GuestDispatch
 from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.running_function import RunningFunction
 from headrace.runtime.spark import sessions as spark_sessions
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.spark.sessions import SparkSessionError
-from headrace.runtime.tasks import start_task
+from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
 from headrace.runtime.workers.process import WorkerProcess
 
 logger = logging.getLogger(__name__)
+
+_SAMPLE_SECONDS = 1.0
 
 
 class RunningTrigger:
@@ -72,11 +75,19 @@ class RunningTrigger:
 
     async def run(self) -> None:
         """Until `stop`, or it can't go on. Raises HeadraceError."""
-        warnings = start_task(self._warnings.look_forever(), "warnings")
+        looks = [start_task(self._warnings.look_forever(), "warnings"), start_task(self._sample(), "samples")]
         try:
             await self.trigger.run()
         finally:
-            warnings.cancel()
+            await end_tasks(looks)
+
+    async def _sample(self) -> None:
+        """Each second, for the page."""
+        metrics = self.metrics
+        while True:
+            lag = sum(row.lag for row in self.trigger.status().partitions)
+            metrics.history.sample(lag, *metrics.handled)
+            await asyncio.sleep(_SAMPLE_SECONDS)
 
     async def stop(self) -> None:
         """Records first, then workers, once nobody needs them."""
@@ -95,6 +106,10 @@ class RunningTrigger:
             *(f"{self._title}: worker {index} is not ready" for index in starting),
             *(f"{self._title}: {problem}" for problem in self._warnings.problems()),
         ]
+
+    def recent(self) -> dict[str, Any]:
+        """For /api/recent."""
+        return {"function": self.function.name, "name": self.spec.name, **self.metrics.history.json()}
 
     def status(self) -> dict[str, Any]:
         """For /api/status."""
@@ -150,6 +165,10 @@ class RunningGuest:
     def problems(self) -> list[str]:
         """Why it isn't ready."""
         return [f"{self._spec.name}: {problem}" for problem in self.trigger.problems()]
+
+    def recent(self) -> dict[str, Any]:
+        """For /api/recent."""
+        return {"function": self._host.function.name, "name": self._spec.name, **self.metrics.history.json()}
 
     def status(self) -> dict[str, Any]:
         """For /api/status."""

@@ -24,7 +24,9 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import BrokerError, HeadraceError, UsageError
 from headrace.runtime.processes import handlers_umask
-from headrace.runtime.processor.admin.server import NAME, Action, NotHaltedError
+from headrace.runtime.processor.admin.log_tail import TAIL
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
+from headrace.runtime.processor.admin.routes import NAME
 from headrace.runtime.processor.declare import command_line
 from headrace.runtime.processor.lifeline import SILENT_SECONDS, Lifeline, stop_seconds
 from headrace.runtime.processor.options import RunOptions
@@ -133,9 +135,9 @@ class Replica:
         return [sys.executable, "-P", "-m", "headrace", "run", *command_line(options)]
 
     async def get(self, path: str) -> bytes | None:
-        """What its admin server says; None where it does not answer."""
-        answer = await self._ask("GET", path, _ASK_SECONDS)
-        return answer and answer[1]
+        """What its admin server says; None where it does not answer, or its event loop doesn't turn."""
+        status, body = await self._ask("GET", path, _ASK_SECONDS) or (0, None)
+        return body if status == 200 or path == "/ready" else None
 
     async def post(self, path: str) -> tuple[int, bytes] | None:
         """Have its admin server do something: the HTTP status and the body; None as above."""
@@ -248,6 +250,13 @@ class Supervisor:
             else:
                 replicas.append({"name": replica.name, "problems": ["does not answer"], "triggers": []})
         return {"functions": [function.name for function in self._functions], "replicas": replicas}
+
+    async def recent(self) -> dict[str, Any]:
+        """The replicas side by side, and what this process has to say of them."""
+        found: list[Any] = [{"name": "supervisor", "triggers": [], "log": TAIL.lines()}]
+        for _, answer in await self._ask_all("/api/recent"):
+            found += json.loads(answer)["replicas"] if answer else []
+        return {"replicas": found}
 
     async def metrics(self) -> bytes:
         """All samples under one heading per metric; the label `replica` tells them apart."""

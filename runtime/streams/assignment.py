@@ -16,6 +16,7 @@ from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.partitions.room import decoded_in, is_out_of_order
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
+from headrace.runtime.streams.stops import Stops
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.produce import Message
 
@@ -130,6 +131,7 @@ class Assignment:
         self._unreadable: set[PartitionKey] = set()  # assigned, and where to start isn't known for now
         self._releasing = asyncio.Lock()
         self._starting: dict[asyncio.Task[None], _Start] = {}
+        self._stops = Stops()
         dispatch.connect(self)
 
     # ---- the group's word
@@ -168,6 +170,7 @@ class Assignment:
         self._dispatch.begin(list(begun.values()))
         self.committer.open(begun, starts.committed, self._generation)
         self._stream.on_started()
+        self._stops.on_begun(keys, self.committer.metrics)
         self._log_allocation()
         # Start positions count as commits from now on: initialOffset must not be asked twice.
         await self.commit(begun.values())
@@ -222,6 +225,7 @@ class Assignment:
         async with self._releasing:  # a stop and a rebalance may meet
             await self._end_starts(keys)
             gone = list(self.partitions) if keys is None else [key for key in keys if key in self.partitions]
+            self._stops.on_left(gone, self.committer.metrics)
             partitions = [self.partitions.pop(key) for key in gone]
             if partitions:
                 logger.info("revoked: %s", describe_partitions(gone))
@@ -374,14 +378,18 @@ class Assignment:
                 worker=self._dispatch.worker_of(key),
                 committed=self.committer.committed(key),
                 limited_by=self.limit_of(partition),
+                end=self.end_of(partition),
             )
             for key, partition in self.partitions.items()
         )
 
-    def problems(self) -> list[str]:
-        """Why some records don't flow."""
+    def problems(self, of_group: str = "") -> list[str]:
+        """Why no records flow, which its group may say, or why some don't."""
+        if not (of_group or self.partitions or self._starting or self.is_releasing):
+            of_group = "no partition is assigned to this replica: it stands by"
         waiting = [f"{key}: where to start can't be read yet" for key in sorted(self._unreadable)]
-        return waiting + [open_problem(each) for each in self.partitions.values() if is_stuck(each)]
+        stuck = [open_problem(each) for each in self.partitions.values() if is_stuck(each)]
+        return [*filter(None, [of_group]), *waiting, *stuck]
 
 
 def _is_here(partition: AssignedPartition, partitions: Mapping[PartitionKey, AssignedPartition]) -> bool:

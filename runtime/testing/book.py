@@ -69,7 +69,9 @@ class Book:
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         """The test sees what the handler returns."""
 
-    def on_measured(self, worker_index: int, count: int, handler_ns: int) -> None:
+    def on_measured(
+        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
+    ) -> None:
         """Of no interest here."""
 
     def on_nonsense(self) -> None:

@@ -157,7 +157,7 @@ _RUN = struct.Struct("<IIQII?I")
 _SLICE = struct.Struct("<IIq?")
 _SEQ = struct.Struct("<Q")
 _OFFSET = struct.Struct("<q")
-_PROGRESS = struct.Struct("<QQI")
+_PROGRESS = struct.Struct("<QQIQ")
 _SPAN = struct.Struct("<QQ")
 _FAILED = struct.Struct("<QQ?")
 _LANE = struct.Struct("<I")
@@ -349,15 +349,18 @@ def decode_lane_id(body: bytes) -> int:
     return int(_LANE.unpack(body)[0])
 
 
-def encode_progress(seq: int, handler_ns: int, count: int) -> bytes:
-    """PROGRESS: all before `seq`; `count` records were run since the last one, in `handler_ns`."""
-    return frame(Kind.PROGRESS, _PROGRESS.pack(seq, handler_ns, count))
+def encode_progress(seq: int, handler_ns: int, count: int, slowest_ns: int = 0) -> bytes:
+    """PROGRESS: all before `seq`; `count` records were run since the last one, in `handler_ns`.
+
+    One of them took `slowest_ns`; 0: that isn't known.
+    """
+    return frame(Kind.PROGRESS, _PROGRESS.pack(seq, handler_ns, count, slowest_ns))
 
 
-def decode_progress(body: bytes) -> tuple[int, int, int]:
-    """`seq, handler_ns, count`."""
-    seq, handler_ns, count = _PROGRESS.unpack(body)
-    return seq, handler_ns, count
+def decode_progress(body: bytes) -> tuple[int, int, int, int]:
+    """`seq, handler_ns, count, slowest_ns`."""
+    seq, handler_ns, count, slowest_ns = _PROGRESS.unpack(body)
+    return seq, handler_ns, count, slowest_ns
 
 
 def encode_done(ended: Sequence[tuple[int, int]]) -> bytes:

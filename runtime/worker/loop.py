@@ -276,7 +276,8 @@ class WorkerLoop:
         self.replies.are_wanted = wants_replies
         if is_async:
             self._cancelling.task = asyncio.current_task()
-        started_ns = time.perf_counter_ns()
+        started_ns = last_ns = time.monotonic_ns()
+        slowest_ns = 0
         self.acks.running = view
         due, waits = ((), False) if is_async else (self._loop.due, self._loop.waits)
         while records:
@@ -291,7 +292,10 @@ class WorkerLoop:
                 seq += 1
                 continue
             view.record = record
-            enter(seq)
+            now_ns = enter(seq)
+            if now_ns - last_ns > slowest_ns:  # noqa: PLR1730  # a call for each record costs too much
+                slowest_ns = now_ns - last_ns
+            last_ns = now_ns
             try:
                 result = call(context, new_event(record, view, attempt))
                 if type(result) is CoroutineType:  # what nearly all async handlers give
@@ -315,9 +319,10 @@ class WorkerLoop:
         self._end_fork()
         if not wants_replies:
             self._slot.leave(seq)
-        elapsed_ns = time.perf_counter_ns() - started_ns
+        ended_ns = time.monotonic_ns()
+        elapsed_ns, slowest_ns = ended_ns - started_ns, max(slowest_ns, ended_ns - last_ns)
         self.acks.running = None
-        progress = wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq)
+        progress = wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq, slowest_ns)
         self.acks.flush(self.replies.take_held() + progress)
         if wants_replies:  # only now: whoever finds a record done settles it, and an answer must find it open
             self._slot.leave(seq)

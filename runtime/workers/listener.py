@@ -12,8 +12,10 @@ from headrace.runtime.wire.reply import Reply
 class RecordListener(Protocol):
     """Called synchronously, on the processor's event loop."""
 
-    def on_measured(self, worker_index: int, count: int, handler_ns: int) -> None:
-        """So many records were run in that time."""
+    def on_measured(
+        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
+    ) -> None:
+        """So many records were run in that time, some of them, by themselves, in `each_ns`."""
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         """The handler has answered it. Its outcome follows, and may be a failure all the same."""

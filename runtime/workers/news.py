@@ -222,14 +222,17 @@ class News:
             self._is_ready, self.is_async = True, said
             self._on_ready()
 
-    def _on_progress(self, seq: int, handler_ns: int, count: int) -> None:
+    def _on_progress(self, seq: int, handler_ns: int, count: int, slowest_ns: int) -> None:
         self._check_before(seq)
         self._check_reached(seq, is_end=True)
         is_beside = self._in_flight.overlaps
         if is_beside or count > self._in_flight.next_seq or handler_ns > time.monotonic_ns() - self._born_ns:
             raise NonsenseError(f"it ran {count} records in {handler_ns} ns")
+        if slowest_ns > handler_ns:
+            raise NonsenseError(f"one of {count} records took {slowest_ns} ns of {handler_ns}")
         self.settle_before(seq)
-        self._listener.on_measured(self._worker_index, count, handler_ns)
+        each_ns = (slowest_ns,) if count and slowest_ns else ()
+        self._listener.on_measured(self._worker_index, count, handler_ns, each_ns)
 
     def _on_done(self, ended: Sequence[tuple[int, int]]) -> None:
         """Each of them has succeeded, unless it was named before."""
@@ -243,7 +246,7 @@ class News:
             if (taken := self._in_flight.take(seq)) is not None:
                 self.has_handled = True
                 self._listener.on_handled(*taken)
-        self._listener.on_measured(self._worker_index, len(ended), handler_ns)
+        self._listener.on_measured(self._worker_index, len(ended), handler_ns, [ns for _, ns in ended])
 
     def _on_acked(self, acked: AckedSpan) -> None:
         """A span is seen again and again, each time longer perhaps: what is new of it."""

@@ -13,7 +13,8 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.books.held import HeldRecords
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text

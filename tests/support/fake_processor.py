@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.server import Action, NotHaltedError
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 
 
 class FakeProcessor:
@@ -21,6 +21,9 @@ class FakeProcessor:
     async def status(self) -> dict[str, Any]:
         rows = [{"partition": number, "reason": self.reason} for number in sorted(self.halted)]
         return {"functions": ["f"], "replicas": [{"triggers": [{"partitions": rows}]}]}
+
+    async def recent(self) -> dict[str, Any]:
+        return {"replicas": [{"name": "", "triggers": [], "log": [{"text": self.reason}]}]}
 
     async def metrics(self) -> bytes:
         return b""

@@ -48,7 +48,9 @@ class Heard:
     def on_changed(self) -> None:
         """Of no interest."""
 
-    def on_measured(self, worker_index: int, count: int, handler_ns: int) -> None:
+    def on_measured(
+        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
+    ) -> None:
         """Of no interest."""
 
     def on_acked(self, ack: Ack) -> None:

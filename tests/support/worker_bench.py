@@ -17,7 +17,8 @@ from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.dispatch.interface import Output
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_keys, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey

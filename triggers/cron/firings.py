@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.books.reason import in_one_line
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.single_lane import SingleLane

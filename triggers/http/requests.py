@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from headrace.runtime.deadlines import Deadlines
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import CutShort
 from headrace.runtime.partitions.single_lane import SingleLane
@@ -234,4 +234,5 @@ class Requests:
 
     def _refused(self, reply: Reply) -> Reply:
         self._metrics.refused.inc()
+        self._metrics.on_not_allocated()
         return reply

@@ -11,10 +11,11 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Starts
 from headrace.runtime.wire.frames import WireRecord
 from headrace.triggers.kafka.dead_letters import DeadLetters
+from headrace.triggers.kafka.ends import Ends
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.logs import Logs
-from headrace.triggers.kafka.membership import Membership
+from headrace.triggers.kafka.membership.contract import Membership
 from headrace.triggers.kafka.produce.outputs import Outputs
 from headrace.triggers.kafka.ranges import read_record
 from headrace.triggers.kafka.settings.model import KafkaSettings
@@ -44,6 +45,8 @@ class KafkaStream:
         self.produce = outputs.produce
         self._client_id = client_id
         self._takes_acks = takes_acks
+        self.ends = Ends({})
+        """Its owner sets it."""
         self.on_started = on_started
 
     def connect(
@@ -90,13 +93,16 @@ class KafkaStream:
 
     def on_left(self, keys: Iterable[PartitionKey]) -> None:
         """Fetch these no more."""
+        keys = list(keys)
+        self.ends.forget(keys)
         self.fetching.on_left(keys)
         self._membership.drop(keys)
 
     def end_of(self, key: PartitionKey) -> int:
-        """The high watermark of the last fetch."""
+        """The high watermark of the last fetch, or what was asked since."""
         tp = TopicPartition(*key)
-        return (self._consumer.highwater(tp) if tp in self._consumer.assignment() else None) or 0
+        fetched = (self._consumer.highwater(tp) if tp in self._consumer.assignment() else None) or 0
+        return max(fetched, self.ends.get(key))
 
     async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int

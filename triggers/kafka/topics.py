@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 
 from headrace.triggers.kafka.client.subscriptions import hurry_topics
 from headrace.triggers.kafka.client.topics import describe_topics, list_topics
-from headrace.triggers.kafka.membership import Membership
+from headrace.triggers.kafka.membership.contract import Membership
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)

@@ -15,25 +15,28 @@ from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.opener import Opener
 from headrace.runtime.tasks import outcome, task_group
+from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.kafka.classic import ClassicMembership
 from headrace.triggers.kafka.client import chunks, fetches, internals, requests
 from headrace.triggers.kafka.client.connect import connect
 from headrace.triggers.kafka.client.errors import explain, topics_of
 from headrace.triggers.kafka.client.sign_in import SignIns
 from headrace.triggers.kafka.dead_letters import DeadLetters
+from headrace.triggers.kafka.ends import Ends
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.incremental import IncrementalMembership, MemberOffsets
 from headrace.triggers.kafka.logs import Logs
-from headrace.triggers.kafka.membership import Membership
+from headrace.triggers.kafka.member_offsets import MemberOffsets
+from headrace.triggers.kafka.membership.classic import ClassicMembership
+from headrace.triggers.kafka.membership.contract import Membership
+from headrace.triggers.kafka.membership.incremental import IncrementalMembership
 from headrace.triggers.kafka.produce.outputs import Outputs
 from headrace.triggers.kafka.ranges import EndWatcher
 from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
@@ -117,6 +120,7 @@ class KafkaTrigger(Trigger):
             takes_acks=dispatch.policy.ack_mode.is_explicit,
         )
         self._assignment = Assignment(dispatch, self._stream, settings.limits)
+        self._stream.ends = Ends(self._assignment.partitions)
         self._logs: Logs
         self._offsets: GroupOffsets
         self._watcher: EndWatcher | None = None  # with delivery: ranges
@@ -124,6 +128,7 @@ class KafkaTrigger(Trigger):
         self._sign_ins = SignIns(settings.access)
         self._lease = dispatch.lease
         self._fence = Fence(self._lease)
+        self._answered_ns = 0  # when the group has last answered
         self._is_stopping = False
         self._loops: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup
@@ -173,7 +178,7 @@ class KafkaTrigger(Trigger):
     async def _run(self) -> None:
         settings = self._settings
         try:
-            consumer, self._admin = await connect(settings, self._client_id)
+            consumer, self._admin = await connect(settings, self._client_id, self._on_away)
             membership = self._open(consumer)
             self._problem = f"waiting for {'topics ' if settings.topics else ''}{topics_of(settings)}"
             topics = self._topics = Topics(consumer, self._admin, settings, membership)
@@ -186,15 +191,19 @@ class KafkaTrigger(Trigger):
                 tasks.create_task(membership.watch(), name="membership")
                 tasks.create_task(self._stream.fetching.run_forever(), name="fetch")
                 tasks.create_task(self._logs.run_forever(), name="logs")
+                tasks.create_task(self._stream.ends.follow_forever(consumer), name="lag")
                 tasks.create_task(topics.follow_forever(), name="topicPattern")
                 tasks.create_task(self._assignment.commit_forever(), name="commit")
         except KafkaError as error:
             raise explain(error, settings) from None
 
+    def _on_away(self, why: str) -> None:
+        self._problem = why
+
     def _open(self, consumer: AIOKafkaConsumer) -> Membership:
         """Put together what needs a client."""
         settings, assignment = self._settings, self._assignment
-        self._consumer = consumer
+        self._consumer, self._answered_ns = consumer, now_ns()
         membership, offsets = self._join_by(consumer)
         self._membership, self._offsets = membership, offsets
         assignment.committer = Committer(offsets, self._metrics)
@@ -237,6 +246,7 @@ class KafkaTrigger(Trigger):
 
     def on_renewed(self, end_ns: int) -> None:
         """What the workers have is theirs until then."""
+        self._answered_ns = now_ns()
         self._lease.renew(end_ns)
         self._dispatch.dispatch()  # nothing is handed out while it is over
 
@@ -283,12 +293,16 @@ class KafkaTrigger(Trigger):
 
     def problems(self) -> list[str]:
         """Why no records flow, or why some don't."""
-        return [
-            *([problem] if (problem := self._joining_problem or self._problem) else []),
-            *([self._sign_ins.problem] if self._sign_ins.problem else []),
-            *(["no heartbeat was answered for sessionTimeout"] if self._lease.is_over else []),
-            *self._assignment.problems(),
-        ]
+        of_group = self._joining_problem or self._problem
+        others = filter(None, (self._sign_ins.problem, self._silence()))
+        return [*self._assignment.problems(of_group), *others]
+
+    def _silence(self) -> str:
+        """Since when nothing was heard about the group, where that is long and no failed join says more."""
+        seconds = (now_ns() - self._answered_ns) / 1e9 if self._consumer else 0.0
+        if seconds < self._settings.session_timeout_seconds or self._joining_problem:
+            return ""
+        return f"{self._settings.access} has not answered about the group for {seconds:.0f} s"
 
     @property
     def _joining_problem(self) -> str:
@@ -302,9 +316,10 @@ class KafkaTrigger(Trigger):
             "topics": sorted(subscribed or self._settings.topics),
             "consumerGroup": self._settings.consumer_group,
             **(self._membership.status() if self._consumer and self._membership else {"generation": None}),
-            "bufferedBytes": self._stream.fetching.buffered_bytes if self._consumer else 0,
         }
-        return TriggerStatus(about, self._assignment.statuses())
+        age = self._assignment.committer.seconds_since_last if consumer else None
+        buffered_bytes = self._stream.fetching.buffered_bytes if consumer else 0
+        return TriggerStatus(about, self._assignment.statuses(), buffered_bytes, age)
 
 
 async def _raise(error: BaseException) -> NoReturn:

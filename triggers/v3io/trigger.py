@@ -10,7 +10,7 @@ from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
@@ -240,12 +240,11 @@ class V3ioTrigger(Trigger):
 
     def problems(self) -> list[str]:
         """Why no records flow, or why some don't."""
+        of_group = self._problem or (self._membership.problem if self._membership else "")
         return [
-            *([self._problem] if self._problem else []),
-            *([self._membership.problem] if self._membership and self._membership.problem else []),
+            *self._assignment.problems(of_group),
             *(["no heartbeat was written for sessionTimeout"] if self._lease.is_over else []),
             *self._stream.problems(),
-            *self._assignment.problems(),
         ]
 
     def status(self) -> TriggerStatus:
@@ -257,4 +256,5 @@ class V3ioTrigger(Trigger):
             "memberId": membership.member.id if membership else None,
             "replicas": self._spec.replica_count,
         }
-        return TriggerStatus(about, self._assignment.statuses())
+        age = self._assignment.committer.seconds_since_last
+        return TriggerStatus(about, self._assignment.statuses(), last_commit_seconds=age)

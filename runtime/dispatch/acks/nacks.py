@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.books.failed_records import FailedRecord
 from headrace.runtime.partitions.books.reason import in_one_line

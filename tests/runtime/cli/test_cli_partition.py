@@ -14,7 +14,8 @@ from refusal import refused
 
 from headrace.runtime.cli.partition import NoSuchPartitionError, partition
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin.server import NotHaltedError, TcpAddress, admin_server
+from headrace.runtime.processor.admin.reported import NotHaltedError
+from headrace.runtime.processor.admin.server import TcpAddress, admin_server
 
 
 @contextmanager

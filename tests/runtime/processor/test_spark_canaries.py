@@ -50,7 +50,9 @@ def token_of(running: Replica) -> str:
 
 
 def shown(running: Replica) -> str:
-    return "".join(running.get(path)[1] for path in ("/api/status", "/ready", "/live", "/metrics", "/"))
+    return "".join(
+        running.get(path)[1] for path in ("/api/status", "/ready", "/live", "/metrics", "/", "/api/recent")
+    )
 
 
 @pytest.mark.parametrize("whose", ["embedded", "remote"])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from worker_bench import Bench, Record, bench, records, until
 
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.books.held import Confirm, Outgoing
 from headrace.runtime.partitions.buffers.records import DECODED_BYTES

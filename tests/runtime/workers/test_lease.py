@@ -22,7 +22,7 @@ from headrace.runtime.wire.kill_list import KillList
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.workers.fence import Fence
-from headrace.triggers.kafka.classic import membership_end_ns
+from headrace.triggers.kafka.membership.classic import membership_end_ns
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 # Holds the interpreter: nothing else in its process runs until it is over.

@@ -11,7 +11,8 @@ from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.acks.owned import Acks
 from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.tasks import end_tasks

@@ -144,7 +144,9 @@ def handled(world: World, topic: str, count: int) -> bool:
 
 
 def shown(running: Replica) -> str:
-    return "".join(running.get(path)[1] for path in ("/api/status", "/ready", "/live", "/metrics", "/"))
+    return "".join(
+        running.get(path)[1] for path in ("/api/status", "/ready", "/live", "/metrics", "/", "/api/recent")
+    )
 
 
 @pytest.mark.parametrize("how", [("--replicas", "2"), ("--log-format", "json")], ids=["console", "json"])

@@ -11,7 +11,7 @@ from worker_bench import Bench, Record, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.dispatch.reports import Warnings
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.buffers.records import DECODED_BYTES
 from headrace.runtime.partitions.checkpoint import Checkpoint

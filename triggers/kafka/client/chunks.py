@@ -30,10 +30,11 @@ from headrace.triggers.kafka.format.decoder import CODEC_MASK, HEADER, MAX_BATCH
 PIECE_BYTES = 1 << 17
 _BEFORE_LENGTH, _BEFORE_CHECKED = 12, 21
 _LEAST_BYTES = 26  # of a batch in the oldest format
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
-_PLAIN = CODEC_MASK | 0x08 | _TRANSACTIONAL  # attributes that need no more than a decoder
+_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x08, 0x10, 0x20
+_PLAIN = CODEC_MASK | _APPEND_TIME | _TRANSACTIONAL  # attributes that need no more than a decoder
 _CODECS = 4
 _MAGIC = 2
+_ATTRIBUTES, _FIRST_TIMESTAMP, _LAST_TIMESTAMP = 22, 27, 35  # where they are in a batch
 _ARGUMENTS = (
     "tp",
     "records",
@@ -238,8 +239,14 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
 
     def _piece(self, data: bytes, piece: Sequence[_Batch]) -> ChunkSlice:
         first, end = piece[0].first, piece[-1].next_offset
+        begin = piece[0].begin
         batch = Chunk(
-            first, end - first, memoryview(data)[piece[0].begin : piece[-1].end], self._decode, self._held
+            first,
+            end - first,
+            memoryview(data)[begin : piece[-1].end],
+            self._decode,
+            _first_timestamp(data, begin),
+            self._held,
         )
         wanted = range(max(first, self.next_fetch_offset), end)
         self.next_fetch_offset = max(self.next_fetch_offset, end)
@@ -284,6 +291,13 @@ def _batches(data: bytes) -> Iterator[_Batch]:
             return
         yield _Batch(first, _plain_size(data, at), at, end)
         at = end
+
+
+def _first_timestamp(data: bytes, at: int) -> int:
+    """Ms since the epoch, of the first record of the batch there."""
+    is_append_time = data[at + _ATTRIBUTES] & _APPEND_TIME
+    begin = at + (_LAST_TIMESTAMP if is_append_time else _FIRST_TIMESTAMP)
+    return int.from_bytes(data[begin : begin + 8], "big", signed=True)
 
 
 def _least_bytes(data: bytes, at: int) -> int:

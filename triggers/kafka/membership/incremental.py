@@ -3,21 +3,18 @@
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from headrace.runtime.partitions.books.held import Outgoing
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.tasks import end_tasks, outcome, start_task
 from headrace.triggers.kafka.client.subscriptions import drop, place, read_by_hand, read_topics
-from headrace.triggers.kafka.group.commits import MemberCommits
 from headrace.triggers.kafka.group.session import Session
 from headrace.triggers.kafka.group.settings import GroupSettings
-from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.membership import Owner
+from headrace.triggers.kafka.membership.contract import Owner
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
@@ -135,25 +132,3 @@ class IncrementalMembership:
             message = "group %s: %s given up, %.1f s after it was heard that %s"
             group = self.session.settings.group
             logger.info(message, group, describe_partitions(keys), time.monotonic() - began, why)
-
-
-class MemberOffsets(GroupOffsets):
-    """Keeps OffsetStore, under the member's epoch."""
-
-    def __init__(self, consumer: AIOKafkaConsumer, session: Session) -> None:
-        super().__init__(consumer)
-        self._commits = MemberCommits(session)
-
-    @property
-    def generation(self) -> int | None:
-        """Of the membership."""
-        return self._commits.generation
-
-    async def write(
-        self,
-        offsets: Mapping[PartitionKey, tuple[int, str]],
-        outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
-    ) -> Mapping[PartitionKey, str]:
-        """One request. Messages with it aren't built: a rule refuses them."""
-        assert not outgoing
-        return await self._commits.write(offsets)

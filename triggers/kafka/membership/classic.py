@@ -12,7 +12,7 @@ from headrace.triggers.kafka.client import internals
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.joins import Joins
 from headrace.triggers.kafka.client.subscriptions import resubscribe
-from headrace.triggers.kafka.membership import Owner
+from headrace.triggers.kafka.membership.contract import Owner
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 

@@ -1,0 +1,34 @@
+"""The last lines of this process's log, for the admin server's page."""
+
+import logging
+from collections import deque
+from typing import Any
+
+_MOST_LINES = 200
+_MOST_CHARS = 500
+
+
+class LogTail(logging.Handler):
+    """Keeps them. Who adds it to a logger takes it off again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: deque[dict[str, Any]] = deque(maxlen=_MOST_LINES)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by the logger, on whichever thread."""
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError):  # arguments that don't fit: the other handlers say so
+            return
+        self._lines.append(
+            {"time": round(record.created, 3), "level": record.levelname, "text": text[:_MOST_CHARS]}
+        )
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Oldest first."""
+        return list(self._lines)
+
+
+TAIL = LogTail()
+"""Of the process: it has one log."""

@@ -1,0 +1,36 @@
+"""How long partitions stand in a rebalance."""
+
+import time
+from collections.abc import Collection
+
+from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.partitions.key import PartitionKey, describe_partitions
+
+
+class Stops:
+    """Since when those stand that were given back. What never comes again is forgotten with the next one."""
+
+    def __init__(self) -> None:
+        self._left: dict[PartitionKey, float] = {}
+        self._is_told = True
+
+    def on_left(self, keys: Collection[PartitionKey], metrics: TriggerMetrics) -> None:
+        """Nothing more of these is handed out."""
+        if not keys:
+            return
+        if self._is_told:
+            self._left.clear()
+        self._is_told = False
+        self._left |= dict.fromkeys(keys, time.monotonic())
+        metrics.history.note("revoked", describe_partitions(keys))
+
+    def on_begun(self, keys: Collection[PartitionKey], metrics: TriggerMetrics) -> None:
+        """These are delivered."""
+        now = time.monotonic()
+        if self._left and not self._is_told:
+            metrics.rebalance_seconds.observe(now - min(self._left.values()))
+        self._is_told = True
+        metrics.history.note("assigned", describe_partitions(keys))
+        for key in keys:
+            if (since := self._left.pop(key, None)) is not None:
+                metrics.stop_seconds.observe(now - since)
