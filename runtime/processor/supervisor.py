@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -31,6 +32,7 @@ from headrace.runtime.processor.declare import command_line
 from headrace.runtime.processor.lifeline import SILENT_SECONDS, Lifeline, stop_seconds
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.streams.assignment import STANDS_BY
 from headrace.runtime.tasks import end_tasks, start_task
 
 logger = logging.getLogger(__name__)
@@ -234,12 +236,14 @@ class Supervisor:
         return list(zip(self._replicas, answers, strict=True))
 
     async def problems(self) -> list[str]:
-        """Of all replicas, each line with its name."""
-        found = []
-        for replica, answer in await self._ask_all("/ready"):
-            lines = json.loads(answer)["problems"] if answer else ["does not answer"]
-            found += [f"{replica.name}: {line}" for line in lines]
-        return found
+        """Of all replicas, each line with its name. One may stand by, but not all of them."""
+        told = [
+            (replica.name, json.loads(answer)["problems"] if answer else ["does not answer"])
+            for replica, answer in await self._ask_all("/ready")
+        ]
+        counts = Counter(line for _, lines in told for line in lines if line.endswith(STANDS_BY))
+        idle = {line for line, count in counts.items() if count < len(told)}
+        return [f"{name}: {line}" for name, lines in told for line in lines if line not in idle]
 
     async def status(self) -> dict[str, Any]:
         """The functions, and the replicas side by side."""

@@ -27,6 +27,7 @@ _TRANSACTION_INTERVAL_SECONDS = 0.1
 """With exactlyOnce, whose messages wait for a commit."""
 _COMMIT_TIMEOUT_SECONDS = 5.0
 _METADATA = "what a commit's metadata has place for"
+STANDS_BY = "no partition is assigned to this replica: it stands by"
 AHEAD_BYTES = 1 << 19
 """Undecoded, per partition: enough to keep workers busy during a fetch."""
 # Of its share: the rest is for what comes undecoded, and among chunks also for records at workers.
@@ -386,7 +387,7 @@ class Assignment:
     def problems(self, of_group: str = "") -> list[str]:
         """Why no records flow, which its group may say, or why some don't."""
         if not (of_group or self.partitions or self._starting or self.is_releasing):
-            of_group = "no partition is assigned to this replica: it stands by"
+            of_group = STANDS_BY
         waiting = [f"{key}: where to start can't be read yet" for key in sorted(self._unreadable)]
         stuck = [open_problem(each) for each in self.partitions.values() if is_stuck(each)]
         return [*filter(None, [of_group]), *waiting, *stuck]

@@ -120,6 +120,18 @@ def test_a_replica_without_a_partition_is_not_ready(broker: Broker, tmp_path: Pa
             idle.wait_ready()
 
 
+def test_replicas_of_one_machine_are_ready_while_one_of_them_stands_by(
+    broker: Broker, tmp_path: Path
+) -> None:
+    folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [broker.create_topic(1)])
+    with replica(folder, "--replicas", "2") as running:
+        running.wait_ready()
+        rows = [len(trigger["partitions"]) for trigger in running.triggers()]
+        assert sorted(rows) == [0, 1]
+        assert "it stands by" in str(running.status())
+        assert running.stop() == 0
+
+
 def test_a_partition_that_waits_too_long_for_acks_is_not_ready(broker: Broker, tmp_path: Path) -> None:
     topic = broker.create_topic(1)
     folder = write_function(
