@@ -13,13 +13,14 @@ from rich.table import Table
 
 from headrace.runtime.cli.broker_options import as_json_option, broker_options
 from headrace.runtime.cli.groups import groups, lag, seek
-from headrace.runtime.cli.record_formats import cell, json_line, text_line
-from headrace.runtime.cli.records import made_up, paced, record_options, stdin_batches
+from headrace.runtime.cli.record_formats import cell, json_line, line_of_json, text_line
+from headrace.runtime.cli.records import keyed_line, made_up, paced, record_options, stdin_batches
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
-from headrace.runtime.errors import BrokerError
+from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.kafka import client
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.client import Line
 from headrace.runtime.processor.stopping import until_signal
 
 _MANY_PARTITIONS = 16
@@ -103,8 +104,12 @@ def produce(  # noqa: PLR0913, PLR0917 one parameter per option
     rate: float | None,
     as_json: bool,
 ) -> None:
-    """Send the lines of stdin, or COUNT made-up records of SIZE bytes, to a topic."""
-    batches = made_up(count, size, rate) if count else stdin_batches(keyed=keyed)
+    """Send the lines of stdin, or COUNT made-up records of SIZE bytes, to a topic.
+
+    With --json lines are records as `consume --json` prints them, and keep their partition.
+    """
+    understood = keyed_line if keyed else line_of_json if as_json else Line
+    batches = made_up(count, size, rate) if count else stdin_batches(understood)
     began = time.monotonic()
     sent = asyncio.run(client.produce(brokers, topic, partition, paced(batches, rate), count))
     seconds = time.monotonic() - began
@@ -124,12 +129,25 @@ def produce(  # noqa: PLR0913, PLR0917 one parameter per option
     default="earliest",
     show_default=True,
 )
+@click.option("--partition", type=click.IntRange(min=0), help="Of this one alone; else of all.")
+@click.option("--offset", type=click.IntRange(min=0), help="From there on, in --partition.")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many; else at Ctrl-C.")
 @as_json_option
-def consume(brokers: BrokerAccess, topic: str, start: str, count: int | None, as_json: bool) -> None:
+def consume(  # noqa: PLR0913, PLR0917  # one for each option
+    brokers: BrokerAccess,
+    topic: str,
+    start: str,
+    partition: int | None,
+    offset: int | None,
+    count: int | None,
+    as_json: bool,
+) -> None:
     """Print the records of a topic as they come; joins no group and commits nothing."""
+    if offset is not None and partition is None:
+        raise UsageError("--offset is one of a partition: say which with --partition")
+    place = client.Place(topic, start if offset is None else offset, partition)
     in_form = json_line if as_json else text_line
-    until_signal(client.consume(brokers, topic, start, count, lambda it: click.echo(in_form(it))))
+    until_signal(client.consume(brokers, place, count, lambda it: click.echo(in_form(it))))
 
 
 async def _up(broker: EmbeddedKafka, topics: dict[str, int], data: Path | None, as_json: bool) -> None:

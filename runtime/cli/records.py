@@ -34,26 +34,35 @@ async def made_up(count: int, size: int, rate: float | None) -> AsyncIterator[li
     batch = _BATCH if rate is None else min(_BATCH, max(1, int(rate / 20)))
     for first in range(0, count, batch):
         numbers = range(first, min(first + batch, count))
-        yield [(None, str(number).encode().zfill(size)[-size:]) for number in numbers]
+        yield [Line(str(number).encode().zfill(size)[-size:]) for number in numbers]
 
 
-async def stdin_batches(*, keyed: bool) -> AsyncIterator[list[Line]]:
-    """The lines of stdin as they come: a typed line at once, a file in batches."""
+async def stdin_batches(understood: Callable[[bytes], Line]) -> AsyncIterator[list[Line]]:
+    """The lines of stdin as they come: a typed line at once, a file in batches.
+
+    `understood` raises ValueError, with what follows the line's number.
+    """
     number = 0
     async for lines in _stdin_lines():
         for start in range(0, len(lines), _BATCH):
             batch = lines[start : start + _BATCH]
-            yield [_line(line, number + at, keyed=keyed) for at, line in enumerate(batch, 1)]
+            yield [_numbered(understood, line, number + at) for at, line in enumerate(batch, 1)]
             number += len(batch)
 
 
-def _line(line: bytes, number: int, *, keyed: bool) -> Line:
-    if not keyed:
-        return None, line
+def keyed_line(line: bytes) -> Line:
+    """As --keyed has it. Raises ValueError."""
     key, tab, value = line.partition(b"\t")
     if not tab:
-        raise UsageError(f"line {number} of stdin has no tab: --keyed wants key<TAB>value")
-    return key, value
+        raise ValueError("has no tab: --keyed wants key<TAB>value")
+    return Line(value, key)
+
+
+def _numbered(understood: Callable[[bytes], Line], line: bytes, number: int) -> Line:
+    try:
+        return understood(line)
+    except ValueError as error:
+        raise UsageError(f"line {number} of stdin {error}") from None
 
 
 async def _stdin_lines() -> AsyncIterator[list[bytes]]:

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -16,7 +17,15 @@ from headrace.runtime.kafka.topics import create_topics, refuse_errors
 
 _CONNECT_SECONDS = 5.0
 
-Line = tuple[bytes | None, bytes]  # key, value
+
+class Line(NamedTuple):
+    """A record to be sent. Without a partition its key says which, or chance."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
 
 
 async def list_topics(
@@ -60,16 +69,18 @@ async def produce(
     from aiokafka import AIOKafkaProducer
 
     partitions = await partitions_of(brokers, topic)
-    if partition is not None and partition not in partitions:
-        raise UsageError(f"topic {topic} has partitions 0 to {max(partitions)}: not {partition}")
+    _check_partition(topic, partition, partitions)
     sent = 0
     async with connected(AIOKafkaProducer, brokers) as producer:
         with _progress() as bars:
             bar = bars.add_task(f"to {topic}", total=total)
             async for batch in batches:
-                acknowledged = [
-                    await producer.send(topic, value, key=key, partition=partition) for key, value in batch
-                ]
+                acknowledged = []
+                for it in batch:
+                    to = it.partition if partition is None else partition
+                    _check_partition(topic, to, partitions)
+                    place = {"partition": to, "timestamp_ms": it.timestamp_ms, "headers": it.headers or None}
+                    acknowledged.append(await producer.send(topic, it.value, key=it.key, **place))
                 await asyncio.gather(*acknowledged)
                 sent += len(batch)
                 bars.update(bar, completed=sent)
@@ -82,16 +93,40 @@ def _progress() -> Progress:
     return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
 
 
+def _check_partition(topic: str, partition: int | None, partitions: Sequence[int]) -> None:
+    if partition is not None and partition not in partitions:
+        raise UsageError(f"topic {topic} has partitions 0 to {max(partitions)}: not {partition}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to read on: `start` is "earliest", "latest", or an offset, which is of one partition.
+
+    Without a partition all are read.
+    """
+
+    topic: str
+    start: str | int
+    partition: int | None = None
+
+
 async def consume(
-    brokers: BrokerAccess, topic: str, start: str, count: int | None, show: Callable[[Any], None]
+    brokers: BrokerAccess, place: Place, count: int | None, show: Callable[[Any], None]
 ) -> None:
-    """Show each record as it comes, from `start` ("earliest", "latest") until `count` were shown."""
+    """Show each record as it comes, until `count` were shown."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
-    places = [TopicPartition(topic, number) for number in await partitions_of(brokers, topic)]
+    partitions = await partitions_of(brokers, place.topic)
+    _check_partition(place.topic, place.partition, partitions)
+    numbers = partitions if place.partition is None else [place.partition]
+    places = [TopicPartition(place.topic, number) for number in numbers]
     async with connected(AIOKafkaConsumer, brokers) as consumer:
         consumer.assign(places)
-        await (consumer.seek_to_beginning if start == "earliest" else consumer.seek_to_end)(*places)
+        if isinstance(place.start, int):
+            await _seek(consumer, places[0], place.start)
+        else:
+            seek = consumer.seek_to_beginning if place.start == "earliest" else consumer.seek_to_end
+            await seek(*places)
         left = count
         while left is None or left > 0:
             fetched = await consumer.getmany(timeout_ms=1000, max_records=left)
@@ -100,6 +135,16 @@ async def consume(
                 show(record)
             if left is not None:
                 left -= len(records)
+
+
+async def _seek(consumer: Any, place: Any, offset: int) -> None:
+    """Raises UsageError where there is no such offset: the client would go elsewhere in silence."""
+    first = (await consumer.beginning_offsets([place]))[place]
+    end = (await consumer.end_offsets([place]))[place]
+    if not first <= offset <= end:
+        what = f"offsets {first} to {end - 1}" if first < end else f"no record yet, and begins at {first}"
+        raise UsageError(f"{place.topic}/{place.partition} has {what}: not {offset}")
+    consumer.seek(place, offset)
 
 
 async def partitions_of(brokers: BrokerAccess, topic: str) -> list[int]:

@@ -10,7 +10,7 @@ import click
 
 from headrace.runtime.cli.broker_options import as_json_option
 from headrace.runtime.cli.record_formats import json_line, text_line
-from headrace.runtime.cli.records import made_up, paced, record_options, stdin_batches
+from headrace.runtime.cli.records import keyed_line, made_up, paced, record_options, stdin_batches
 from headrace.runtime.cli.v3io.options import Stream, web_api_option
 from headrace.runtime.kafka.client import Line
 from headrace.runtime.processor.stopping import until_signal
@@ -42,7 +42,7 @@ def put(  # noqa: PLR0913, PLR0917 one parameter per option
     as_json: bool,
 ) -> None:
     """Put the lines of stdin, or COUNT made-up records of SIZE bytes, into STREAM, such as bigdata/orders."""
-    batches = made_up(count, size, rate) if count else stdin_batches(keyed=keyed)
+    batches = made_up(count, size, rate) if count else stdin_batches(keyed_line if keyed else Line)
     began = time.monotonic()
     sent = asyncio.run(_put(access, stream, shard, paced(batches, rate)))
     seconds = time.monotonic() - began
@@ -93,7 +93,8 @@ async def _put(
     async with V3ioClient(access) as client:
         async for lines in batches:
             records = [
-                NewRecord(value, (key or b"").decode(errors="replace"), shard=shard) for key, value in lines
+                NewRecord(it.value or b"", (it.key or b"").decode(errors="replace"), shard=shard)
+                for it in lines
             ]
             sent += len(await streams.put(client, stream, records))
     return sent
