@@ -68,6 +68,9 @@ async def _kafka(topics: Mapping[str, int], stopping: Stopping) -> AsyncIterator
             await kafka.create_topics(topics)
             message = "embedded Kafka at %s until this run ends, with the topics %s"
             logger.info(message, kafka.bootstrap, ", ".join(topics))
+            for topic in list(topics)[:1]:
+                line = "lines of stdin go there by: headrace kafka produce --brokers %s --topic %s"
+                logger.info(line, kafka.bootstrap, topic)
             yield kafka.bootstrap
 
 

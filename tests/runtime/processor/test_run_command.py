@@ -77,6 +77,7 @@ def test_embedded_kafka_comes_with_the_functions_topics_and_goes_with_it(tmp_pat
     with replica(folder, "--embedded-kafka") as running:
         running.wait_ready()
         bootstrap = running.log.split("embedded Kafka at ")[1].split()[0]
+        assert f"headrace kafka produce --brokers {bootstrap} --topic first\n" in running.log
         produce(Broker(bootstrap, "embedded"), "second", 80)
         wait_until(lambda: len(lines(folder)) == 80, about=running)
         pids = children_of(running.process.pid)
