@@ -158,7 +158,7 @@ class StderrHandler(logging.Handler):
                 sys.stderr.flush()
 
 
-def _has_no_credentials(record: logging.LogRecord) -> bool:
+def has_no_credentials(record: logging.LogRecord) -> bool:
     """The client shows each request at level debug: not those that sign in."""
     args = record.args if record.name == "aiokafka.conn" and isinstance(record.args, tuple) else ()
     return not any(type(arg).__name__.startswith("SaslAuthenticate") for arg in args)
@@ -168,7 +168,7 @@ def set_up_logging(level: str, log_format: LogFormat, replica: str = "") -> None
     """All of this process's log lines, from now on. `replica` marks them where several share a terminal."""
     handler = StderrHandler()
     handler.setFormatter((JsonFormatter if log_format == "json" else ConsoleFormatter)(replica))
-    handler.addFilter(_has_no_credentials)
+    handler.addFilter(has_no_credentials)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger(HANDLER_LOG).setLevel(logging.DEBUG)  # workers send no more than is to be shown
     # The client reports each step of a rebalance, and each failed connection, as a warning or an error.

@@ -18,7 +18,7 @@ from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.produce import Produce
 from headrace.runtime.wire.reply import Reply
-from headrace.runtime.workers.handle import WorkerHandle
+from headrace.runtime.workers.handle import WorkerHandle, WorkerState
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,8 @@ class Outcomes:
     def on_died(self, worker: WorkerHandle) -> None:
         """Its process is gone."""
         self._acks.on_died(worker.index)
-        self._shared.metrics.on_restart(worker.index, worker.why_restarted)
+        if worker.state is not WorkerState.STOPPED:
+            self._shared.metrics.on_restart(worker.index, worker.why_restarted)
 
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Its handler is imported: that may have taken too much."""

@@ -171,7 +171,7 @@ class Assignment:
         self._dispatch.begin(list(begun.values()))
         self.committer.open(begun, starts.committed, self._generation)
         self._stream.on_started()
-        self._stops.on_begun(keys, self.committer.metrics)
+        self._stops.on_begun(keys, left, self.committer.metrics)
         self._log_allocation()
         # Start positions count as commits from now on: initialOffset must not be asked twice.
         await self.commit(begun.values())
@@ -226,7 +226,7 @@ class Assignment:
         async with self._releasing:  # a stop and a rebalance may meet
             await self._end_starts(keys)
             gone = list(self.partitions) if keys is None else [key for key in keys if key in self.partitions]
-            self._stops.on_left(gone, self.committer.metrics)
+            self._stops.on_left(gone, self.committer.metrics, are_all=keys is None)
             partitions = [self.partitions.pop(key) for key in gone]
             if partitions:
                 logger.info("revoked: %s", describe_partitions(gone))

@@ -4,6 +4,8 @@ import logging
 from collections import deque
 from typing import Any
 
+from headrace.runtime.log import has_no_credentials
+
 _MOST_LINES = 200
 _MOST_CHARS = 500
 
@@ -13,13 +15,14 @@ class LogTail(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
+        self.addFilter(has_no_credentials)
         self._lines: deque[dict[str, Any]] = deque(maxlen=_MOST_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called by the logger, on whichever thread."""
         try:
             text = record.getMessage()
-        except (TypeError, ValueError):  # arguments that don't fit: the other handlers say so
+        except Exception:  # what a handler of a log can't show, the others say
             return
         self._lines.append(
             {"time": round(record.created, 3), "level": record.levelname, "text": text[:_MOST_CHARS]}

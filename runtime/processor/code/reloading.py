@@ -21,20 +21,25 @@ Versions = Mapping[Path, tuple[int, int]]
 
 async def reload_forever(function: FunctionSpec, dispatchers: Sequence[Dispatcher]) -> None:
     """Look again and again. A handler that can't be loaded any more is named, until it can be."""
-    folder = function.folder
+    folder, file = function.folder.resolve(), function.path.resolve()
+    if function.code:
+        logger.warning("%s holds the handler's code itself: that is read at the start alone", function.path)
+        return
     logger.info("workers are replaced when a Python file below %s changes", folder)
     before = await asyncio.to_thread(_versions, folder)
-    while True:
-        await asyncio.sleep(_LOOK_SECONDS)
-        now = await asyncio.to_thread(_versions, folder)
-        changed = sorted(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
-        before = now
-        if function.path in changed:
-            logger.warning("%s has changed: it is read at the start; run it again for that", function.path)
-        if code := [path for path in changed if path.suffix == ".py"]:
-            logger.info("%s changed: workers are replaced between records", _names(code, folder))
-            _forget_compiled(code)
-            await asyncio.gather(*(it.reload_workers() for it in dispatchers))
+    async with asyncio.TaskGroup() as reloads:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = await asyncio.to_thread(_versions, folder)
+            changed = sorted(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
+            before = now
+            if file in changed and file.suffix != ".py":
+                logger.warning("%s has changed: it is read at the start; run it again for that", file)
+            if code := [path for path in changed if path.suffix == ".py"]:
+                logger.info("%s changed: workers are replaced between records", _names(code, folder))
+                _forget_compiled(code)
+                for it in dispatchers:  # not awaited: a long record must not hide what is saved next
+                    reloads.create_task(it.reload_workers(), name="reload")
 
 
 def _versions(folder: Path) -> Versions:
@@ -51,9 +56,15 @@ def _files(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
         here = Path(parent)
         folders[:] = [
-            it for it in folders if not it.startswith((".", "__")) and not (here / it / "pyvenv.cfg").exists()
+            it for it in folders if not it.startswith((".", "__")) and not _is_environment(here / it)
         ]
         yield from (here / it for it in files if it.endswith((".py", ".yaml")))
+
+
+def _is_environment(folder: Path) -> bool:
+    with suppress(PermissionError):  # then nothing of it is looked at
+        return (folder / "pyvenv.cfg").exists()
+    return True
 
 
 def _forget_compiled(paths: Sequence[Path]) -> None:
