@@ -46,7 +46,8 @@ def write_function(
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
     kafka = {
         "topics": topics,
-        "brokers": brokers.split(","),
+        # Several, as clients take them. What has a user in it is a mistake as it stands.
+        "brokers": [brokers] if "@" in brokers else brokers.split(","),
         "consumerGroup": f"group-{topics[0]}",
         **({} if attributes.get("groupProtocol") == "consumer" else QUICK_GROUP),
         **DEFAULTS,
