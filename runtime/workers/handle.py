@@ -145,16 +145,19 @@ class WorkerHandle:
             await end_tasks([self._keeper])
             self._keeper = None
 
-    def kill(self, verdict: Verdict | None = None, why: str = "", cause: RestartReason = "rebalance") -> None:
+    def kill(self, verdict: Verdict | None = None, why: str = "", cause: RestartReason = "rebalance") -> bool:
         """By the runtime's own will: what it runs counts as no failure, but for what the verdict names.
 
-        The first call decides: a process may take its time to die. `why` is said of what it runs.
+        The first call decides, and returns True: a process may take its time to die. `why` is said of what
+        it runs.
         """
-        if self._process is not None and self._process.is_alive and not self._is_kill_ours:
-            self._is_kill_ours = True
-            self._verdict, self._cause = verdict, cause
-            self._why_killed = why or (verdict.reason if verdict is not None else "")
-            self._process.kill()
+        if self._process is None or not self._process.is_alive or self._is_kill_ours:
+            return False
+        self._is_kill_ours = True
+        self._verdict, self._cause = verdict, cause
+        self._why_killed = why or (verdict.reason if verdict is not None else "")
+        self._process.kill()
+        return True
 
     def replace(self, why: str, cause: RestartReason) -> None:
         """Kill the process, which runs nothing. If it hasn't handled anything either, the next one waits."""

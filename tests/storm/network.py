@@ -240,6 +240,7 @@ SCENARIOS: dict[str, Scenario] = {
     "one-way": partial(cut, 10, ("down",), IN_ORDER),
     "cut-1s-consumer": partial(cut, 1, (), BY_BROKER),
     "cut-10s-consumer": partial(cut, 10, (), BY_BROKER),
+    "cut-60s-consumer": partial(cut, 60, (), BY_BROKER),
     "one-way-consumer": partial(cut, 10, ("down",), BY_BROKER),
     "delay": delay,
     "b1-restart": partial(b1, "restart", IN_ORDER),

@@ -79,7 +79,7 @@ class Consumer:
 
 
 def group_offsets(consumer: object, *topics: str) -> GroupOffsets:
-    offsets = GroupOffsets(consumer)
+    offsets = GroupOffsets(consumer, None, "group")
     offsets.topics = GroupTopics(first_partition_counts=dict.fromkeys(topics, 8))
     return offsets
 

@@ -66,11 +66,10 @@ class KafkaStream:
         """The group's commits, or initialOffset."""
         await self._offsets.begin(keys)
         tps = [TopicPartition(*key) for key in keys]
-        topics = self._offsets.topics
-        found = await read_starts(self._consumer, self._admin, self._settings, tps, topics)
+        found = await read_starts(self._consumer, self._admin, self._settings, tps, self._offsets)
         asked = [tp for tp, start in found.checkpoints.items() if self._takes_acks or not start.is_bare]
         ends = await read_ends(self._consumer, asked) if asked else {}
-        self._offsets.topics = found.topics
+        self._offsets.topics = self._offsets.topics.merged(found.topics)  # others may begin meanwhile
         self._offsets.begun |= {PartitionKey(*tp): found.topics.ids[tp.topic] for tp in found.checkpoints}
         for tp in found.checkpoints:  # others may have read it meanwhile, from another log
             self.fetching.epochs.forget(tp)

@@ -129,6 +129,7 @@ class KafkaTrigger(Trigger):
         self._lease = dispatch.lease
         self._fence = Fence(self._lease)
         self._answered_ns = 0  # when the group has last answered
+        self._late_ack_seconds = dispatch.policy.late_ack_seconds
         self._is_stopping = False
         self._loops: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup
@@ -152,10 +153,8 @@ class KafkaTrigger(Trigger):
         membership = self._membership
         if self._consumer is None or membership is None:
             return
-        if self._assignment.is_releasing:
-            self._dispatch.shorten_revoke(wait_seconds)  # a rebalance may give handlers longer
         try:
-            await self._assignment.give_back(wait_seconds, self._dispatch.policy.late_ack_seconds)
+            await self._assignment.give_back(wait_seconds, self._late_ack_seconds)
         finally:
             # Not before: a rebalance that comes now has to wait for the last commit.
             self._consumer = None
@@ -235,12 +234,13 @@ class KafkaTrigger(Trigger):
         """By groupProtocol."""
         settings, admin = self._settings, self._admin
         if settings.group_protocol == "consumer":
-            member = IncrementalMembership(consumer, admin, settings, self)
-            return member, MemberOffsets(consumer, member.session)
+            waits_seconds = settings.max_wait_handler_during_rebalance_seconds + self._late_ack_seconds
+            member = IncrementalMembership(consumer, admin, settings, waits_seconds, self)
+            return member, MemberOffsets(consumer, admin, member.session)
         classic = ClassicMembership(consumer, admin, settings, self, self._metrics.failed_joins.inc)
         if settings.exactly_once:
             return classic, Transactions(consumer, admin, settings, self._client_id)
-        return classic, GroupOffsets(consumer)
+        return classic, GroupOffsets(consumer, admin, settings.consumer_group)
 
     # ---- the membership's word
 
@@ -259,10 +259,8 @@ class KafkaTrigger(Trigger):
         if is_lost and self._assignment.partitions:
             logger.error("the membership in the group is lost: its records are dropped here, uncommitted")
         wait_seconds = 0 if is_lost else self._settings.max_wait_handler_during_rebalance_seconds
-        late_ack_seconds = 0 if is_lost else self._dispatch.policy.late_ack_seconds
+        late_ack_seconds = 0 if is_lost else self._late_ack_seconds
         try:
-            if is_lost and self._assignment.is_releasing:
-                self._dispatch.shorten_revoke(0)
             await self._assignment.give_back(wait_seconds, late_ack_seconds, keys)
             if keys is None:
                 await self._topics.look()

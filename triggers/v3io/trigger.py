@@ -115,8 +115,6 @@ class V3ioTrigger(Trigger):
         if self._loops is not None:
             self._loops.cancel()
             await asyncio.wait([self._loops])
-        if self._assignment.is_releasing:
-            self._dispatch.shorten_revoke(wait_seconds)
         async with self._stopping:
             try:
                 await self._leave(wait_seconds)
@@ -225,8 +223,6 @@ class V3ioTrigger(Trigger):
         """Workers that are in their records end; nothing is committed."""
         self._metrics.rebalances.inc()
         self._problem = ""
-        if self._assignment.is_releasing:
-            self._dispatch.shorten_revoke(0)
         await self._assignment.give_back(0, 0)
 
     def _on_started(self) -> None:

@@ -143,8 +143,18 @@ class StaticAllocator:
         return self._last.waited_seconds
 
     def place(self, keys: Collection[PartitionKey]) -> None:
-        """Ranges over all partitions in order; sizes differ by at most one. What waits moves along."""
-        self._worker_of = contiguous_ranges(keys, len(self._queues))
+        """Ranges over all in order, whose sizes differ by at most one, where none was here before.
+
+        What was keeps its worker: the others go to those that have fewest. What waits moves along.
+        """
+        stay = {key: worker for key, worker in self._worker_of.items() if key in keys}
+        self._worker_of = stay or contiguous_ranges(keys, len(self._queues))
+        loads = [0] * len(self._queues)
+        for worker in self._worker_of.values():
+            loads[worker] += 1
+        for key in sorted(set(keys) - self._worker_of.keys()):
+            self._worker_of[key] = worker = loads.index(min(loads))
+            loads[worker] += 1
         waiting = [lane for queue in self._queues for lane in queue.waiting()]
         for queue in self._queues:
             queue.clear()

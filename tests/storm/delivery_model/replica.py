@@ -33,7 +33,7 @@ class Replica(NoFeed):
     def __init__(self, group: Group, member: int, policy: DeliveryPolicy, write_letter: WriteLetter) -> None:
         metrics = TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
         self.client = Client(group, member)
-        self.offsets = GroupOffsets(self.client)
+        self.offsets = GroupOffsets(self.client, None, "group")
         self.offsets.topics = GroupTopics(first_partition_counts={"t": PARTITIONS})
         self.committer = Committer(self.offsets, metrics)
         self.acks = Acks(policy, metrics, lambda p: group.ends[p.key.partition])

@@ -4,6 +4,7 @@ Batches of format v2 without a hole go through as they are, checked; others come
 does, with read_committed, a whole answer that names aborted transactions: aiokafka finds their batches.
 """
 
+import contextlib
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -157,23 +158,33 @@ class _FetchedBytes:
 
 
 class _SafeRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
-    """What was fetched of one partition: an iterator that the fetcher drains."""
+    """What was fetched of one partition: an iterator that the fetcher drains.
+
+    It has aiokafka's own one, and is in no cycle with it: what is held is let go with this at once, however
+    much of it was drained, and not when cycles are found, which may be never where nothing happens.
+    """
 
     def __init__(self, tp: TopicPartition, records: Any, *others: Any) -> None:
-        super().__init__(tp, records, *others)
-        records.position = self.next_fetch_offset
-        # Weakly, here and below: what is held is let go with this at once, not when cycles are found.
+        inner = self._inner = PartitionRecords(tp, records, *others)
+        self._records_iterator, inner._records_iterator = inner._records_iterator, None  # noqa: SLF001
+        records.position = inner.next_fetch_offset
         mix = weakref.WeakMethod(self._mix)
         records.on_undecodable = lambda: (it := mix()) and it()
 
+    @property
+    def next_fetch_offset(self) -> int:
+        """After what was drained."""
+        offset: int = self._inner.next_fetch_offset
+        return offset
+
     def _mix(self) -> None:
         """From now on some are no records of aiokafka's. Not before: a call for each costs a fifth of all."""
-        plain = MethodType(PartitionRecords._consumer_record, weakref.proxy(self))  # noqa: SLF001
+        plain = MethodType(PartitionRecords._consumer_record, weakref.proxy(self._inner))  # noqa: SLF001
 
         def either(tp: TopicPartition, record: Any) -> Any:
             return record if isinstance(record, UndecodableRecord) else plain(tp, record)
 
-        self._consumer_record = either
+        self._inner._consumer_record = either  # noqa: SLF001
 
 
 class _CountedRecords(_SafeRecords):
@@ -216,9 +227,13 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
         self._decode = partial(decode, max_batch_bytes=max_batch_bytes)
 
     def _unpack_records(self) -> Iterator[ConsumerRecord | ChunkSlice]:
-        data = self._records.data
+        this: Any = weakref.proxy(self)  # in no cycle, as above
+        return _PartitionBatches._unpack(this)
+
+    def _unpack(self) -> Iterator[ConsumerRecord | ChunkSlice]:
+        data, decoded = self._records.data, partial(_PartitionBatches._decoded, self)
         if self._aborted:
-            yield from self._decoded(data, self._aborted, self._isolation_level)
+            yield from decoded(data, self._aborted, self._isolation_level)
             return
         piece: list[_Batch] = []
         for batch in _batches(data):
@@ -226,7 +241,7 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
                 yield self._piece(data, piece)
                 piece = []
             if not batch.size and batch.begin < batch.end:
-                yield from self._decoded(data[batch.begin : batch.end])
+                yield from decoded(data[batch.begin : batch.end])
                 continue
             if not _is_sound(data, batch):
                 if piece:
@@ -271,7 +286,8 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
                 self.next_fetch_offset = records.next_fetch_offset
                 yield record
         finally:
-            self.next_fetch_offset = max(self.next_fetch_offset, records.next_fetch_offset)
+            with contextlib.suppress(ReferenceError):  # whoever drained it has dropped it amid this
+                self.next_fetch_offset = max(self.next_fetch_offset, records.next_fetch_offset)
 
 
 def _end_of_batch(data: bytes, at: int) -> int | None:

@@ -81,8 +81,12 @@ def _topic(described: Mapping[str, Any]) -> Topic:
     topic_id = described.get("topic_id", _NO_ID)
     if topic_id == _NO_ID:
         topic_id = crc32(described["topic"].encode()).to_bytes(16, "little")
-    shown = base64.urlsafe_b64encode(topic_id).decode()  # as the broker's own tools show it
-    return Topic(shown[:TOPIC_ID_CHARS], len(partitions), leaderless)
+    return Topic(shown_id(topic_id), len(partitions), leaderless)
+
+
+def shown_id(topic_id: bytes) -> str:
+    """The beginning of what the broker's own tools show."""
+    return base64.urlsafe_b64encode(topic_id).decode()[:TOPIC_ID_CHARS]
 
 
 # ---- Metadata v10, the first one with ids; aiokafka ends at v5

@@ -55,6 +55,11 @@ class Machine:
         says_owned = self._told_owned != self.holdings.owned
         return self._phase is State.STABLE and (says_owned or self._told_topics != self.topics)
 
+    @property
+    def farewell(self) -> Heartbeat:
+        """A static member's partitions wait for it."""
+        return Heartbeat(LEAVE_FOR_NOW if self._is_static else LEAVE)
+
     def subscribe(self, topics: Collection[str]) -> None:
         """Read these from now on."""
         self.topics = frozenset(topics)
@@ -68,7 +73,7 @@ class Machine:
         if self._phase in {State.UNSUBSCRIBED, State.FENCED}:
             return None
         if self._phase is State.LEAVING:
-            return Heartbeat(LEAVE_FOR_NOW if self._is_static else LEAVE)
+            return self.farewell
         if self._phase is State.JOINING:
             return Heartbeat(JOIN, self.topics, frozenset(), is_full=True)
         owned = self.holdings.owned

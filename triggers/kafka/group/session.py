@@ -27,6 +27,7 @@ from headrace.triggers.kafka.group.wire import HeartbeatRequest, read_answer
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.5
+_NAMES_SECONDS = 1.0
 _ASSUMED_INTERVALS = 3
 """A session, where the broker doesn't say how long one is: its default is nine heartbeats."""
 
@@ -81,6 +82,10 @@ class Session:
         self.machine.subscribe(topics)
         self._due.set()
 
+    def hurry(self) -> None:
+        """The next heartbeat goes out now."""
+        self._due.set()
+
     def released(self, keys: Collection[PartitionKey]) -> None:
         """Nothing is done with them any more, and what was is committed. The group hears it at once."""
         self.machine.released(keys)
@@ -126,13 +131,13 @@ class Session:
             self._confirmations = []
             return None
         confirmations, self._confirmations = self._confirmations, []
-        sent_ns = now_ns()
+        self._end.sent(now_ns(), is_revoking=bool(self.machine.holdings.leaving))
         try:
             answer = await self._ask(heartbeat)
             if answer.error_code:
-                self._refused(answer)
+                await self._refused(heartbeat, answer)
             else:
-                await self._answered(heartbeat, sent_ns, answer)
+                await self._answered(heartbeat, answer)
         except (KafkaError, TimeoutError) as error:
             self.machine.unheard()
             self._say(f"the coordinator of group {self.settings.group} can't be asked ({error!r})")
@@ -155,42 +160,44 @@ class Session:
         self._is_session_known = seconds is not None
         self._end.session_seconds = seconds or 0.0
 
-    async def _answered(self, sent: Heartbeat, sent_ns: int, answer: Answer) -> None:
+    async def _answered(self, sent: Heartbeat, answer: Answer) -> None:
         machine = self.machine
         self._say("")
         self._pace.interval_seconds = answer.interval_seconds
         if not self._is_session_known:
             self._end.session_seconds = _ASSUMED_INTERVALS * answer.interval_seconds
-        was_revoking = bool(machine.holdings.leaving)
         machine.answered(sent, answer)
-        self._owner.on_renewed(self._end.answered(sent_ns, was_revoking=was_revoking))
+        self._owner.on_renewed(self._end.answered())
+        if has_joined := sent.epoch == JOIN:
+            seconds, interval = self._end.session_seconds, self._pace.interval_seconds
+            message = "member %s of group %s: a session of %g s, heartbeats of %g s, as the broker decides"
+            logger.info(message, self.member_id, self.settings.group, seconds, interval)
         if not machine.holdings.unnamed <= self._names.keys():
-            self._names |= await topic_names(self._admin, machine.topics)
-        moves = machine.move(self._names)
-        if moves.given or moves.revoked or sent.epoch == JOIN:
-            self._pace.moved(time.monotonic())
-            self._log(sent, moves.given, moves.revoked)
-        if moves.revoked:
-            self._owner.on_revoked(moves.revoked)
-        if moves.given or sent.epoch == JOIN:
-            self._owner.on_assigned(moves.given)
+            if not has_joined:
+                self._move(has_joined=False)  # what goes needs no names
+            with contextlib.suppress(KafkaError, TimeoutError):  # they are asked for after the next answer
+                async with asyncio.timeout(_NAMES_SECONDS):
+                    self._names |= await topic_names(self._admin, machine.topics)
+        self._move(has_joined=has_joined)
         if machine.has_to_say:
             self._due.set()
 
-    def _log(
-        self, sent: Heartbeat, given: Collection[PartitionKey], revoked: Collection[PartitionKey]
-    ) -> None:
-        group, epoch = self.settings.group, self.machine.epoch
-        if sent.epoch == JOIN:
-            seconds, interval = self._end.session_seconds, self._pace.interval_seconds
-            message = "member %s of group %s: a session of %g s, heartbeats of %g s, as the broker decides"
-            logger.info(message, self.member_id, group, seconds, interval)
-        if given or revoked:
-            stay = len(self.machine.holdings.held) - len(given)
+    def _move(self, *, has_joined: bool) -> None:
+        """Towards what the coordinator has said, as far as its topics have names here."""
+        moves = self.machine.move(self._names)
+        if moves.given or moves.revoked or has_joined:
+            self._pace.moved(time.monotonic())
+        if moves.given or moves.revoked:
+            come, go = describe_partitions(moves.given), describe_partitions(moves.revoked)
+            stay = len(self.machine.holdings.held) - len(moves.given)
             message = "group %s, epoch %d: %s come, %s go, %d stay as they are"
-            logger.info(message, group, epoch, describe_partitions(given), describe_partitions(revoked), stay)
+            logger.info(message, self.settings.group, self.machine.epoch, come, go, stay)
+        if moves.revoked:
+            self._owner.on_revoked(moves.revoked)
+        if moves.given or has_joined:
+            self._owner.on_assigned(moves.given)
 
-    def _refused(self, answer: Answer) -> None:
+    async def _refused(self, sent: Heartbeat, answer: Answer) -> None:
         found = verdict(answer.error_code)
         text = line(answer.error_code, answer.message, self.settings, self._brokers)
         if found is Verdict.END:
@@ -204,8 +211,12 @@ class Session:
                 logger.error(message, self.settings.group, describe_partitions(lost))
             if lost:  # it joins again once they are released
                 self._owner.on_lost(lost)
-            self._due.set()
-            return
+            if sent.epoch != JOIN:
+                self._due.set()
+                return
+            # What it was before is still in the group, which takes no other member of that name.
+            with contextlib.suppress(KafkaError, TimeoutError):
+                await self._ask(self.machine.farewell)
         if found is Verdict.RETRY:
             self.coordinator.forget()
         self.machine.unheard()

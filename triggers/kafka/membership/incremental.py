@@ -19,19 +19,28 @@ from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
 
+_ROOM = 1.2
+"""Of the waits: commits and heartbeats come after them."""
+
 
 class IncrementalMembership:
     """Keeps Membership, and the session's Owner."""
 
     def __init__(
-        self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, settings: KafkaSettings, owner: Owner
+        self,
+        consumer: AIOKafkaConsumer,
+        admin: AIOKafkaAdminClient,
+        settings: KafkaSettings,
+        waits_seconds: float,
+        owner: Owner,
     ) -> None:
+        """`waits_seconds`: what a partition that leaves may take; rebalanceTimeout must have room for it."""
         self._consumer = consumer
         self._owner = owner
         self._is_idle = settings.delivery == "ranges"  # nothing is fetched then, but positions are asked for
         group = GroupSettings(
             settings.consumer_group,
-            settings.rebalance_timeout_seconds,
+            max(settings.rebalance_timeout_seconds, _ROOM * waits_seconds),
             settings.group_remote_assignor,
             settings.group_instance_id,
         )

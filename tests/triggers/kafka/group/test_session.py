@@ -2,18 +2,25 @@
 
 import asyncio
 import uuid
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from broker import Broker
 from group_member import GroupMember, members
 
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import CommitRefusedError
-from headrace.triggers.kafka.client.commits import fetch_commits
+from headrace.runtime.tasks import end_tasks
+from headrace.triggers.kafka.client.commits import Commit, fetch_commits
+from headrace.triggers.kafka.client.topics import topic_names
+from headrace.triggers.kafka.group import session
+from headrace.triggers.kafka.group.commit_wire import CommitRequest
 from headrace.triggers.kafka.group.commits import MemberCommits
+from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE
 from headrace.triggers.kafka.group.machine import State
 from headrace.triggers.kafka.group.settings import GroupSettings
 
@@ -114,6 +121,95 @@ async def test_a_stale_epoch_is_asked_for_and_the_commit_sent_again(
         machine.epoch = 0  # as if the answer was still under way
         assert await MemberCommits(member.session).write({PartitionKey(topic, 0): (4, "")}) == {}
         assert asked
+
+
+async def test_a_commit_is_sent_again_where_its_coordinator_has_moved(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with members(broker.bootstrap, _group(), 1) as (member,):
+        member.start(topic)
+        await member.until(lambda: len(member.has) == 8)
+        assert await member.session.confirm()
+        coordinator, failures = member.session.coordinator, [KafkaConnectionError("gone")]
+        send = coordinator.send
+
+        async def fails_once(request: object) -> Any:
+            if isinstance(request, CommitRequest) and failures:
+                raise failures.pop()
+            return await send(request)
+
+        monkeypatch.setattr(coordinator, "send", fails_once)
+        assert await MemberCommits(member.session).write({PartitionKey(topic, 0): (4, "")}) == {}
+        assert not failures
+
+
+async def test_only_a_member_of_the_epoch_is_told_what_is_committed(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with members(broker.bootstrap, _group(), 1) as (member,):
+        member.start(topic)
+        await member.until(lambda: len(member.has) == 8)
+        offsets, key = MemberCommits(member.session), PartitionKey(topic, 3)
+        await offsets.write({key: (4, "text")})
+        assert await offsets.read(_all(topic)) == {key: Commit(4, "text")}
+        assert await member.session.confirm()
+        machine, asked = member.session.machine, []
+
+        async def confirm() -> bool:
+            asked.append(machine.epoch)
+            machine.epoch = 1
+            return True
+
+        monkeypatch.setattr(member.session, "confirm", confirm)
+        machine.epoch = 0
+        assert await offsets.read([key]) == {key: Commit(4, "text")}
+        assert asked == [0]
+        member.session.member_id = "somebody"
+        with pytest.raises(KafkaError):
+            await offsets.read([key])
+
+
+async def test_a_member_whose_name_is_taken_has_that_one_leave_first(broker: Broker, topic: str) -> None:
+    """As one that joins again does, where the group still knows it from before."""
+    async with members(broker.bootstrap, _group(), 2) as (before, now):
+        before.start(topic)
+        await before.until(lambda: len(before.has) == 8)
+        assert before.heartbeats is not None
+        await end_tasks([before.heartbeats])
+        before.heartbeats = None
+        now.session.member_id, now.session.settings = before.session.member_id, before.session.settings
+        joins = []
+        send = now.session.coordinator.send
+
+        async def counted(request: Any) -> Any:
+            joins.append(request._heartbeat.epoch)
+            return await send(request)
+
+        now.session.coordinator.send = counted  # type: ignore[method-assign]
+        now.start(topic)
+        await now.until(lambda: now.has == _all(topic))
+        assert joins[:2] in ([JOIN, LEAVE], [JOIN, 1]), "a broker may take it for the one before"
+        assert len(joins) < 10
+
+
+async def test_topics_that_the_broker_does_not_name_hold_up_no_release(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = broker.create_topic(2)
+    async with members(broker.bootstrap, _group(), 1) as (member,):
+        member.start(topic)
+        await member.until(lambda: len(member.has) == 8)
+        may_answer, names = asyncio.Event(), topic_names
+
+        async def late(*arguments: Any) -> Any:
+            await may_answer.wait()
+            return await names(*arguments)
+
+        monkeypatch.setattr(session, "topic_names", late)
+        member.session.subscribe([other])
+        await member.until(lambda: member.has == set())
+        may_answer.set()
+        await member.until(lambda: len(member.has) == 2)
 
 
 async def test_who_is_no_member_commits_nothing(broker: Broker, topic: str) -> None:

@@ -59,10 +59,22 @@ def test_a_session_ends_earlier_where_something_is_not_released() -> None:
     end = SessionEnd(rebalance_timeout_seconds=60.0)
     end.session_seconds = 45.0
     second = 10**9
-    assert end.answered(0, was_revoking=False) == 45 * second
-    assert end.answered(10 * second, was_revoking=False) == 55 * second
-    assert end.answered(40 * second, was_revoking=True) == 70 * second
-    assert end.answered(50 * second, was_revoking=False) == 95 * second
+    for sent, is_revoking, ends in ((0, False, 45), (10, False, 55), (40, True, 70), (50, False, 95)):
+        end.sent(sent * second, is_revoking=is_revoking)
+        assert end.answered() == ends * second
+
+
+def test_what_an_answer_that_never_came_may_have_revoked_counts_from_then() -> None:
+    end = SessionEnd(rebalance_timeout_seconds=30.0)
+    end.session_seconds = 45.0
+    second = 10**9
+    end.sent(0, is_revoking=False)
+    end.answered()
+    for sent in (5, 10, 15):
+        end.sent(sent * second, is_revoking=False)
+    assert end.answered() == (5 + 30) * second
+    end.sent(20 * second, is_revoking=True)
+    assert end.answered() == (5 + 30) * second
 
 
 def test_what_a_user_can_mend_is_said() -> None:
