@@ -62,6 +62,14 @@ def test_what_stays_goes_on_while_what_moves_is_drained(broker: Broker, topic: s
             for number in set(range(8)) - staying:
                 (folder / f"go-{number}").touch()
             wait_until(lambda: len(lines(folder)) == 40, about=second)
+            wait_until(lambda: len(second.trigger()["lastMove"]["from"]) == 4, about=second)
+            wait_until(lambda: len(first.trigger()["lastMove"]["to"]) == 4, about=first)
+            (giver,), (taker,) = (
+                set(it.trigger()["lastMove"][way].values()) for it, way in ((second, "from"), (first, "to"))
+            )
+            assert giver != taker
+            first.logged(f"moved to {taker}")
+            second.logged(f"moved from {giver}")
             assert (second.stop(), first.stop()) == (0, 0)
     assert only_once(folder, 40)
     assert "was killed" not in first.log + second.log

@@ -6,7 +6,7 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.conn import CloseReason
-from aiokafka.errors import KafkaError, RequestTimedOutError
+from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
 _ANSWER_SECONDS = 5.0
@@ -38,6 +38,13 @@ class Coordinator:
         except KafkaError:
             self.forget()
             raise
+
+    async def ask_aside(self, request: object) -> Any:
+        """What no member depends on: behind other questions, and not tried again. Raises KafkaError."""
+        if self._node is None:
+            raise NodeNotReadyError("the coordinator isn't known now")
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            return await self._client.send(self._node, request)
 
     def forget(self) -> None:
         """It may be another broker by now."""

@@ -17,7 +17,9 @@ from headrace.runtime.wire.clock import now_ns
 from headrace.triggers.kafka.client.topics import topic_names
 from headrace.triggers.kafka.group.coordinator import Coordinator
 from headrace.triggers.kafka.group.heartbeat import JOIN, Answer, Heartbeat
+from headrace.triggers.kafka.group.holdings import Moves
 from headrace.triggers.kafka.group.machine import Machine, State
+from headrace.triggers.kafka.group.neighbours import Neighbours
 from headrace.triggers.kafka.group.pace import Pace
 from headrace.triggers.kafka.group.refusals import NO_SUCH_API, Verdict, line, verdict
 from headrace.triggers.kafka.group.session_end import SessionEnd
@@ -59,6 +61,7 @@ class Session:
         self.member_id = str(uuid.uuid4())
         self.machine = Machine(is_static=bool(settings.instance_id))
         self.coordinator = Coordinator(admin, settings.group)
+        self.neighbours = Neighbours(self.coordinator, settings.group, lambda: self.member_id)
         self.problem = ""
         """Why it is no member, where it isn't."""
         self._admin = admin
@@ -112,6 +115,7 @@ class Session:
                     async with asyncio.timeout(seconds):
                         await self._due.wait()
         finally:
+            await self.neighbours.close()
             self._is_over = True
             self._confirm(self._confirmations, is_member=False)
 
@@ -161,7 +165,7 @@ class Session:
         self._end.session_seconds = seconds or 0.0
 
     async def _answered(self, sent: Heartbeat, answer: Answer) -> None:
-        machine = self.machine
+        machine, before = self.machine, self.machine.epoch
         self._say("")
         self._pace.interval_seconds = answer.interval_seconds
         if not self._is_session_known:
@@ -179,6 +183,8 @@ class Session:
                 async with asyncio.timeout(_NAMES_SECONDS):
                     self._names |= await topic_names(self._admin, machine.topics)
         self._move(has_joined=has_joined)
+        if machine.epoch != before:
+            self.neighbours.on_changed(Moves())
         if machine.has_to_say:
             self._due.set()
 
@@ -192,6 +198,7 @@ class Session:
             stay = len(self.machine.holdings.held) - len(moves.given)
             message = "group %s, epoch %d: %s come, %s go, %d stay as they are"
             logger.info(message, self.settings.group, self.machine.epoch, come, go, stay)
+            self.neighbours.on_changed(moves)
         if moves.revoked:
             self._owner.on_revoked(moves.revoked)
         if moves.given or has_joined:

@@ -97,13 +97,17 @@ class IncrementalMembership:
 
     def status(self) -> Mapping[str, Any]:
         """Kafka's words for it."""
-        machine = self.session.machine
+        machine, neighbours = self.session.machine, self.session.neighbours
         return {
             "generation": self.generation,
             "groupProtocol": "consumer",
             "memberId": self.session.member_id,
             "memberEpoch": machine.epoch,
             "memberState": machine.state.value,
+            "lastMove": {
+                "from": {str(key): whom for key, whom in neighbours.came.items()},
+                "to": {str(key): whom for key, whom in neighbours.went.items()},
+            },
         }
 
     # ---- the session's word
