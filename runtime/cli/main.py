@@ -11,11 +11,11 @@ from headrace.runtime.processes import keep_files_private
 
 # By name: the module here that has it, which is imported when it is asked for, and what the list says of it.
 _COMMANDS = {
-    "deadletters": ("dead_letters", "Look at the records of a dead-letter topic; send them back."),
-    "invoke": ("invoke", "Call a running function over HTTP."),
-    "kafka": ("kafka", "A broker, and hands on it or any other one."),
+    "deadletters": ("kafka.dead_letters", "Look at the records of a dead-letter topic; send them back."),
+    "invoke": ("running.invoke", "Call a running function over HTTP."),
+    "kafka": ("kafka.commands", "A broker, and hands on it or any other one."),
     "new": ("new", "Make a folder with a function that runs."),
-    "partition": ("partition", "Move a partition on that has halted at a failed record."),
+    "partition": ("running.partition", "Move a partition on that has halted at a failed record."),
     "run": ("run", "Run functions until Ctrl-C."),
     "schema": ("schema", "Print the JSON schema of function.yaml."),
     "v3io": ("v3io.commands", "A v3io server, and hands on it or any other one."),

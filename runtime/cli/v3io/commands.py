@@ -10,8 +10,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.runtime.cli.broker_options import as_json_option
-from headrace.runtime.cli.record_formats import cell
+from headrace.runtime.cli.kafka.options import as_json_option
+from headrace.runtime.cli.records.formats import cell
 from headrace.runtime.cli.v3io.groups import lag, seek
 from headrace.runtime.cli.v3io.options import DEFAULT_PORT, NewStream, Stream, web_api_option
 from headrace.runtime.cli.v3io.records import get, put

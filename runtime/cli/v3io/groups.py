@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.runtime.cli.broker_options import as_json_option
-from headrace.runtime.cli.groups import SeekTarget
-from headrace.runtime.cli.record_formats import cell
+from headrace.runtime.cli.kafka.groups import SeekTarget
+from headrace.runtime.cli.kafka.options import as_json_option
+from headrace.runtime.cli.records.formats import cell
 from headrace.runtime.cli.v3io.options import Stream, web_api_option
 from headrace.runtime.errors import printable
 from headrace.runtime.v3io.access import V3ioAccess

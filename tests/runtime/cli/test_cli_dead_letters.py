@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from dead_letters import Record, dead_letters, written
 from refusal import refused
 
-from headrace.runtime.cli.dead_letters import deadletters
+from headrace.runtime.cli.kafka.dead_letters import deadletters
 from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics

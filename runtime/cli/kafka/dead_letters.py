@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headrace.runtime.cli.broker_options import broker_options
-from headrace.runtime.cli.dead_letter_formats import json_line, row, whole
+from headrace.runtime.cli.kafka.dead_letter_formats import json_line, row, whole
+from headrace.runtime.cli.kafka.options import broker_options
 from headrace.runtime.errors import printable
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import quiet_client

@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.runtime.cli.broker_options import as_json_option, broker_options
-from headrace.runtime.cli.record_formats import cell
+from headrace.runtime.cli.kafka.options import as_json_option, broker_options
+from headrace.runtime.cli.records.formats import cell
 from headrace.runtime.errors import printable
 from headrace.runtime.kafka import groups as consumer_groups
 from headrace.runtime.kafka import seek as group_seek

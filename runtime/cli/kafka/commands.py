@@ -11,10 +11,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.runtime.cli.broker_options import as_json_option, broker_options
-from headrace.runtime.cli.groups import groups, lag, seek
-from headrace.runtime.cli.record_formats import cell, json_line, line_of_json, text_line
-from headrace.runtime.cli.records import keyed_line, made_up, paced, record_options, stdin_batches
+from headrace.runtime.cli.kafka.groups import groups, lag, seek
+from headrace.runtime.cli.kafka.options import as_json_option, broker_options
+from headrace.runtime.cli.records.formats import cell, json_line, line_of_json, text_line
+from headrace.runtime.cli.records.lines import keyed_line, made_up, paced, record_options, stdin_batches
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
 from headrace.runtime.errors import BrokerError, UsageError
