@@ -1,1 +1,1 @@
-"""Records as commands read them and print them, whatever they are kept in."""
+"""Records and rows as commands read them and print them, whatever they are kept in."""
