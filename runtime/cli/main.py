@@ -18,6 +18,8 @@ _COMMANDS = {
     "partition": ("running.partition", "Move a partition on that has halted at a failed record."),
     "run": ("run", "Run functions until Ctrl-C."),
     "schema": ("schema", "Print the JSON schema of function.yaml."),
+    "status": ("running.status", "Show what runs: workers, partitions, what has halted and why."),
+    "top": ("running.top", "Watch what runs: lag, rate, in flight, restarts."),
     "v3io": ("v3io.commands", "A v3io server, and hands on it or any other one."),
     "validate": ("validate", "Say all that is wrong with functions, and what is in effect."),
 }
