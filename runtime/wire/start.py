@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from headrace.runtime.wire.frames import Kind, decode_json, json_frame
 
 STREAM_EVENT = "headrace.runtime.worker.given.event:StreamEvent"
+RANGE_EVENT = "headrace.runtime.worker.given.event:RangeEvent"
 
 
 @dataclass(frozen=True, slots=True)

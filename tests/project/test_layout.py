@@ -17,7 +17,7 @@ _MOST_FILES = 15
 _MOST_METHODS = 25
 _MOST_PARAMETERS = 8
 # One argument for each option of `headrace run`, and for each setting that a trial knows.
-_ONE_PER_OPTION = (("runtime/cli/", "run"), ("runtime/testing/trial.py", "run_handler"))
+_ONE_PER_OPTION = (("runtime/cli/", "run"), ("runtime/testing/run_handler.py", "run_handler"))
 # These re-export what users import.
 _USERS_IMPORT_FROM = ("headrace/__init__.py", "functions/spark/__init__.py")
 
