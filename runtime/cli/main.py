@@ -3,6 +3,7 @@
 import logging
 import sys
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
@@ -20,6 +21,7 @@ _COMMANDS = {
     "schema": ("schema", "Print the JSON schema of function.yaml."),
     "status": ("running.status", "Show what runs: workers, partitions, what has halted and why."),
     "top": ("running.top", "Watch what runs: lag, rate, in flight, restarts."),
+    "try": ("trying.command", "Call a handler with one record, here and now."),
     "v3io": ("v3io.commands", "A v3io server, and hands on it or any other one."),
     "validate": ("validate", "Say all that is wrong with functions, and what is in effect."),
 }
@@ -37,7 +39,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"headrace.runtime.cli.{_COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name + "_" * iskeyword(cmd_name))
         return command
 
 

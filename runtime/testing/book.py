@@ -30,6 +30,7 @@ class Book:
         """Lanes, and how many of their records, in the order in which they came back."""
         self.produced: list[Message] = []
         """In order."""
+        self.handler_ns = 0
         self.confirm: Callable[[bytes], None]
         """Sends a frame to the worker. Its owner sets it."""
         self._lanes = lanes
@@ -110,7 +111,8 @@ class Book:
     def on_measured(
         self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
     ) -> None:
-        """Of no interest here."""
+        """As RecordListener says."""
+        self.handler_ns += handler_ns
 
     def on_nonsense(self) -> None:
         """A handler that is tested writes to no socket of ours."""

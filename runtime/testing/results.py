@@ -79,6 +79,8 @@ class TrialResult:
     context: Any
     produced: Sequence[Message] = ()
     """What `context.produce` was given, or `result_topic` has made of results, in order."""
+    handler_seconds: float = 0.0
+    """In the handler, by all calls."""
 
     @property
     def results(self) -> list[Any]:

@@ -124,7 +124,8 @@ class Trial:
     def result(self, logs: Sequence[LogLine]) -> TrialResult:
         """Once it has run."""
         committed = {key: lane.ledger.committable for key, lane in self._lanes.items()}
-        return TrialResult(self._outcomes(), committed, logs, self.context, self._book.produced)
+        seconds, produced = self._book.handler_ns / 1e9, self._book.produced
+        return TrialResult(self._outcomes(), committed, logs, self.context, produced, seconds)
 
     def _outcomes(self) -> list[Outcome]:
         """Of all records, in order."""
