@@ -172,6 +172,13 @@ class RunOptions:
         default=False,
         metadata=option("Replace workers, between records, when the function's code changes."),
     )
+    debug: bool = field(
+        default=False,
+        metadata=option(
+            "One worker for each trigger, with this terminal and no timeout: breakpoint() works in handlers.",
+            reach=Reach.PARENT,
+        ),
+    )
     admin_host: str = field(
         default="127.0.0.1",
         metadata=option("Of /live, /ready and the rest.", reach=Reach.PARENT, callback=_admin_host),

@@ -46,6 +46,7 @@ def worker_start(
         ack_mode=policy.ack_mode.value,
         is_cumulative=policy.is_cumulative,
         topic_aliases=policy.topic_aliases,
+        has_terminal=function.is_debugged,
         is_batch=policy.batch is not None,
         max_concurrency=policy.max_concurrency,
         decoder=policy.decoder,
