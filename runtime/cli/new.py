@@ -12,7 +12,8 @@ from headrace.runtime.settings.names import NAME_RULE, is_name
 
 _FILES = ("function.yaml", "handler.py", "test_handler.py", "README.md")
 _PLACEHOLDER = "NAME"
-_STEPS = ("python -m pytest", "headrace run . --embedded-kafka")
+_KAFKA = "kafka"
+_TEMPLATES = ("async", "batch", "http", _KAFKA, "spark")
 _READY_MADE = resources.files("headrace.functions")
 _SPEC, _README = "function.yaml", "README.md"
 
@@ -25,20 +26,30 @@ _SPEC, _README = "function.yaml", "README.md"
     type=click.Choice(sorted(it.name for it in _READY_MADE.iterdir() if (it / _SPEC).is_file())),
     help="Set up a ready-made function: its function.yaml and README. Its code stays in the package.",
 )
-def new(name: str, ready_made: str | None) -> None:
+@click.option(
+    "--template",
+    type=click.Choice(_TEMPLATES),
+    help="What the function is like: called for each record of a topic, which is what you get without it "
+    "(kafka), for many at once (batch, spark), many at a time (async), or for each request (http).",
+)
+def new(name: str, ready_made: str | None, template: str | None) -> None:
     """Make a folder NAME with a function that runs: function.yaml, handler, its tests, README."""
+    if ready_made is not None and template is not None:
+        raise UsageError("--from has a function whole, and --template one to write: give one of them")
     if not is_name(name):
         raise UsageError(f"{name!r} is no name for a function; {NAME_RULE}")
-    files = _template(name) if ready_made is None else _copy(ready_made, name)
+    template = template or _KAFKA
+    files = _template(name, template) if ready_made is None else _copy(ready_made, name)
     _write(Path(name), files)
     click.echo(f"{name}/ has {', '.join(files)}. Next:\n")
-    steps = _STEPS if ready_made is None else (f"cat {_README}",)
+    run = "headrace run ." if template == "http" else "headrace run . --embedded-kafka"
+    steps = ("python -m pytest", run) if ready_made is None else (f"cat {_README}",)
     for command in (f"cd {name}", *steps):
         click.echo(f"    {command}")
 
 
-def _template(name: str) -> dict[str, str]:
-    folder = resources.files("headrace.specs") / "new-function"
+def _template(name: str, template: str) -> dict[str, str]:
+    folder = resources.files("headrace.specs") / "new-function" / template
     return {file: (folder / file).read_text(encoding="utf-8").replace(_PLACEHOLDER, name) for file in _FILES}
 
 
