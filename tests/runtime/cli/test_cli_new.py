@@ -10,6 +10,7 @@ from broker import Broker
 from click.testing import CliRunner
 from kafka_records import produce
 from replica import replica, wait_until
+from root import ROOT
 
 from headrace.runtime.cli.new import new
 from headrace.runtime.errors import UsageError
@@ -55,6 +56,18 @@ def test_each_template_is_valid_and_passes_its_own_tests(
     result = subprocess.run(pytest_command, cwd=folder, capture_output=True, text=True, check=False)
     assert "passed" in result.stdout, result.stdout
     assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("example", ["async_http", "spark_orders", "v3io_stream"])
+def test_an_example_is_copied_whole_and_is_valid(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = make(tmp_path, "mine", monkeypatch, "--example", example)
+    assert told.endswith("    cd mine\n    cat README.md\n")
+    copied = {file.name for file in (tmp_path / "mine").iterdir()}
+    assert copied == {file.name for file in (ROOT / "examples" / example).iterdir() if file.is_file()}
+    assert "name: mine" in (tmp_path / "mine" / "function.yaml").read_text()
+    assert command.run("validate", str(tmp_path / "mine")).returncode == 0
 
 
 def test_a_template_and_a_ready_made_function_exclude_each_other() -> None:
