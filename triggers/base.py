@@ -22,6 +22,7 @@ __all__ = [
     "DeliveryPolicy",
     "Dispatch",
     "EmbeddedNeeds",
+    "Hurrying",
     "Listening",
     "Output",
     "OutputFields",
@@ -63,6 +64,14 @@ class Listening(Protocol):
     @property
     def port(self) -> int:
         """0: one that is free, which other functions don't know."""
+
+
+@runtime_checkable
+class Hurrying(Protocol):
+    """Settings by which a handler that takes long is killed, though nobody has asked for that."""
+
+    def unhurried(self) -> Settings:
+        """Such that one may stand at a breakpoint for a day."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import logging
 import sys
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
@@ -11,13 +12,16 @@ from headrace.runtime.processes import keep_files_private
 
 # By name: the module here that has it, which is imported when it is asked for, and what the list says of it.
 _COMMANDS = {
-    "deadletters": ("dead_letters", "Look at the records of a dead-letter topic; send them back."),
-    "invoke": ("invoke", "Call a running function over HTTP."),
-    "kafka": ("kafka", "A broker, and hands on it or any other one."),
+    "deadletters": ("kafka.dead_letters", "Look at the records of a dead-letter topic; send them back."),
+    "invoke": ("running.invoke", "Call a running function over HTTP."),
+    "kafka": ("kafka.commands", "A broker, and hands on it or any other one."),
     "new": ("new", "Make a folder with a function that runs."),
-    "partition": ("partition", "Move a partition on that has halted at a failed record."),
+    "partition": ("running.partition", "Move a partition on that has halted at a failed record."),
     "run": ("run", "Run functions until Ctrl-C."),
     "schema": ("schema", "Print the JSON schema of function.yaml."),
+    "status": ("running.status", "Show what runs: workers, partitions, what has halted and why."),
+    "top": ("running.top", "Watch what runs: lag, rate, in flight, restarts."),
+    "try": ("trying.command", "Call a handler with one record, here and now."),
     "v3io": ("v3io.commands", "A v3io server, and hands on it or any other one."),
     "validate": ("validate", "Say all that is wrong with functions, and what is in effect."),
 }
@@ -35,7 +39,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"headrace.runtime.cli.{_COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name + "_" * iskeyword(cmd_name))
         return command
 
 

@@ -72,6 +72,8 @@ class FunctionSpec:
     """Acks mean all records up to their own, where the file says nothing else, and events have no `key`."""
     function_addresses: Mapping[str, str] = field(default_factory=dict)
     """Where the functions of its run are called, by name: `host:port`. Empty until it runs."""
+    is_debugged: bool = False
+    """Its workers have the terminal."""
 
     def problem(self, path: Path, message: str) -> Problem:
         """One that shows only beside other functions, or on this machine."""

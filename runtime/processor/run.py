@@ -29,6 +29,7 @@ from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.users import OURS, ProcessUser, find_user, gain_no_privileges
+from headrace.triggers.base import Hurrying
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) -> None:
     """Until SIGTERM, Ctrl-C, or an error that ends it. Raises HeadraceError."""
     functions = _to_run(functions)
+    if options.debug:
+        functions = _to_debug(functions, options)
     stopping = Stopping()
     stopping.on_signals()
     tell_up = _parent(functions, options, stopping)
@@ -119,6 +122,28 @@ def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
         return enabled
     first = functions[0]
     raise UsageError(f"{first.path}: spec.disable is true; set it to false to run {first.name}")
+
+
+def _to_debug(functions: Sequence[FunctionSpec], options: RunOptions) -> list[FunctionSpec]:
+    """With one worker for each trigger, which nobody hurries. Raises UsageError for what has no terminal."""
+    if options.replicas > 1 or options.worker_user is not None:
+        other = "--replicas" if options.replicas > 1 else "--worker-user"
+        raise UsageError(f"--debug gives one process this terminal: leave out {other}")
+    return [for_debugging(function) for function in functions]
+
+
+def for_debugging(function: FunctionSpec) -> FunctionSpec:
+    """The function with workers that have the terminal, and may stand at a breakpoint."""
+    triggers = [
+        replace(
+            spec,
+            fields=spec.fields.model_copy(update={"num_workers": 1}),
+            settings=spec.settings.unhurried() if isinstance(spec.settings, Hurrying) else spec.settings,
+        )
+        for spec in function.triggers
+    ]
+    fields = function.fields.model_copy(update={"event_timeout_seconds": 0.0})
+    return replace(function, fields=fields, triggers=tuple(triggers), is_debugged=True)
 
 
 def _worker_user(functions: Sequence[FunctionSpec], options: RunOptions) -> ProcessUser:

@@ -29,12 +29,25 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one record.
+class Range:
+    """With `delivery: ranges`: the offsets from `first_offset` to `offset`, both included, as one event."""
 
-    `result` is what the call that it was in returned, None where that raised. `failure` says why the runtime
-    takes the record for failed (a traceback, a status, no response in a batch); None where it went well.
-    `is_acked`: it would not be delivered again, by its return or explicitly, as explicitAckMode says.
+    first_offset: int
+    offset: int
+    topic: str = "topic"
+    partition: int = 0
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one record, or range.
+
+    `result` is what the last call that it was in returned, None where that raised. `failure` says why the
+    runtime takes the record for failed (a traceback, a status, no response in a batch); None where it went
+    well in the end. `is_acked`: it would not be delivered again, by its return or explicitly, as
+    explicitAckMode says. `attempt` is the number of its last delivery. `produced` is what was produced for
+    it, in order, by all of them: in a batch, all that the call has produced.
     """
 
     topic: str
@@ -43,6 +56,8 @@ class Outcome:
     result: Any
     failure: str | None
     is_acked: bool
+    attempt: int = 1
+    produced: Sequence[Message] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,8 @@ class TrialResult:
     context: Any
     produced: Sequence[Message] = ()
     """What `context.produce` was given, or `result_topic` has made of results, in order."""
+    handler_seconds: float = 0.0
+    """In the handler, by all calls."""
 
     @property
     def results(self) -> list[Any]:

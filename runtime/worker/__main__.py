@@ -56,7 +56,7 @@ def main() -> None:
     link = Link(socket.socket(fileno=int(sys.argv[1])), slot)
     (_, body), *others = link.receive()
     start = decode_start(body)
-    redirect_output(link.send_log, start.log_level)
+    redirect_output(link.send_log, start.log_level, has_terminal=start.has_terminal)
     os.register_at_fork(after_in_child=link.abandon)
     os.register_at_fork(after_in_child=restore_output)
     try:

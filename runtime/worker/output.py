@@ -121,11 +121,14 @@ def restore_output() -> None:
     logging.basicConfig(level=logging.INFO, force=True)
 
 
-def redirect_output(send: SendLog, level: int) -> None:
+def redirect_output(send: SendLog, level: int, *, has_terminal: bool = False) -> None:
     """From now on, logging from `level` on and print in this process go through `send`.
 
-    Below info only `context.logger` is heard: libraries say much there.
+    Below info only `context.logger` is heard: libraries say much there. With a terminal prints stay prints: a
+    debugger asks there, and a question is no whole line.
     """
     logging.basicConfig(level=max(level, logging.INFO), handlers=[WireLogHandler(send, level)], force=True)
+    if has_terminal:
+        return
     sys.stdout = _stream(send, logging.INFO, 1)
     sys.stderr = _stream(send, logging.WARNING, 2)

@@ -27,7 +27,9 @@ EndSession = Callable[[str], Awaitable[object]]
 
 
 class WorkerProcess:
-    """A process that leads its own group, and has a mark in its environment: a kill takes what it started.
+    """A process that has a mark in its environment: a kill takes what it started.
+
+    It leads its own group, but for one with a terminal.
 
     `exited` is done once the process is reaped, everything that it said has been passed to `on_frame`, and
     what it ran on Spark has been ended: records that it held may then go elsewhere. It runs as `user`, whose
@@ -63,7 +65,8 @@ class WorkerProcess:
             with theirs:
                 fds = [theirs.fileno(), self.slot.fd, lease.fd]
                 more = [start.spark_token_fd] if start.spark_token_fd >= 0 else []
-                self._popen = _spawn(fds, more, {**env, MARK: self._mark}, user)
+                own_env = {**env, MARK: self._mark}
+                self._popen = _spawn(fds, more, own_env, user, has_terminal=start.has_terminal)
             on_failure.callback(self._popen.kill)
             # Its death is its exit, not the end of its socket: what a handler has forked may hold that open.
             self._pidfd = os.pidfd_open(self._popen.pid)
@@ -171,7 +174,7 @@ def _session_id(body: bytes) -> str:
 
 
 def _spawn(
-    fds: list[int], more_fds: list[int], env: Mapping[str, str], user: ProcessUser
+    fds: list[int], more_fds: list[int], env: Mapping[str, str], user: ProcessUser, *, has_terminal: bool
 ) -> "subprocess.Popen[bytes]":
     # From the main thread: a worker dies with the thread that started it (PR_SET_PDEATHSIG).
     # -P: what lies in the current folder must not shadow the standard library.
@@ -180,12 +183,13 @@ def _spawn(
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "headrace.runtime.worker", *map(str, fds)],
             env=dict(env),
-            stdin=subprocess.DEVNULL,
+            stdin=None if has_terminal else subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             pass_fds=[*fds, *more_fds],
             # Another user gets a session, and so a group: in ours it could type into our terminal (TIOCSTI).
-            process_group=None if user.is_another else 0,
+            # One that has the terminal stays in our group: only the one in front may read what is typed.
+            process_group=None if user.is_another or has_terminal else 0,
             start_new_session=user.is_another,
             umask=handlers_umask(),
             user=user.uid,

@@ -26,6 +26,7 @@ from headrace.runtime.settings.types import (
     spelled,
 )
 from headrace.runtime.streams.attributes import AckSemantics, AllocationMode, explicit_ack_semantics
+from headrace.runtime.wire.start import RANGE_EVENT
 from headrace.triggers.kafka.settings.cluster import Addresses, ClusterAttributes
 from headrace.triggers.kafka.settings.without_effect import ClientAttributes
 
@@ -347,4 +348,4 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
     @property
     def event(self) -> str:
         """What handlers get; empty for a record."""
-        return "headrace.runtime.worker.given.event:RangeEvent" if self.delivery == "ranges" else ""
+        return RANGE_EVENT if self.delivery == "ranges" else ""

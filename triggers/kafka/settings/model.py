@@ -19,6 +19,8 @@ from headrace.triggers.kafka.settings.spark_options import spark_source_options
 ANNOTATIONS: Mapping[str, str] = {"explicit_ack_mode": "kafka-explicit-ack-mode"}
 """For fields that all triggers have, after `nuclio.io/`."""
 
+_DAY = 86_400.0
+
 
 class KafkaSettings(KafkaAttributes):
     """What a Kafka trigger goes by."""
@@ -46,6 +48,11 @@ class KafkaSettings(KafkaAttributes):
         return self.model_copy(
             update={"group_instance_id": os.path.expandvars(self.group_instance_id) + number}
         )
+
+    def unhurried(self) -> "KafkaSettings":
+        """As Hurrying says: its group waits for it, too."""
+        waits = {"max_wait_handler_during_rebalance_seconds": _DAY, "rebalance_timeout_seconds": 2 * _DAY}
+        return self.model_copy(update=waits)
 
     @property
     def access(self) -> BrokerAccess:

@@ -3,17 +3,14 @@
 import asyncio
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 
+from headrace.runtime.cli.running.access import signed, token_option
 from headrace.runtime.errors import HeadraceError, UsageError, printable
 from headrace.runtime.processor.admin.client import admin_option, ask_admin, somebody_else
-from headrace.runtime.processor.admin.hosts import is_loopback
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 from headrace.runtime.processor.admin.routes import NAME
-from headrace.runtime.processor.admin.token import TOKEN_VARIABLE, checked_token, token_header
-from headrace.runtime.processor.admin.token_file import find_token
 
 _PLACE = re.compile(rf"({NAME})/([0-9]{{1,9}})")
 
@@ -39,14 +36,6 @@ class TopicPartition(click.ParamType[tuple[str, int]]):
 
 
 _place = click.argument("place", metavar="TOPIC/PARTITION", type=TopicPartition())
-_token = click.option(
-    "--admin-token",
-    envvar=TOKEN_VARIABLE,
-    default="",
-    show_envvar=True,
-    metavar="TOKEN",
-    help="The running function's. Whoever runs it on this machine needs none: it is found.",
-)
 
 
 @click.group()
@@ -62,7 +51,7 @@ def partition() -> None:
 @partition.command()
 @_place
 @admin_option
-@_token
+@token_option
 def retry(place: tuple[str, int], admin: str, admin_token: str) -> None:
     """Deliver the failed record once more, now."""
     _act(admin, admin_token, "retry", place)
@@ -71,7 +60,7 @@ def retry(place: tuple[str, int], admin: str, admin_token: str) -> None:
 @partition.command()
 @_place
 @admin_option
-@_token
+@token_option
 def skip(place: tuple[str, int], admin: str, admin_token: str) -> None:
     """Give the failed record up, and go on with the next one."""
     _act(admin, admin_token, "skip", place)
@@ -80,8 +69,7 @@ def skip(place: tuple[str, int], admin: str, admin_token: str) -> None:
 def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None:
     topic, number = place
     path = f"/api/partitions/{topic}/{number}/{action}"
-    headers = token_header(checked_token(token.strip(), "--admin-token") or _own_token(admin))
-    status, answer = asyncio.run(ask_admin(admin, "POST", path, headers))
+    status, answer = asyncio.run(ask_admin(admin, "POST", path, signed(admin, token)))
     try:
         found = answer["done"] if status == 200 else answer["problem"]
     except (KeyError, TypeError):
@@ -91,8 +79,3 @@ def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None
         raise kinds.get(status, HeadraceError)(found)
     for line in found:
         click.echo(printable(line))
-
-
-def _own_token(admin: str) -> str:
-    """What this user's run keeps in a file; never for another machine."""
-    return find_token(admin) if is_loopback(urlsplit(admin).hostname or "") else ""

@@ -110,6 +110,8 @@ class Answer:
 def invoke(name: str, admin: str, *, raw: bool, **event: Any) -> None:
     """Call the running function NAME over HTTP, and print what it answers.
 
+    It has to run, and to have an http trigger. `headrace try` calls a handler that doesn't run with a record.
+
     \b
     Exit codes: 0 a status below 400, 5 one of 400 or above, 1 nobody answers,
     2 a mistake in the command, 4 no such function runs there, or it has no http trigger.

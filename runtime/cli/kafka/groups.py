@@ -6,21 +6,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from headrace.runtime.cli.broker_options import as_json_option, broker_options
-from headrace.runtime.cli.record_formats import cell
-from headrace.runtime.errors import printable
+from headrace.runtime.cli.kafka.options import broker_options
+from headrace.runtime.cli.records.columns import Columns, View, show_columns, shown, watch
+from headrace.runtime.cli.records.options import as_json_option, watch_options
+from headrace.runtime.errors import UsageError, printable
 from headrace.runtime.kafka import groups as consumer_groups
 from headrace.runtime.kafka import seek as group_seek
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.groups import Group, PartitionLag
-from headrace.runtime.kafka.seek import Move, Place, Target
+from headrace.runtime.kafka.seek import Place, Target
 from headrace.runtime.partitions.key import describe_partitions
+from headrace.runtime.processor.stopping import until_signal
 
 _PLACE = re.compile(r"([A-Za-z0-9._-]{1,249})(?:/([0-9]{1,9}))?")
 _OFFSET = re.compile(r"[0-9]{1,18}")
@@ -74,31 +75,36 @@ def groups(brokers: BrokerAccess, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(group) for group in found]))
         return
-    table = Table("group", "state", "members", "protocol", "epoch")
-    for group in found:
-        epoch = "" if group.epoch is None else str(group.epoch)
-        table.add_row(cell(group.name), group.state, str(len(group.members)), group.protocol, epoch)
-    Console().print(table)
+    rows = [(it.name, it.state, str(len(it.members)), it.protocol, shown(it.epoch)) for it in found]
+    show_columns(Columns(("group", "state", "members", "protocol", "epoch"), rows))
 
 
 @click.command()
 @click.argument("group")
 @broker_options
 @as_json_option
-def lag(group: str, brokers: BrokerAccess, as_json: bool) -> None:
+@click.option("--watch", "is_watched", is_flag=True, help="Again and again: redrawn, or appended in a pipe.")
+@watch_options
+def lag(  # noqa: PLR0913  # one for each option
+    group: str, brokers: BrokerAccess, *, as_json: bool, is_watched: bool, interval: float, count: int | None
+) -> None:
     """Show how far GROUP is behind on each partition that it has committed or that a member has.
 
     \b
     Exit codes: 3 the broker doesn't answer, 4 there is no such group.
     """
+    if is_watched and as_json:
+        raise UsageError("--watch is for people, and --json says it once: give one of them")
+    if is_watched:
+        until_signal(watch(partial(_look, brokers, group), interval, count))
+        return
     found, partitions = asyncio.run(consumer_groups.read_lag(brokers, group))
-    total = sum(partition.lag or 0 for partition in partitions)
     if as_json:
         rows = [{**asdict(partition), "lag": partition.lag} for partition in partitions]
-        click.echo(json.dumps({**asdict(found), "lag": total, "partitions": rows}))
+        click.echo(json.dumps({**asdict(found), "lag": _total(partitions), "partitions": rows}))
         return
-    Console().print(_lag_table(partitions))
-    click.echo(printable(f"{_describe(found)}; lag {total} in all"))
+    show_columns(_lag_columns(partitions))
+    click.echo(printable(_describe(found, partitions)))
 
 
 @click.command()
@@ -126,29 +132,26 @@ def seek(group: str, places: Sequence[Place], to: Target, brokers: BrokerAccess,
     if as_json:
         click.echo(json.dumps({"group": group, "moves": [asdict(move) for move in moves]}))
         return
-    Console().print(_move_table(moves))
+    rows = [(it.topic, *map(shown, (it.partition, it.before, it.after))) for it in moves]
+    show_columns(Columns(("topic", "partition", "before", "after"), rows))
 
 
-def _describe(group: Group) -> str:
-    holds = [f"{member.client} has {describe_partitions(member.partitions)}" for member in group.members]
-    return f"group {group.name} is {group.state}" + "".join(f"; {line}" for line in holds)
+async def _look(brokers: BrokerAccess, name: str) -> View:
+    group, partitions = await consumer_groups.read_lag(brokers, name)
+    return View(_lag_columns(partitions), _describe(group, partitions))
 
 
-def _lag_table(partitions: Sequence[PartitionLag]) -> Table:
-    table = Table("topic", "partition", "committed", "end", "lag", "member")
-    for row in partitions:
-        numbers = [_shown(number) for number in (row.partition, row.committed, row.end, row.lag)]
-        table.add_row(cell(row.topic), *numbers, cell(row.client or "-"))
-    return table
+def _total(partitions: Sequence[PartitionLag]) -> int:
+    return sum(partition.lag or 0 for partition in partitions)
 
 
-def _move_table(moves: Sequence[Move]) -> Table:
-    table = Table("topic", "partition", "before", "after")
-    for move in moves:
-        numbers = [_shown(number) for number in (move.partition, move.before, move.after)]
-        table.add_row(cell(move.topic), *numbers)
-    return table
+def _describe(group: Group, partitions: Sequence[PartitionLag]) -> str:
+    holds = [f"; {it.client} has {describe_partitions(it.partitions)}" for it in group.members]
+    return f"group {group.name} is {group.state}{''.join(holds)}; lag {_total(partitions)} in all"
 
 
-def _shown(number: int | None) -> str:
-    return "-" if number is None else str(number)
+def _lag_columns(partitions: Sequence[PartitionLag]) -> Columns:
+    heads = ("topic", "partition", "committed", "end", "lag", "member")
+    numbers = [map(shown, (it.partition, it.committed, it.end, it.lag)) for it in partitions]
+    rows = [(it.topic, *said, it.client or "-") for it, said in zip(partitions, numbers, strict=True)]
+    return Columns(heads, rows)

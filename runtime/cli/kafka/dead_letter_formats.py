@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from headrace.runtime.cli.records.formats import readable
 from headrace.runtime.errors import printable
 from headrace.runtime.kafka.dead_letter_reader import DeadLetter
 from headrace.runtime.partitions.books.reason import in_one_line
@@ -14,10 +15,11 @@ _HEX_WIDTH = 32
 
 
 def json_line(letter: DeadLetter) -> str:
-    """Timestamps in ms since the epoch. The record's own bytes are not in it: `show` has them."""
+    """Timestamps in ms since the epoch; key, body and headers as `headrace kafka consume --json` has them."""
     record, source = letter.record, letter.provenance
     line: dict[str, Any] = {"partition": record.partition, "offset": record.offset}
-    line["timestamp"] = record.timestamp
+    line |= {"timestamp": record.timestamp, "key": readable(record.key), "body": readable(record.value)}
+    line["headers"] = [[name, readable(value)] for name, value in letter.headers]
     return json.dumps(line | {"provenance": source and asdict(source)})
 
 

@@ -4,15 +4,8 @@ import base64
 import json
 from typing import Any
 
-from rich.text import Text
-
 from headrace.runtime.errors import printable
 from headrace.runtime.kafka.client import Line
-
-
-def cell(text: str) -> Text:
-    """In a table: neither markup nor what moves a terminal."""
-    return Text(printable(text))
 
 
 def text_line(record: Any) -> str:
@@ -31,19 +24,22 @@ def json_line(record: Any) -> str:
             "partition": record.partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "key": _readable(record.key),
-            "value": _readable(record.value),
-            "headers": [[name, _readable(value)] for name, value in record.headers],
+            "key": readable(record.key),
+            "value": readable(record.value),
+            "headers": [[name, readable(value)] for name, value in record.headers],
         }
     )
 
 
 def line_of_json(line: bytes) -> Line:
-    """The record that `json_line` made it of, but for its topic and offset. Raises ValueError."""
+    """The record that `json_line`, or that of a dead letter, made it of: not its topic and offset.
+
+    Raises ValueError.
+    """
     try:
         said = json.loads(line)
         return Line(
-            _bytes(said["value"]),
+            _bytes(said["value"] if "value" in said else said["body"]),
             _bytes(said.get("key")),
             [(str(name), _bytes(value)) for name, value in said.get("headers", ())],
             _number(said.get("timestamp")),
@@ -65,7 +61,7 @@ def _number(said: Any) -> int | None:
     return said
 
 
-def _readable(data: bytes | None) -> str | dict[str, str] | None:
+def readable(data: bytes | None) -> str | dict[str, str] | None:
     """Text where it is UTF-8; else {"base64": ...}, which no text can be mistaken for."""
     if data is None:
         return None

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from headrace.runtime.cli.broker_options import as_json_option, broker_options
-from headrace.runtime.cli.groups import groups, lag, seek
-from headrace.runtime.cli.record_formats import cell, json_line, line_of_json, text_line
-from headrace.runtime.cli.records import keyed_line, made_up, paced, record_options, stdin_batches
+from headrace.runtime.cli.kafka.groups import groups, lag, seek
+from headrace.runtime.cli.kafka.options import broker_options
+from headrace.runtime.cli.records.columns import Columns, show_columns
+from headrace.runtime.cli.records.formats import json_line, line_of_json, text_line
+from headrace.runtime.cli.records.lines import keyed_line, made_up, paced, record_options, stdin_batches
+from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
 from headrace.runtime.errors import BrokerError, UsageError
@@ -78,14 +78,9 @@ def list_topics(
     if as_json:
         click.echo(json.dumps(listed))
         return
-    table = Table("topic", "partitions", "records up to (end offset per partition)")
-    for topic in listed:
-        ends = [str(end) for end in topic["end_offsets"]]
-        more = f" and {len(ends) - _MANY_PARTITIONS} more" if len(ends) > _MANY_PARTITIONS else ""
-        table.add_row(
-            cell(topic["topic"]), str(topic["partitions"]), " ".join(ends[:_MANY_PARTITIONS]) + more
-        )
-    Console().print(table)
+    heads = ("topic", "partitions", "records up to (end offset per partition)")
+    rows = [(it["topic"], str(it["partitions"]), _ends(it["end_offsets"])) for it in listed]
+    show_columns(Columns(heads, rows))
 
 
 @kafka.command()
@@ -148,6 +143,11 @@ def consume(  # noqa: PLR0913, PLR0917  # one for each option
     place = client.Place(topic, start if offset is None else offset, partition)
     in_form = json_line if as_json else text_line
     until_signal(client.consume(brokers, place, count, lambda it: click.echo(in_form(it))))
+
+
+def _ends(offsets: Sequence[int]) -> str:
+    more = f" and {len(offsets) - _MANY_PARTITIONS} more" if len(offsets) > _MANY_PARTITIONS else ""
+    return " ".join(map(str, offsets[:_MANY_PARTITIONS])) + more
 
 
 async def _up(broker: EmbeddedKafka, topics: dict[str, int], data: Path | None, as_json: bool) -> None:

@@ -6,12 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from headrace.runtime.cli.broker_options import broker_options
-from headrace.runtime.cli.dead_letter_formats import json_line, row, whole
+from headrace.runtime.cli.kafka.dead_letter_formats import json_line, row, whole
+from headrace.runtime.cli.kafka.options import broker_options
+from headrace.runtime.cli.records.columns import Columns, show_columns
 from headrace.runtime.errors import printable
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import quiet_client
@@ -53,7 +51,7 @@ def list_letters(topic: str, brokers: BrokerAccess, limit: int, as_json: bool) -
         for letter in letters:
             click.echo(json_line(letter))
     elif letters:
-        Console().print(_table(letters))
+        show_columns(Columns(("record", "time", "source", "attempts", "error"), list(map(row, letters))))
     else:
         click.echo(f"{topic} is empty")
     if total > len(letters) == limit:
@@ -136,10 +134,3 @@ async def _chosen(topic: DeadLetterTopic, letters: Sequence[DeadLetter]) -> Asyn
     for partition, (first, end) in topic.bounds.items() if not letters else ():
         async for letter in topic.read(partition, first, end):
             yield letter
-
-
-def _table(letters: Sequence[DeadLetter]) -> Table:
-    table = Table("record", "time", "source", "attempts", "error")
-    for letter in letters:
-        table.add_row(*map(Text, row(letter)))  # Text: an error in [brackets] is no markup
-    return table

@@ -65,8 +65,6 @@ _OPTIONS = (
     click.option("--token-scope", "token_scopes", multiple=True, help="What such a token is asked for."),
 )
 
-as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
-
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command these options; it gets one argument for all of them, `brokers`: a BrokerAccess."""
