@@ -10,7 +10,7 @@ from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.produces import Produces
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
-from headrace.runtime.partitions.books.reason import in_one_line as reason_in_one_line
+from headrace.runtime.partitions.books.reason import in_one_line, is_alike, log_extra
 from headrace.runtime.partitions.buffers.chunk import first_timestamp
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition_lane import PartitionLane
@@ -173,7 +173,7 @@ class Outcomes:
         return self._shared.policy.failure.then == "report" or lane.id in self._shared.guests
 
     def _log_failure(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """All of the reason once; while it stays the same, its line. Not where the lane reports itself."""
+        """All of the reason once; its line, while only that changes. Not where the lane reports itself."""
         if self._reports_itself(lane):
             return
         first, last = _first_and_last(lane, records)
@@ -186,11 +186,12 @@ class Outcomes:
             follows = _AT_LAST[policy.then] if among == 1 else "to be tried again with fewer others"
         partition = self._shared.partition_of(lane)
         before = partition.failed.of(first) if partition is not None else None
-        in_one_line = reason_in_one_line(reason)
-        is_known = before is not None and before.reason_in_one_line == in_one_line
+        is_known = before is not None and is_alike(before.reason, reason)
         message = "%s %s failed at attempt %d%s; %s, %s: %s"
-        text = in_one_line if is_known else reason
-        logger.error(message, lane.key, where, attempt, of_how_many, stays, follows, text)
+        why = in_one_line(reason)
+        about = {**lane.key._asdict(), "offset": last, "attempt": attempt}
+        extra = log_extra(reason, is_known=is_known, **about)
+        logger.error(message, lane.key, where, attempt, of_how_many, stays, follows, why, extra=extra)
 
     def _freed(self, lane: Lane) -> None:
         shared = self._shared

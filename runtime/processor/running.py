@@ -16,7 +16,7 @@ from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.dispatch.reports import Warnings, worker_statuses
 from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.errors import HandlerLoadError
-from headrace.runtime.log import context_bound_to
+from headrace.runtime.lines import context_bound_to
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.processor.guest import GuestDispatch

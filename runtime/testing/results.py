@@ -47,11 +47,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """What `context.logger` or Python's logging was told. `values` are those of `info_with` and its like."""
+    """What `context.logger` or Python's logging was told. `values`: of `info_with`, and of `extra`."""
 
     level: str
     message: str
     values: Mapping[str, Any]
+    logger: str = ""
+    """Its name, empty for `context.logger` and the root."""
+    error: str = ""
+    """The traceback that was logged with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,11 @@ def _logs() -> Iterator[list[LogLine]]:
     lines: list[LogLine] = []
 
     def keep(line: dict[str, Any]) -> None:
-        lines.append(LogLine(logging.getLevelName(line["level"]).lower(), line["message"], line["with"]))
+        level, more = (
+            logging.getLevelName(line["level"]).lower(),
+            (line.get("source", ""), line.get("error", "")),
+        )
+        lines.append(LogLine(level, line["message"], line["with"], *more))
 
     root, handler = logging.getLogger(), WireLogHandler(keep)
     level = root.level

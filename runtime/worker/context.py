@@ -11,13 +11,13 @@ from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.given import sdk
 from headrace.runtime.worker.given.calls import Call, HttpCalls, in_thread
 from headrace.runtime.worker.given.producing import OnItsWay, WorkerProduces, as_bytes, pairs_of
+from headrace.runtime.worker.output import HANDLER_LOGGER
 from headrace.runtime.worker.spark import WorkerSpark
 from headrace.runtime.worker.tasks import EventTasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HANDLER_LOGGER = "headrace.handler"
 T = TypeVar("T")
 
 
