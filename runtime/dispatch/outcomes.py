@@ -10,6 +10,7 @@ from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.produces import Produces
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
+from headrace.runtime.metrics.measure import Measure, Sample
 from headrace.runtime.partitions.books.reason import in_one_line, is_alike, log_extra
 from headrace.runtime.partitions.buffers.chunk import first_timestamp
 from headrace.runtime.partitions.lane import Lane
@@ -55,6 +56,7 @@ class Outcomes:
     def on_died(self, worker: WorkerHandle) -> None:
         """Its process is gone."""
         self._acks.on_died(worker.index)
+        self._shared.metrics.custom.forget_worker(self._shared.metrics.owner, worker.index)
         if worker.state is not WorkerState.STOPPED:
             self._shared.metrics.on_restart(worker.index, worker.why_restarted)
 
@@ -65,6 +67,11 @@ class Outcomes:
         if most > 1 and worker.in_flight.seats == 1 and not worker.index and not worker.restarts:
             message = "maxConcurrency %d has no effect: the handler isn't async, and runs one event at a time"
             logger.warning(message, most)
+
+    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+        """The handler has counted something by itself."""
+        metrics = self._shared.metrics
+        metrics.custom.add(metrics.owner, worker_index, measure, samples)
 
     def on_nonsense(self) -> None:
         """A worker says what it can't know."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.metrics.custom import CustomMetrics
+from headrace.runtime.metrics.measure import Measure, Sample
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane
 from headrace.runtime.testing.results import Partition
@@ -21,6 +23,7 @@ class Book:
         """Lanes, and how many of their records, in the order in which they came back."""
         self.produced: list[Message] = []
         """In order."""
+        self.metrics = CustomMetrics()
         self.confirm: Callable[[bytes], None]
         """Sends a frame to the worker. Its owner sets it."""
         self._lanes = lanes
@@ -62,6 +65,10 @@ class Book:
         offset = sum((it.topic, it.partition or 0) == (said.message.topic, partition) for it in self.produced)
         self.produced.append(said.message)
         self.confirm(encode_produced([Produced(said.number, partition, offset)]))
+
+    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+        """As RecordListener says."""
+        self.metrics.add((), worker_index, measure, samples)
 
     def on_suspected(self, lane: Lane, records: Sequence[WireRecord], reason: str) -> None:
         """No process dies here but the test's own."""

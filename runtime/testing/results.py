@@ -1,7 +1,7 @@
 """What a test of a handler gives it, and what it sees of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from headrace.runtime.wire.frames import Headers
@@ -68,6 +68,9 @@ class TrialResult:
     context: Any
     produced: Sequence[Message] = ()
     """What `context.produce` was given, or `result_topic` has made of results, in order."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What `context.metrics` was told, as a scrape names it: `orders_total{country="de"}`."""
 
     @property
     def results(self) -> list[Any]:

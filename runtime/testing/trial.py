@@ -9,7 +9,7 @@ import inspect
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import groupby
@@ -72,7 +72,9 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     with ThreadPoolExecutor(1, "handler") as thread, _logs() as logs:
         begin = _with_calls(call_function or _nobody, init_context)
         thread.submit(trial.run, begin, background_seconds).result()
-    return TrialResult(trial.outcomes(), trial.committed(), logs, trial.context, trial.produced())
+    return TrialResult(
+        trial.outcomes(), trial.committed(), logs, trial.context, trial.produced(), trial.metrics()
+    )
 
 
 _Placed: TypeAlias = tuple[PartitionKey, TrialRecord]
@@ -202,6 +204,15 @@ class _Trial:
         """By all records, in order."""
         return self._book.produced
 
+    def metrics(self) -> dict[str, float]:
+        """By name and labels, as a scrape shows them; without buckets."""
+        return {
+            _shown(sample.name, sample.labels): sample.value
+            for family in self._book.metrics.collect()
+            for sample in family.samples
+            if "le" not in sample.labels
+        }
+
     def committed(self) -> dict[Partition, int]:
         """By partition."""
         return {key: lane.ledger.committable for key, lane in self._lanes.items()}
@@ -221,6 +232,7 @@ class _Trial:
                 self._book.returned = []
                 self._hand_out(returned)
             loop.run_until_complete(_end_background(background_seconds))
+            self.worker.metrics.flush()
         finally:
             loop.close()
             slot.close()
@@ -291,3 +303,8 @@ def _lanes_of(placed: Iterable[_Placed]) -> dict[Partition, TrialLane]:
     for key, record in placed:
         records[key].append(record)
     return {key: TrialLane(key, of_one) for key, of_one in records.items()}
+
+
+def _shown(name: str, labels: Mapping[str, str]) -> str:
+    pairs = [f'{label}="{value}"' for label, value in labels.items() if label != "worker_index"]
+    return f"{name}{{{','.join(pairs)}}}" if pairs else name

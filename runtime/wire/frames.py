@@ -54,6 +54,7 @@ class Kind(IntEnum):
     DONE = 28  # where several run at once: seq and ns of what has ended, well unless named before
     NACK = 29  # JSON: a record has failed, whether its handler has returned or not, and why
     PRODUCE = 30  # a message for a topic, and the record that it is of
+    METRICS = 31  # JSON: a metric of the handler's own, and what has come to it: see wire/metrics.py
 
 
 class WireRecord(Protocol):

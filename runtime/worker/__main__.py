@@ -61,6 +61,7 @@ def main() -> None:
     os.register_at_fork(after_in_child=restore_output)
     try:
         worker = WorkerLoop(link, slot, start, WorkerEventLoop())
+        worker.metrics.sends_by_itself = True
         os.register_at_fork(after_in_child=worker.abandon)
         follow = threading.Thread(
             target=_follow, args=(link, worker, others), name="headrace-link", daemon=True

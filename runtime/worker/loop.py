@@ -33,6 +33,7 @@ from headrace.runtime.worker.chunks import ReceivedChunk, no_decoder
 from headrace.runtime.worker.context import create_context
 from headrace.runtime.worker.given.event import Event, PartitionView
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.given.metrics import Metrics
 from headrace.runtime.worker.given.producing import WorkerProduces
 from headrace.runtime.worker.given.sources import Source, sources_of
 from headrace.runtime.worker.link import Sender
@@ -86,6 +87,7 @@ class WorkerLoop:
             is_transactional=lambda it: self._exactly_once and self._source_of.get(it) is self._sources[0],
         )
         self._context = create_context(start, self._sources[0].trigger, self.acks, self.produces, self._spark)
+        self._context.metrics = self.metrics = Metrics(link.send)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._views: dict[int, PartitionView] = {}
         self._chunks: ChunkCache[ReceivedChunk] = ChunkCache()
@@ -193,6 +195,7 @@ class WorkerLoop:
         self.inbox.abandon()
         self.acks.abandon()
         self.produces.abandon()
+        self.metrics.abandon()
 
     def _is_in_sync_handler(self) -> bool:
         return not self._handler.is_async and self._slot.read().is_running
@@ -236,6 +239,7 @@ class WorkerLoop:
                 if self._loop.due or self._loop.waits:
                     self._loop.turn()
         self._callbacks.wait()
+        self.metrics.flush()
 
     def _next_work(self) -> Coroutine[Any, Any, None] | None:
         if self._is_batch:

@@ -12,6 +12,7 @@ from headrace.runtime.lines import HANDLER_LOG
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack, Kind, NonsenseError, WireRecord
+from headrace.runtime.wire.metrics import decode_metrics
 from headrace.runtime.wire.produce import Produce, decode_produce
 from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, decode_part, decode_reply
 from headrace.runtime.wire.slots.acks import AckedSpan
@@ -210,6 +211,8 @@ class News:
                     self._listener.on_returned(*self._in_flight.take_back(*span))
             case Kind.LOG:
                 self._on_log(*said)
+            case Kind.METRICS:
+                self._listener.on_metrics(self._worker_index, *said)
             case Kind.READY | Kind.INIT_FAILED:
                 self._on_loaded(kind, said)
 
@@ -370,6 +373,7 @@ _READERS: Mapping[Kind, Callable[[bytes], Any]] = {
     Kind.ACKED: wire.decode_acked,
     Kind.NACK: wire.decode_nack,
     Kind.PRODUCE: decode_produce,
+    Kind.METRICS: decode_metrics,
     Kind.REPLY: decode_reply,
     Kind.REPLY_PART: decode_part,
 }
