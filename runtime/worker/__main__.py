@@ -26,6 +26,7 @@ from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop
 from headrace.runtime.worker.orders import obey
 from headrace.runtime.worker.output import redirect_output, restore_output
+from headrace.runtime.worker.tracing import traces_of
 
 # The link thread must get a turn soon while a handler computes: recalls and runs wait for it.
 _SWITCH_INTERVAL_SECONDS = 0.001
@@ -67,7 +68,9 @@ def main() -> None:
             target=_follow, args=(link, worker, others), name="headrace-link", daemon=True
         )
         follow.start()
+        worker.traces = traces_of(os.environ)
         worker.load(Path(start.folder), start.module, start.function)
+        worker.traces.start()
     except HandlerNotLoadedError as error:
         link.send(wire.encode_init_failed(str(error)))
         os._exit(1)
@@ -76,6 +79,7 @@ def main() -> None:
     gc.set_threshold(_GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
     link.send(wire.frame(Kind.READY, bytes([worker.is_async])))
     worker.run_forever()
+    worker.traces.close()
 
 
 if __name__ == "__main__":

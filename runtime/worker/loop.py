@@ -44,6 +44,7 @@ from headrace.runtime.worker.returned.results import HandlerReturnedError, Outco
 from headrace.runtime.worker.returned.stream import Replies
 from headrace.runtime.worker.returned.to_topic import ToTopic
 from headrace.runtime.worker.spark import WorkerSpark
+from headrace.runtime.worker.tracing import NoTraces, Traces
 
 
 class WorkerLoop:
@@ -86,6 +87,8 @@ class WorkerLoop:
             # Of the stream, not of a trigger that shares its workers, nor of none.
             is_transactional=lambda it: self._exactly_once and self._source_of.get(it) is self._sources[0],
         )
+        self.traces: Traces = NoTraces()
+        """Of the handler's calls. Whoever loads it may set others before."""
         self._context = create_context(start, self._sources[0].trigger, self.acks, self.produces, self._spark)
         self._context.metrics = self.metrics = Metrics(link.send)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
@@ -108,6 +111,8 @@ class WorkerLoop:
             name = self._sources[0].trigger.name
             call = ToTopic(handler.call, name, self._result_topic, self._context.produce)
             handler = Handler(call, handler.is_async)
+        handler = Handler(self.traces.around(handler.call), handler.is_async)
+        self.produces.trace_headers = self.traces.headers
         self._handler = handler
         if handler.is_async and self._places:
             self._at_once = self._overlapping(handler)
