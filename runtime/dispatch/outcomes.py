@@ -10,7 +10,8 @@ from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.produces import Produces
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
-from headrace.runtime.partitions.books.reason import in_one_line as reason_in_one_line
+from headrace.runtime.metrics.measure import Measure, Sample
+from headrace.runtime.partitions.books.reason import in_one_line, is_alike, log_extra
 from headrace.runtime.partitions.buffers.chunk import first_timestamp
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition_lane import PartitionLane
@@ -55,6 +56,7 @@ class Outcomes:
     def on_died(self, worker: WorkerHandle) -> None:
         """Its process is gone."""
         self._acks.on_died(worker.index)
+        self._shared.metrics.custom.forget_worker(self._shared.metrics.owner, worker.index)
         if worker.state is not WorkerState.STOPPED:
             self._shared.metrics.on_restart(worker.index, worker.why_restarted)
 
@@ -65,6 +67,11 @@ class Outcomes:
         if most > 1 and worker.in_flight.seats == 1 and not worker.index and not worker.restarts:
             message = "maxConcurrency %d has no effect: the handler isn't async, and runs one event at a time"
             logger.warning(message, most)
+
+    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+        """The handler has counted something by itself."""
+        metrics = self._shared.metrics
+        metrics.custom.add(metrics.owner, worker_index, measure, samples)
 
     def on_nonsense(self) -> None:
         """A worker says what it can't know."""
@@ -173,7 +180,7 @@ class Outcomes:
         return self._shared.policy.failure.then == "report" or lane.id in self._shared.guests
 
     def _log_failure(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """All of the reason once; while it stays the same, its line. Not where the lane reports itself."""
+        """All of the reason once; its line, while only that changes. Not where the lane reports itself."""
         if self._reports_itself(lane):
             return
         first, last = _first_and_last(lane, records)
@@ -186,11 +193,12 @@ class Outcomes:
             follows = _AT_LAST[policy.then] if among == 1 else "to be tried again with fewer others"
         partition = self._shared.partition_of(lane)
         before = partition.failed.of(first) if partition is not None else None
-        in_one_line = reason_in_one_line(reason)
-        is_known = before is not None and before.reason_in_one_line == in_one_line
+        is_known = before is not None and is_alike(before.reason, reason)
         message = "%s %s failed at attempt %d%s; %s, %s: %s"
-        text = in_one_line if is_known else reason
-        logger.error(message, lane.key, where, attempt, of_how_many, stays, follows, text)
+        why = in_one_line(reason)
+        about = {**lane.key._asdict(), "offset": last, "attempt": attempt}
+        extra = log_extra(reason, is_known=is_known, **about)
+        logger.error(message, lane.key, where, attempt, of_how_many, stays, follows, why, extra=extra)
 
     def _freed(self, lane: Lane) -> None:
         shared = self._shared

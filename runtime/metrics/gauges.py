@@ -46,7 +46,7 @@ class Gauges:
     )
     oldest_unacked: Gauge = gauge(
         "headrace_oldest_unacked_seconds",
-        "How long the first record has waited for its explicit ack since it was handled; 0 where none does",
+        "How long a record has waited for its explicit ack, the longest of all; 0 where none does",
         "seconds",
         OF_PARTITION,
     )

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
 
+from headrace.runtime.metrics.custom import CustomMetrics
 from headrace.runtime.metrics.declared import Metric, declared_in
 from headrace.runtime.metrics.gauges import Gauges
 from headrace.runtime.metrics.trigger import TriggerMetrics
@@ -32,6 +33,8 @@ class Metrics:
         self.gauges = Gauges(**{name: self._families[metric] for name, metric, _ in declared_in(Gauges)})
         self.family(BUILD_INFO).labels(replica, version("headrace"), platform.python_version()).set(1)
         self.registry.register(_Process(replica))
+        self.custom = CustomMetrics()
+        self.registry.register(self.custom)
 
     def family(self, metric: Metric) -> Any:
         """Its Counter or Gauge, from which `labels(...)` makes children."""

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 from prometheus_client import Counter, Histogram, Summary
 
+from headrace.runtime.metrics.custom import CustomMetrics, Owner
 from headrace.runtime.metrics.declared import (
     BUCKETS,
     LONG_BUCKETS,
@@ -63,6 +64,8 @@ _IMMEDIATE_SECONDS = 0.001
 class Families(Protocol):
     """Where metrics are registered."""
 
+    custom: CustomMetrics
+
     def family(self, metric: Metric) -> Any:
         """Its Counter, Summary or Histogram, from which `labels(...)` makes children."""
 
@@ -80,6 +83,9 @@ class TriggerMetrics:
     project: InitVar[str] = "default"
     labels: tuple[str, ...] = field(init=False)
     """The values of TRIGGER_LABELS."""
+    custom: CustomMetrics = field(init=False)
+    """What its handler counts by itself, which is shown with `owner`."""
+    owner: Owner = field(init=False)
 
     history: History = field(init=False, default_factory=History)
     _handler_times: Tally = field(init=False)
@@ -203,6 +209,8 @@ class TriggerMetrics:
         self, metrics: Families, replica: str, kind: str, trigger: str, namespace: str, project: str
     ) -> None:
         self.labels = (replica, namespace, project, self.function, kind, trigger)
+        self.custom = metrics.custom
+        self.owner = tuple(zip(TRIGGER_LABELS, self.labels, strict=True))
         for name, metric, values in declared_in(TriggerMetrics):
             family = metrics.family(metric)
             setattr(self, name, family if values is None else family.labels(*self.labels, *values))

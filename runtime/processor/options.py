@@ -196,14 +196,15 @@ class RunOptions:
     log_level: str = field(
         default="info",
         metadata=option(
-            "debug includes the Kafka client's own lines.",
-            type=click.Choice(["debug", "info", "warning", "error"]),
+            "trace: debug, and all that the Kafka client and asyncio say.",
+            type=click.Choice(["trace", "debug", "info", "warning", "error"]),
         ),
     )
     log_format: LogFormat = field(
         default="console",
         metadata=option(
-            "json: one object a line, for log collectors.", type=click.Choice(get_args(LogFormat))
+            "console: for people; json: one object a line, for log collectors.",
+            type=click.Choice(get_args(LogFormat)),
         ),
     )
 

@@ -13,9 +13,9 @@ from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.dispatch.reports import Warnings, worker_statuses
-from headrace.runtime.environment import PASSED_ON, picked
+from headrace.runtime.environment import FOR_TRACES, PASSED_ON, picked
 from headrace.runtime.errors import HandlerLoadError
-from headrace.runtime.log import context_bound_to
+from headrace.runtime.lines import context_bound_to
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.processor.guest import GuestDispatch
@@ -206,7 +206,7 @@ def _spawner(
     running: RunningFunction, spec: TriggerSpec, policy: DeliveryPolicy, lease: Lease
 ) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
     function, spark, user = running.spec, running.spark, running.user
-    env = {**picked(os.environ, PASSED_ON), **user.environment, **function.worker_env}
+    env = {**picked(os.environ, (*PASSED_ON, *FOR_TRACES)), **user.environment, **function.worker_env}
     env["HEADRACE_REPLICA"] = str(spec.replica_index or 0)
     guests = [(guest, policy_of(function, guest)) for guest in function.guests_of(spec)]
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.metrics.custom import CustomMetrics
+from headrace.runtime.metrics.measure import Measure, Sample
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane, TrialRecord
 from headrace.runtime.testing.results import Partition
@@ -31,6 +33,7 @@ class Book:
         self.produced: list[Message] = []
         """In order."""
         self.handler_ns = 0
+        self.metrics = CustomMetrics()
         self.confirm: Callable[[bytes], None]
         """Sends a frame to the worker. Its owner sets it."""
         self._lanes = lanes
@@ -86,6 +89,10 @@ class Book:
         for _, record in records:
             record.produced.append(message)
         self.confirm(encode_produced([Produced(said.number, partition, offset)]))
+
+    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+        """As RecordListener says."""
+        self.metrics.add((), worker_index, measure, samples)
 
     def _found(self, lane: Lane | None, offset: int) -> Sequence[tuple[TrialLane, TrialRecord]]:
         """The record that a message is of, if it is of one."""

@@ -1,7 +1,7 @@
 """What a test of a handler gives it, and what it sees of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from headrace.runtime.wire.frames import Headers
@@ -62,11 +62,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """What `context.logger` or Python's logging was told. `values` are those of `info_with` and its like."""
+    """What `context.logger` or Python's logging was told. `values`: of `info_with`, and of `extra`."""
 
     level: str
     message: str
     values: Mapping[str, Any]
+    logger: str = ""
+    """Its name, empty for `context.logger` and the root."""
+    error: str = ""
+    """The traceback that was logged with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class TrialResult:
     """What `context.produce` was given, or `result_topic` has made of results, in order."""
     handler_seconds: float = 0.0
     """In the handler, by all calls."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What `context.metrics` was told, as a scrape names it: `orders_total{country="de"}`."""
 
     @property
     def results(self) -> list[Any]:

@@ -9,7 +9,7 @@ import inspect
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
@@ -64,7 +64,8 @@ def kept_logs(keep: Callable[[LogLine], None], level: int = logging.INFO) -> Ite
     """What is logged meanwhile, from this level on, which a worker would send."""
 
     def take(line: dict[str, Any]) -> None:
-        keep(LogLine(logging.getLevelName(line["level"]).lower(), line["message"], line["with"]))
+        name = logging.getLevelName(line["level"]).lower()
+        keep(LogLine(name, line["message"], line["with"], line.get("source", ""), line.get("error", "")))
 
     root, handler = logging.getLogger(), WireLogHandler(take)
     before = root.level
@@ -125,7 +126,8 @@ class Trial:
         """Once it has run."""
         committed = {key: lane.ledger.committable for key, lane in self._lanes.items()}
         seconds, produced = self._book.handler_ns / 1e9, self._book.produced
-        return TrialResult(self._outcomes(), committed, logs, self.context, produced, seconds)
+        metrics = self._metrics()
+        return TrialResult(self._outcomes(), committed, logs, self.context, produced, seconds, metrics)
 
     def _outcomes(self) -> list[Outcome]:
         """Of all records, in order."""
@@ -141,6 +143,15 @@ class Trial:
             )
             for key, record in self._placed
         ]
+
+    def _metrics(self) -> dict[str, float]:
+        """By name and labels, as a scrape shows them; without buckets."""
+        return {
+            _shown(sample.name, sample.labels): sample.value
+            for family in self._book.metrics.collect()
+            for sample in family.samples
+            if "le" not in sample.labels
+        }
 
     # ---- in the handler's thread
 
@@ -168,6 +179,7 @@ class Trial:
                 self._hand_out(returned)
                 if not self._book.returned:
                     loop.run_until_complete(_end_background(background_seconds))  # which may nack some
+            self.worker.metrics.flush()
         finally:
             loop.close()
             slot.close()
@@ -242,3 +254,8 @@ def _lanes_of(
     for key, record in placed_ones:
         records[key].append(record)
     return {key: TrialLane(key, of_one, max_attempts) for key, of_one in records.items()}
+
+
+def _shown(name: str, labels: Mapping[str, str]) -> str:
+    pairs = [f'{label}="{value}"' for label, value in labels.items() if label != "worker_index"]
+    return f"{name}{{{','.join(pairs)}}}" if pairs else name

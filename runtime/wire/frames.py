@@ -44,7 +44,7 @@ class Kind(IntEnum):
     PROGRESS = 18  # all before seq succeeded, except those that were named
     FAILED = 19  # a record failed, or several of a batch: a span of seq, is_named, then UTF-8 reason
     RETURNED = 20  # spans of seq that were not started
-    LOG = 21  # seq, then JSON: level, message, with
+    LOG = 21  # seq, then JSON: level, message, with; perhaps of, source, error
     ACK = 22  # an explicit ack
     UNACKED = 23  # one record returned, and asks not to be acked: seq
     SPARK_SESSION = 24  # the id of the Spark session that it uses from now on
@@ -54,6 +54,7 @@ class Kind(IntEnum):
     DONE = 28  # where several run at once: seq and ns of what has ended, well unless named before
     NACK = 29  # JSON: a record has failed, whether its handler has returned or not, and why
     PRODUCE = 30  # a message for a topic, and the record that it is of
+    METRICS = 31  # JSON: a metric of the handler's own, and what has come to it: see wire/metrics.py
 
 
 class WireRecord(Protocol):

@@ -26,6 +26,7 @@ from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop
 from headrace.runtime.worker.orders import obey
 from headrace.runtime.worker.output import redirect_output, restore_output
+from headrace.runtime.worker.tracing import traces_of
 
 # The link thread must get a turn soon while a handler computes: recalls and runs wait for it.
 _SWITCH_INTERVAL_SECONDS = 0.001
@@ -61,12 +62,15 @@ def main() -> None:
     os.register_at_fork(after_in_child=restore_output)
     try:
         worker = WorkerLoop(link, slot, start, WorkerEventLoop())
+        worker.metrics.sends_by_itself = True
         os.register_at_fork(after_in_child=worker.abandon)
         follow = threading.Thread(
             target=_follow, args=(link, worker, others), name="headrace-link", daemon=True
         )
         follow.start()
+        worker.traces = traces_of(os.environ)
         worker.load(Path(start.folder), start.module, start.function)
+        worker.traces.start()
     except HandlerNotLoadedError as error:
         link.send(wire.encode_init_failed(str(error)))
         os._exit(1)
@@ -75,6 +79,7 @@ def main() -> None:
     gc.set_threshold(_GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
     link.send(wire.frame(Kind.READY, bytes([worker.is_async])))
     worker.run_forever()
+    worker.traces.close()
 
 
 if __name__ == "__main__":

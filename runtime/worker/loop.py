@@ -33,6 +33,7 @@ from headrace.runtime.worker.chunks import ReceivedChunk, no_decoder
 from headrace.runtime.worker.context import create_context
 from headrace.runtime.worker.given.event import Event, PartitionView
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.given.metrics import Metrics
 from headrace.runtime.worker.given.producing import WorkerProduces
 from headrace.runtime.worker.given.sources import Source, sources_of
 from headrace.runtime.worker.link import Sender
@@ -43,6 +44,7 @@ from headrace.runtime.worker.returned.results import HandlerReturnedError, Outco
 from headrace.runtime.worker.returned.stream import Replies
 from headrace.runtime.worker.returned.to_topic import ToTopic
 from headrace.runtime.worker.spark import WorkerSpark
+from headrace.runtime.worker.tracing import NoTraces, Traces
 
 
 class WorkerLoop:
@@ -85,7 +87,10 @@ class WorkerLoop:
             # Of the stream, not of a trigger that shares its workers, nor of none.
             is_transactional=lambda it: self._exactly_once and self._source_of.get(it) is self._sources[0],
         )
+        self.traces: Traces = NoTraces()
+        """Of the handler's calls. Whoever loads it may set others before."""
         self._context = create_context(start, self._sources[0].trigger, self.acks, self.produces, self._spark)
+        self._context.metrics = self.metrics = Metrics(link.send)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._views: dict[int, PartitionView] = {}
         self._chunks: ChunkCache[ReceivedChunk] = ChunkCache()
@@ -106,6 +111,8 @@ class WorkerLoop:
             name = self._sources[0].trigger.name
             call = ToTopic(handler.call, name, self._result_topic, self._context.produce)
             handler = Handler(call, handler.is_async)
+        handler = Handler(self.traces.around(handler.call), handler.is_async)
+        self.produces.trace_headers = self.traces.headers
         self._handler = handler
         if handler.is_async and self._places:
             self._at_once = self._overlapping(handler)
@@ -193,6 +200,7 @@ class WorkerLoop:
         self.inbox.abandon()
         self.acks.abandon()
         self.produces.abandon()
+        self.metrics.abandon()
 
     def _is_in_sync_handler(self) -> bool:
         return not self._handler.is_async and self._slot.read().is_running
@@ -236,6 +244,7 @@ class WorkerLoop:
                 if self._loop.due or self._loop.waits:
                     self._loop.turn()
         self._callbacks.wait()
+        self.metrics.flush()
 
     def _next_work(self) -> Coroutine[Any, Any, None] | None:
         if self._is_batch:

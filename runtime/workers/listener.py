@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from headrace.runtime.metrics.measure import Measure, Sample
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.produce import Produce
@@ -46,6 +47,9 @@ class RecordListener(Protocol):
 
     def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
         """A handler has produced a message, for a record of that lane; None where it is over."""
+
+    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+        """What the handler has counted by itself."""
 
     def on_nonsense(self) -> None:
         """It said what can't be, and is killed for it."""

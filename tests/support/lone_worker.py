@@ -9,6 +9,7 @@ from typing import Any
 
 from worker_bench import PRELUDE
 
+from headrace.runtime.metrics.measure import Measure, Sample
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane, TrialRecord
@@ -40,6 +41,9 @@ class Heard:
         """Of no interest."""
 
     def on_loaded(self, worker: WorkerHandle) -> None:
+        """Of no interest."""
+
+    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
         """Of no interest."""
 
     def on_nonsense(self) -> None:

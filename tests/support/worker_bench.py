@@ -1,6 +1,7 @@
 """A dispatcher with real worker processes and no broker: records go in by hand."""
 
 import asyncio
+import logging
 import os
 import signal
 import textwrap
@@ -147,6 +148,7 @@ async def bench(
     event: str = STREAM_EVENT,
     end_session: EndSession = no_session,
     outputs: Mapping[str, Output] = NO_OUTPUTS,
+    log_level: int = logging.INFO,
 ) -> AsyncIterator[Bench]:
     """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
     folder.mkdir(exist_ok=True)
@@ -175,6 +177,7 @@ async def bench(
             wants_replies=policy.wants_replies,
             spark_session_id=spark_session_id,
             outputs=list(outputs),
+            log_level=log_level,
         )
         return WorkerProcess(start, os.environ, on_frame, lease)  # type: ignore[arg-type]
 

@@ -18,7 +18,7 @@ this page from the declarations that the samples are made of.
   the memory limit are restarts with that reason.
 - `process_*` (CPU, memory, descriptors, start) are of the replica's own process, without its workers.
 - Nuclio's label `instance` is left out: Prometheus gives that name to what it scrapes.
-- Alerts and a dashboard: [alerts](alerts.md).
+- Alerts and a dashboard: [alerts](alerts.md). Handlers may have [metrics of their own](../guide/metrics.md).
 """
 
 

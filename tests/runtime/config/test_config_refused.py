@@ -153,6 +153,31 @@ def test_wrong_trigger_fields_are_refused(tmp_path: Path, fields: dict[str, Any]
     assert says in problems_of(tmp_path, lambda d: d["spec"]["triggers"]["t"].update(fields))
 
 
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"level": "debug", "sink": "myElastic"}, "entry 0 names a sink that isn't built: a run has one log"),
+        (
+            {"level": "debug", "redactions": []},
+            "entry 0 has more than level and sink, which nothing here knows",
+        ),
+        ({"level": "loud"}, "expected a list of entries with level: debug, info, warn or error"),
+        ("debug", "expected a list of entries with level: debug, info, warn or error"),
+    ],
+)
+def test_a_logger_sink_that_is_not_honoured_is_refused(tmp_path: Path, entry: object, says: str) -> None:
+    said = problems_of(tmp_path, lambda d: d["spec"].update(loggerSinks=[entry]))
+    assert "spec.loggerSinks: " in said
+    assert says in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("sink", ["stdout", "", "myStdoutLoggerSink"])
+def test_the_log_of_the_run_may_be_named_as_a_sink(tmp_path: Path, sink: str) -> None:
+    entry = {"level": "debug", "sink": sink}
+    assert load_changed(tmp_path, lambda d: d["spec"].update(loggerSinks=[entry])).handler_log_level == 10
+
+
 def test_one_allocator_name_is_harmless_and_one_of_two_streams_is_refused(tmp_path: Path) -> None:
     def share(document: dict[str, Any]) -> None:
         triggers = document["spec"]["triggers"]

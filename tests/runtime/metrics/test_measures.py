@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from worker_bench import QUICK, Bench, bench, records, until
@@ -14,6 +15,7 @@ from headrace.runtime.dispatch.ages import Ages
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import of_records
+from headrace.runtime.partitions.books.unacked import Unacked
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 
@@ -204,6 +206,26 @@ def age_of() -> Callable[[float, list[int], list[int]], float]:
         return partition.oldest_unacked_seconds
 
     return look
+
+
+def test_a_record_that_comes_again_waits_anew_and_those_above_it_do_not(
+    age_of: Callable[[float, list[int], list[int]], float],
+) -> None:
+    assert age_of(101.0, [5], []) == 0
+    assert age_of(105.0, [1], []) == 4
+    assert age_of(110.0, [], [5]) == 5
+
+
+def test_a_look_at_ages_walks_no_records(
+    age_of: Callable[[float, list[int], list[int]], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert age_of(101.0, [0, 1, 2], []) == 0
+
+    def walks(_: Unacked) -> NoReturn:
+        raise AssertionError("it walks")
+
+    monkeypatch.setattr(Unacked, "__iter__", walks)
+    assert age_of(103.0, [], []) == 2
 
 
 def test_the_oldest_unacked_record_keeps_its_age_when_an_older_one_is_acked(
