@@ -3,8 +3,8 @@
 import base64
 import logging
 import re
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 from pydantic import AfterValidator
@@ -78,12 +78,12 @@ def _sinks(written: object) -> object:
             raise ValueError("expected a list of entries with level: debug, info, warn or error")
         if entry.keys() - {"level", "sink"}:
             raise ValueError(f"entry {number} has more than level and sink, which nothing here knows")
-        if entry.get("sink") not in _THE_LOG:
-            raise ValueError(
-                f"entry {number} names a sink that isn't built: a run has one log, on stderr, and collectors "
-                "read it with --log-format json; leave sink out, or write stdout"
-            )
     return written
+
+
+def other_sinks(written: Sequence[Mapping[str, Any]]) -> str:
+    """Those that a run doesn't have, whose only one is its log."""
+    return ", ".join(sorted({str(it["sink"]) for it in written if it.get("sink") not in _THE_LOG}))
 
 
 class MetadataFields(Settings):
@@ -200,7 +200,7 @@ class SpecFields(Settings):
         [],
         in_examples=False,
         effect="The lowest `level` in it (debug, info, warn, error) is that of the handler's lines; without"
-        " it --log-level counts. All go to the log of the run: another `sink` than stdout is refused.",
+        " it --log-level counts. All go to the log of the run, whatever `sink` says.",
     )
     description: Text = setting(
         "description", "", in_examples=False, effect="Workers have it in NUCLIO_FUNCTION_DESCRIPTION."

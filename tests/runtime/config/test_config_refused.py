@@ -156,7 +156,6 @@ def test_wrong_trigger_fields_are_refused(tmp_path: Path, fields: dict[str, Any]
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ({"level": "debug", "sink": "myElastic"}, "entry 0 names a sink that isn't built: a run has one log"),
         (
             {"level": "debug", "redactions": []},
             "entry 0 has more than level and sink, which nothing here knows",
@@ -172,10 +171,15 @@ def test_a_logger_sink_that_is_not_honoured_is_refused(tmp_path: Path, entry: ob
     assert len(said.splitlines()) == 1
 
 
-@pytest.mark.parametrize("sink", ["stdout", "", "myStdoutLoggerSink"])
-def test_the_log_of_the_run_may_be_named_as_a_sink(tmp_path: Path, sink: str) -> None:
+@pytest.mark.parametrize("sink", ["stdout", "", "myStdoutLoggerSink", "myElastic"])
+def test_the_log_of_the_run_stands_for_each_sink_and_another_one_is_noticed(
+    tmp_path: Path, sink: str
+) -> None:
     entry = {"level": "debug", "sink": sink}
-    assert load_changed(tmp_path, lambda d: d["spec"].update(loggerSinks=[entry])).handler_log_level == 10
+    function = load_changed(tmp_path, lambda d: d["spec"].update(loggerSinks=[entry]))
+    assert function.handler_log_level == 10
+    said = [str(it) for it in function.notices if "the sink myElastic has no effect" in str(it)]
+    assert len(said) == (sink == "myElastic")
 
 
 def test_one_allocator_name_is_harmless_and_one_of_two_streams_is_refused(tmp_path: Path) -> None:
