@@ -8,7 +8,7 @@ from keyword import iskeyword
 import click
 
 from headrace.runtime.errors import HeadraceError, printable_lines
-from headrace.runtime.processes import keep_files_private
+from headrace.runtime.processes import keep_files_private, stop_at_once
 
 # By name: the module here that has it, which is imported when it is asked for, and what the list says of it.
 _COMMANDS = {
@@ -38,6 +38,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name == "run":
+            stop_at_once()  # until there is an event loop: what it imports takes a second
         module = import_module(f"headrace.runtime.cli.{_COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name + "_" * iskeyword(cmd_name))
         return command

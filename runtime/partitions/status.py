@@ -6,6 +6,7 @@ from typing import Any
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.partitions.stuck_record import stuck_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class PartitionStatus:
     """What the last commit said: an offset."""
     reason: str = ""
     """What the handler's last failure said, where it is stuck in one: not for everybody's eyes."""
+    record: dict[str, Any] | None = None
+    """The one that it is stuck at, if it is: its content isn't for everybody's eyes either."""
 
     def json(self) -> dict[str, Any]:
         """For /api/status: the same names in camelCase."""
@@ -108,6 +111,7 @@ def status(
 ) -> PartitionStatus:
     """All that is known here, and what its dispatcher, its committer and its source know."""
     offset = partition.lane.next_offset
+    lane = stuck_lane(partition) if is_stuck(partition) else None
     end = max(end, partition.ledger.position)
     return PartitionStatus(
         topic=partition.key.topic,
@@ -128,6 +132,7 @@ def status(
         worker=worker,
         committed=committed,
         reason=handler_reason(partition),
+        record=None if lane is None else stuck_record(partition, lane),
     )
 
 

@@ -48,6 +48,7 @@ class Processor:
         self._replica = replica
         self._metrics = Metrics(replica)
         self._started = time.time()
+        self._has_loaded = False
         self._triggers = [running for function in self._functions for running in self._triggers_of(function)]
         self._hosts = [running for running in self._triggers if isinstance(running, RunningTrigger)]
 
@@ -64,6 +65,10 @@ class Processor:
             running = RunningTrigger(running_function, spec, self._metrics, told_apart_by)
             hosts[spec.name] = running
             yield running
+
+    def has_been_up(self) -> bool:
+        """Whether all handlers are loaded, and may have run."""
+        return self._has_loaded
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or a trigger can't go on. Raises HeadraceError. Everything is given back."""
@@ -83,6 +88,7 @@ class Processor:
     async def _run(self) -> None:
         for running in self._triggers:
             await asyncio.create_task(running.start_workers(), context=running.context)
+        self._has_loaded = True
         gc.freeze()  # what is imported stays: no collection need look at it
         self._on_loaded()
         async with task_group(HeadraceError) as runs:

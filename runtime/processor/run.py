@@ -28,6 +28,7 @@ from headrace.runtime.processor.services import at_services, started, with_addre
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.users import OURS, ProcessUser, find_user, gain_no_privileges
 from headrace.triggers.base import Hurrying
 
@@ -57,6 +58,7 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
             if isinstance(options.admin, TcpAddress):
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
                 _tell(token, kept, is_local=options.admin.is_local)
+            stopping.is_up = front.served.has_been_up
             await front.served.run(stopping.asked)
     logger.info("stopped")
 
@@ -177,9 +179,20 @@ async def _spark_server(
         server = SparkServer(sharers, user=user)
         with stopping.killing(server.kill):
             async with server:
-                yield server.link
+                early = start_task(_at_an_early_stop(server.kill, stopping), "the watch over an early stop")
+                try:
+                    yield server.link
+                finally:
+                    await end_tasks([early])
     else:
         yield given
+
+
+async def _at_an_early_stop(kill: Callable[[], None], stopping: Stopping) -> None:
+    """What has served nobody needn't be waited for, nor asked to end what it does."""
+    await stopping.asked.wait()
+    if not stopping.is_up():
+        kill()
 
 
 def _spark_links(

@@ -221,6 +221,8 @@ def _spawner(
 
 def _session_ender(spark: SparkLink) -> EndSession:
     async def end_session(session_id: str) -> bool:
+        if not spark.has_server:
+            return True
         try:
             await spark_sessions.interrupt(spark.session_url, session_id)
         except SparkSessionError as error:

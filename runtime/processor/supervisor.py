@@ -172,7 +172,11 @@ class Supervisor:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._stop_seconds = stop_seconds(functions)
         self._has_been_up = False
-        """A replica has been: what each of them is given can be run."""
+
+    def has_been_up(self) -> bool:
+        """Whether a replica has been: what each of them is given can be run."""
+        self._has_been_up |= any(replica.has_been_up for replica in self._replicas)
+        return self._has_been_up
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or a replica says that a function can't run before one has been up.
@@ -217,8 +221,8 @@ class Supervisor:
             code = await replica.run()
             if stop.is_set():
                 return
-            self._has_been_up |= any(each.has_been_up for each in self._replicas)
-            if code == FunctionCannotRunError.exit_code and not self._has_been_up:
+            has_been_up = self.has_been_up()  # asked each time: one that starts anew hasn't been
+            if code == FunctionCannotRunError.exit_code and not has_been_up:
                 raise FunctionCannotRunError(f"{replica.name} says above why a function can't run")
             # A sign-in that is refused stays so for a while, and brokers lock out who asks too often.
             has_served = replica.has_been_up and code != BrokerError.exit_code

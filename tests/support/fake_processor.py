@@ -19,7 +19,10 @@ class FakeProcessor:
         return [f"orders/{number} is halted" for number in sorted(self.halted)]
 
     async def status(self) -> dict[str, Any]:
-        rows = [{"partition": number, "reason": self.reason} for number in sorted(self.halted)]
+        record = {"offset": 41, "key": "k", "body": self.reason, "headers": []}
+        rows = [
+            {"partition": number, "reason": self.reason, "record": record} for number in sorted(self.halted)
+        ]
         return {"functions": ["f"], "replicas": [{"triggers": [{"partitions": rows}]}]}
 
     async def recent(self) -> dict[str, Any]:

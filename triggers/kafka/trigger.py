@@ -313,6 +313,7 @@ class KafkaTrigger(Trigger):
         about = {
             "topics": sorted(subscribed or self._settings.topics),
             "consumerGroup": self._settings.consumer_group,
+            "brokers": list(self._settings.brokers),
             **(self._membership.status() if self._consumer and self._membership else {"generation": None}),
         }
         age = self._assignment.committer.seconds_since_last if consumer else None

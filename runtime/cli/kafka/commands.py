@@ -20,6 +20,7 @@ from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
 from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.kafka import client
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.addresses import DEFAULT_PORT
 from headrace.runtime.kafka.client import Line
 from headrace.runtime.processor.stopping import until_signal
 
@@ -52,7 +53,7 @@ kafka.add_command(seek)
 
 
 @kafka.command()
-@click.option("--port", default=9092, show_default=True, help="0 takes a free one.")
+@click.option("--port", default=DEFAULT_PORT, show_default=True, help="0 takes a free one.")
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),

@@ -23,6 +23,7 @@ from headrace.runtime.kafka.access import (
 from headrace.runtime.kafka.addresses import (
     BROKERS_OPTION,
     BROKERS_VARIABLE,
+    DEFAULT_PORT,
     checked_addresses,
     checked_web_address,
 )
@@ -31,7 +32,7 @@ _OPTIONS = (
     click.option(
         BROKERS_OPTION,
         envvar=BROKERS_VARIABLE,
-        default="127.0.0.1:9092",
+        default=f"127.0.0.1:{DEFAULT_PORT}",
         show_default=True,
         show_envvar=True,
         metavar="HOST:PORT,...",

@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from headrace.runtime.errors import HeadraceError
+from headrace.runtime.partitions.stuck_record import without_content
 from headrace.runtime.processor.admin.hosts import is_loopback
 from headrace.runtime.processor.admin.page import page_routes
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError, Reported
@@ -40,7 +41,7 @@ def application(
 
     async def status(request: web.Request) -> web.Response:
         found = await reported.status()
-        return web.json_response(_without_reasons(found) if token.refusal(request.headers) else found)
+        return web.json_response(_for_everybody(found) if token.refusal(request.headers) else found)
 
     async def recent(request: web.Request) -> web.Response:
         found = await reported.recent()
@@ -94,12 +95,13 @@ async def refuse_foreign_names(request: web.Request, handler: Handler) -> web.St
     return await handler(request)
 
 
-def _without_reasons(status: dict[str, Any]) -> dict[str, Any]:
-    """What handlers have said may quote their records: it is for those who have the token."""
+def _for_everybody(status: dict[str, Any]) -> dict[str, Any]:
+    """Without what records say, and what handlers have said, which may quote them."""
     for replica in status["replicas"]:
         for trigger in replica["triggers"]:
             for row in trigger["partitions"]:
                 row["reason"] = None
+                row["record"] = without_content(row["record"])
     return status
 
 

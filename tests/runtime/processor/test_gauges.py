@@ -127,6 +127,7 @@ def test_a_status_page_says_the_names_in_camel_case() -> None:
         "worker": 1,
         "committed": None,
         "reason": "",
+        "record": None,
     }
 
 

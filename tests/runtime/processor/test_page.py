@@ -89,6 +89,7 @@ def test_the_page_shows_a_run_under_load_in_a_rebalance_and_halted(
             shoot(chromium, running, tmp_path, "rebalance")
             assert other.stop() == 0
         wait_until(lambda: "halted" in running.get("/ready")[1], about=running)
+        shoot(chromium, running, tmp_path, "halted")
         shoot(chromium, running, tmp_path, "phone", PHONE)
         shoot(chromium, running, tmp_path, "dark", WIDE, "--blink-settings=preferredColorScheme=0")
         seen = dom(chromium, running)
@@ -97,6 +98,10 @@ def test_the_page_shows_a_run_under_load_in_a_rebalance_and_halted(
     assert f"headrace partition retry {topic}/3" in seen
     assert "&lt;b id=hostile&gt;the order has no price" in seen  # text, and only with the token
     assert 'id="hostile"' not in seen
+    assert "<th>body</th><td>163.....</td>" in seen
+    where = f"--brokers {broker.bootstrap}"
+    assert f"headrace kafka consume {where} --topic {topic} --partition 3 --offset 20 --count 1" in seen
+    assert f"headrace kafka seek group-{topic} {topic}/3 --to 21 {where}" in seen
     assert ">Retry</button>" in seen
     assert seen.count("<polyline") >= 2
     assert "revoked: " in seen

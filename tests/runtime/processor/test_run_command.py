@@ -24,6 +24,10 @@ from replica import (
     write_function,
 )
 
+from headrace.runtime.embedded.ports import claim_port
+from headrace.runtime.errors import UsageError
+from headrace.runtime.kafka.addresses import DEFAULT_PORT
+
 WRITES = """
     def handler(context, event):
         write(f"{event.topic} {event.shard_id} {event.offset}")
@@ -83,6 +87,21 @@ def test_embedded_kafka_comes_with_the_functions_topics_and_goes_with_it(tmp_pat
         pids = children_of(running.process.pid)
         assert running.stop() == 0
         assert not any(map(is_running, pids))
+
+
+def test_embedded_kafka_is_where_commands_look_for_it_unless_somebody_else_is(tmp_path: Path) -> None:
+    folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:1", ["t"])
+    with replica(folder, "--embedded-kafka", name="-a") as one:
+        one.wait_ready()
+        where = one.log.split("embedded Kafka at ")[1].split()[0]
+        if where != f"127.0.0.1:{DEFAULT_PORT}":
+            with pytest.raises(UsageError):  # another test, or whatever this machine runs, has it
+                claim_port(DEFAULT_PORT)
+        with replica(folder, "--embedded-kafka", name="-b") as other:
+            other.wait_ready()
+            elsewhere = other.log.split("embedded Kafka at ")[1].split()[0]
+            assert elsewhere not in {where, f"127.0.0.1:{DEFAULT_PORT}"}
+            assert f"headrace kafka produce --brokers {elsewhere} --topic t\n" in other.log
 
 
 def test_a_broker_that_is_away_is_named_and_waited_for_until_ctrl_c(tmp_path: Path) -> None:

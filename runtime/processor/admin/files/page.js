@@ -176,25 +176,53 @@ async function act(action, row, said) {
 
 let haltedShown = "";
 
+// What a shell reads as it stands.
+const word = (text) => (/^[\w.:,/@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+function commands(trigger, row, name) {
+  const moves = [`headrace partition retry ${word(name)}`, `headrace partition skip ${word(name)}`];
+  if (!trigger.brokers || !row.record) return moves;
+  const { offset } = row.record, brokers = `--brokers ${word(trigger.brokers.join(","))}`;
+  return [
+    `headrace kafka consume ${brokers} --topic ${word(row.topic)} --partition ${row.partition} --offset ${offset} --count 1`,
+    ...moves,
+    `headrace kafka seek ${word(trigger.consumerGroup)} ${word(name)} --to ${offset + 1} ${brokers}`,
+  ];
+}
+
+function recordTable(record) {
+  const made = make("table");
+  const rows = [["offset", record.offset], ["timestamp", record.timestamp], ["key", record.key], ["body", record.body]];
+  for (const [name, value] of [...rows, ...(record.headers || []).map(([name, value]) => [`header ${name}`, value])]) {
+    const line = make("tr");
+    line.append(make("th", name), make("td", value === null ? "none" : value));
+    made.append(line);
+  }
+  return made;
+}
+
 function showHalted(replicas) {
-  const rows = replicas.flatMap((it) => it.triggers.flatMap((trigger) => trigger.partitions)).filter((row) => row.isStuck);
+  const found = replicas.flatMap((it) => it.triggers.flatMap((trigger) => trigger.partitions.map((row) => [trigger, row])));
+  const stuck = found.filter(([, row]) => row.isStuck), rows = stuck.map(([, row]) => row);
   const now = JSON.stringify([rows.map((row) => [row.topic, row.partition, row.committable, row.state, row.reason]), token]);
   if (now === haltedShown) return; // a button keeps its answer
   haltedShown = now;
-  $("halted").replaceChildren(...rows.map((row) => {
+  $("halted").replaceChildren(...stuck.map(([trigger, row]) => {
     const name = `${row.topic}/${row.partition}`, made = make("div", undefined, "halt");
     const reason = row.reason === null ? "why: in the log, or here with the admin token" : row.reason || "the log has why";
     made.append(
       make("b", `${name} is ${row.state} at offset ${row.committable}, attempt ${row.attempt}`),
       make("div", reason),
       make("div", "Nothing of it is lost, and the other partitions go on. Mend the cause, then have it delivered once more, or skip it:"),
-      make("code", `headrace partition retry ${name}`),
     );
+    if (row.record && row.record.headers) made.insertBefore(recordTable(row.record), made.lastChild);
+    made.append(...commands(trigger, row, name).map((line) => make("code", line)));
+    made.append(make("div", "The last one is for a function that is stopped. With onFailure.then: deadLetter such records move by themselves: headrace deadletters"));
     const said = make("small");
     for (const action of token ? ["retry", "skip"] : []) {
       const button = make("button", action === "retry" ? "Retry" : "Skip");
       button.addEventListener("click", () => act(action, row, said));
-      made.append(made.lastChild.tagName === "CODE" ? make("br") : "", button);
+      made.append(button);
     }
     made.append(said);
     return made;
