@@ -40,7 +40,10 @@ __all__ = ["FunctionSpec", "TriggerSpec", "load_function"]
 
 FILE_NAME = "function.yaml"
 INLINE_SUFFIX = ".py"
-_ONE_LOG = "the sink {others} has no effect: a run has one log, on stderr, and collectors read it with --log-format json"
+_ONE_LOG = (
+    "the sink {others} has no effect: a run has one log, on stderr, and collectors read it with"
+    " --log-format json"
+)
 _FROM_MLRUN = (
     "is mlrun's, whose acks mean all records up to their own: explicitAckSemantics is cumulative where it"
     " isn't set"

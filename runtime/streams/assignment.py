@@ -132,7 +132,7 @@ class Assignment:
         self._generation = -1
         self._tasks: asyncio.TaskGroup
         self._unreadable: set[PartitionKey] = set()  # assigned, and where to start isn't known for now
-        self._releases: set[asyncio.Future[None]] = set()
+        self._releases: dict[asyncio.Future[None], frozenset[PartitionKey]] = {}
         self._revoke_count = 0  # under way
         self._starting: dict[asyncio.Task[None], _Start] = {}
         self._stops = Stops()
@@ -208,8 +208,9 @@ class Assignment:
     ) -> None:
         """Nothing of these is in flight, and what they settled is committed, when this returns.
 
-        None is all of them, with what is being given back already: that gets no more time than these do. It
-        closes the gate for commits until the next assignment.
+        Also where another call has begun to give them back. None is all of them, with what is being given
+        back already, which gets no more time than these do; it closes the gate for commits until the next
+        assignment.
         """
         starts = self._end_starts(keys)
         gone = list(self.partitions) if keys is None else [key for key in keys if key in self.partitions]
@@ -218,11 +219,13 @@ class Assignment:
         if partitions:
             logger.info("revoked: %s", describe_partitions(gone))
         self._stream.on_left(gone)
-        before = [*self._releases, *starts] if keys is None else starts
+        earlier = [it for it, its in self._releases.items() if keys is None or not its.isdisjoint(keys)]
+        before = [*starts, *earlier]
         done = asyncio.get_running_loop().create_future()
-        self._releases.add(done)
+        self._releases[done] = frozenset(gone)
+        is_to_hurry = earlier and keys is None
         try:
-            with self._dispatch.hurry(wait_seconds, late_ack_seconds) if keys is None else nullcontext():
+            with self._dispatch.hurry(wait_seconds, late_ack_seconds) if is_to_hurry else nullcontext():
                 self._revoke_count += 1
                 await self._dispatch.revoke(partitions, wait_seconds, late_ack_seconds)
                 self._revoke_count -= 1  # not where it fails: somebody else may have what still runs
@@ -233,7 +236,7 @@ class Assignment:
             self._dispatch.on_revoked(keys)
             await self.commit(partitions)
         finally:
-            self._releases.discard(done)
+            del self._releases[done]
             done.set_result(None)
             if keys is None:
                 self.committer.close()
@@ -266,6 +269,8 @@ class Assignment:
         if again := [key for key, partition in dropped if self.partitions.get(key) is partition]:
             for key in again:
                 del self.partitions[key]
+            if not (self.partitions or self._revoke_count):
+                self._dispatch.lease.lift()
             self.on_assigned(again, self._generation, self._tasks)
 
     async def _drop(

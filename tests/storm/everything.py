@@ -101,6 +101,7 @@ STORMS = [
     *of("batches", replica=8, worker=8),
     *of("spark_kills", replica=3, worker=3, server=3),
     *of("long_tasks", steady=1, kill=5, join=5, unwritable=3),
+    Storm("long_tasks", "join-consumer", 5, is_known_by_script=True),
     *of("model_metrics", mixed=2, kill=2, outage=1),
     *of("v3io_group", members=2),
     Storm("v3io_group", "kills", 1, 300, is_known_by_script=True),

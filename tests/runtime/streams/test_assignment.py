@@ -200,6 +200,23 @@ async def test_a_stop_takes_all_at_once_and_gives_no_more_time_to_what_leaves_al
         assert memory.held == {ONE: Checkpoint(0), OTHER: Checkpoint(1)}
 
 
+async def test_what_a_stop_gives_back_is_nobody_elses_before_it_has_ended(tmp_path: Path) -> None:
+    memory = Memory()
+    async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await both_run(b, assignment, memory)
+        stop = tasks.create_task(assignment.give_back(600, 0))
+        await until(lambda: not assignment.partitions)
+        revoked = tasks.create_task(assignment.give_back(0, 0, [ONE]))
+        (tmp_path / "go1").touch()
+        await until(lambda: not b.dispatcher.workers[1].in_flight.runs)
+        assert not revoked.done()
+        (tmp_path / "go0").touch()
+        await revoked
+        assert stop.done()
+        assert memory.held == {ONE: Checkpoint(1), OTHER: Checkpoint(1)}
+
+
 async def test_a_stop_ends_the_wait_for_late_acks_of_what_leaves_already(tmp_path: Path) -> None:
     memory = Memory()
     handler = """

@@ -11,6 +11,7 @@ from aiokafka.errors import (
     NotCoordinatorForGroupError,
     OffsetMetadataTooLargeError,
     TopicAuthorizationFailedError,
+    UnknownError,
     UnknownTopicOrPartitionError,
     for_code,
 )
@@ -68,7 +69,9 @@ class MemberCommits:
             response = await session.coordinator.send(FetchCommitsRequest(session.settings.group, who, keys))
             code, commits = read_commits(response)
             if not code:
-                return commits
+                if missing := set(keys) - commits.keys():
+                    raise UnknownError(f"the broker says nothing about {len(missing)} partitions")
+                return {key: commit for key, commit in commits.items() if commit.offset >= 0}
             if code in LOST:
                 session.hurry()
             elif code in _MOVED:

@@ -97,13 +97,12 @@ class FetchCommitsRequest(Request[FetchCommitsStruct]):  # type: ignore[misc]  #
 
 
 def read_commits(response: Any) -> tuple[int, dict[PartitionKey, Commit]]:
-    """The first error there is, or 0; and what is committed, by partition."""
+    """The first error there is, or 0; and a commit for each partition, below 0 where there is none."""
     code, commits = 0, {}
     for _, topics, group_error, _ in response.groups:
         code = code or group_error
         for topic, rows, _ in topics:
             for number, offset, _, metadata, error_code, _ in rows:
                 code = code or error_code
-                if offset >= 0:
-                    commits[PartitionKey(topic, number)] = Commit(offset, metadata or "")
+                commits[PartitionKey(topic, number)] = Commit(offset, metadata or "")
     return code, commits

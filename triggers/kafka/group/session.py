@@ -135,6 +135,8 @@ class Session:
             self._confirmations = []
             return None
         confirmations, self._confirmations = self._confirmations, []
+        if heartbeat.epoch == JOIN:
+            self._end.join()
         self._end.sent(now_ns(), is_revoking=bool(self.machine.holdings.leaving))
         try:
             answer = await self._ask(heartbeat)
@@ -146,7 +148,7 @@ class Session:
             self.machine.unheard()
             self._say(f"the coordinator of group {self.settings.group} can't be asked ({error!r})")
         finally:
-            self._confirm(confirmations, is_member=not self.problem)
+            self._confirm(confirmations, is_member=self.machine.is_member and not self.problem)
         return _RETRY_SECONDS if self.problem else self._pace.wait_seconds(time.monotonic())
 
     async def _ask(self, heartbeat: Heartbeat) -> Answer:
@@ -171,7 +173,10 @@ class Session:
         if not self._is_session_known:
             self._end.session_seconds = _ASSUMED_INTERVALS * answer.interval_seconds
         machine.answered(sent, answer)
-        self._owner.on_renewed(self._end.answered())
+        end_ns = self._end.answered()
+        self._owner.on_renewed(end_ns)
+        if end_ns <= now_ns():
+            self._due.set()  # after a long silence: the answer to the next one counts from now on
         if has_joined := sent.epoch == JOIN:
             seconds, interval = self._end.session_seconds, self._pace.interval_seconds
             message = "member %s of group %s: a session of %g s, heartbeats of %g s, as the broker decides"

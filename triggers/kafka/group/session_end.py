@@ -21,6 +21,10 @@ class SessionEnd:
         if self._unanswered_ns is None:
             self._unanswered_ns = now_ns
 
+    def join(self) -> None:
+        """A new membership: nothing that was told to the one before counts."""
+        self._unanswered_ns = None
+
     def answered(self) -> int:
         """When it ends, by the answer to the last one.
 

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 _ROOM = 1.2
 """Of the waits: commits and heartbeats come after them."""
+_LEAST_SECONDS = 15.0
+"""Three of a broker's heartbeats, by its default: with less, a member that misses none may be out of time."""
 
 
 class IncrementalMembership:
@@ -40,7 +42,7 @@ class IncrementalMembership:
         self._is_idle = settings.delivery == "ranges"  # nothing is fetched then, but positions are asked for
         group = GroupSettings(
             settings.consumer_group,
-            max(settings.rebalance_timeout_seconds, _ROOM * waits_seconds),
+            max(settings.rebalance_timeout_seconds, _ROOM * waits_seconds, _LEAST_SECONDS),
             settings.group_remote_assignor,
             settings.group_instance_id,
         )
