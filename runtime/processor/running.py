@@ -29,6 +29,7 @@ from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.workers.process import WorkerProcess
+from headrace.triggers.base import Trigger
 
 logger = logging.getLogger(__name__)
 
@@ -74,19 +75,14 @@ class RunningTrigger:
 
     async def run(self) -> None:
         """Until `stop`, or it can't go on. Raises HeadraceError."""
-        looks = [start_task(self._warnings.look_forever(), "warnings"), start_task(self._sample(), "samples")]
+        looks = [
+            start_task(self._warnings.look_forever(), "warnings"),
+            start_task(_sample(self.trigger, self.metrics), "samples"),
+        ]
         try:
             await self.trigger.run()
         finally:
             await end_tasks(looks)
-
-    async def _sample(self) -> None:
-        """Each second, for the page."""
-        metrics = self.metrics
-        while True:
-            lag = sum(row.lag for row in self.trigger.status().partitions)
-            metrics.history.sample(lag, *metrics.handled)
-            await asyncio.sleep(_SAMPLE_SECONDS)
 
     async def stop(self) -> None:
         """Records first, then workers, once nobody needs them."""
@@ -152,7 +148,11 @@ class RunningGuest:
 
     async def run(self) -> None:
         """Until `stop`, or it can't go on. Raises HeadraceError."""
-        await self.trigger.run()
+        samples = start_task(_sample(self.trigger, self.metrics), "samples")
+        try:
+            await self.trigger.run()
+        finally:
+            await end_tasks([samples])
 
     async def stop(self) -> None:
         """Events; the workers are its host's to stop."""
@@ -179,6 +179,14 @@ class RunningGuest:
             "workers": [],
             **self.trigger.status().json(),
         }
+
+
+async def _sample(trigger: Trigger, metrics: TriggerMetrics) -> None:
+    """Each second, for the page."""
+    while True:
+        lag = sum(row.lag for row in trigger.status().partitions)
+        metrics.history.sample(lag, *metrics.handled)
+        await asyncio.sleep(_SAMPLE_SECONDS)
 
 
 def _metrics(metrics: Metrics, running: RunningFunction, spec: TriggerSpec) -> TriggerMetrics:

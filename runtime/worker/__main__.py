@@ -1,4 +1,6 @@
-"""A worker process: `python -m headrace.runtime.worker SOCKET_FD SLOT_FD LEASE_FD`, started by a processor.
+"""A worker process: `python -m headrace.runtime.worker SOCKET_FD SLOT_FD LEASE_FD STACKS_FD`.
+
+Started by a processor.
 
 Two threads. The link thread reads the socket: runs, recalls, the end. The main thread runs the user's code
 and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Processes and threads".
@@ -19,6 +21,7 @@ from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.progress import ProgressSlot
+from headrace.runtime.wire.stacks import answer_to
 from headrace.runtime.wire.start import decode_start
 from headrace.runtime.worker.calls.handler import HandlerNotLoadedError
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
@@ -53,6 +56,7 @@ def main() -> None:
         signal.signal(signum, lambda *_: None)
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     faulthandler.enable(2)  # a segfault says where; sys.stderr becomes log lines
+    answer_to(int(sys.argv[4]))
     slot = ProgressSlot.take(int(sys.argv[2]), Lease(int(sys.argv[3])))
     link = Link(socket.socket(fileno=int(sys.argv[1])), slot)
     (_, body), *others = link.receive()

@@ -28,6 +28,7 @@ REAP_SECONDS = 5.0
 _FIRST_RESPAWN_SECONDS = 0.1
 _MAX_RESPAWN_SECONDS = 5.0
 _NOBODY_WAITS = "nobody waits for it any more"
+_OUTLASTED: frozenset[RestartReason] = frozenset({"timeout", "rebalance"})
 _SWEPT = "its lease is over, and others may have been given its partitions"
 
 Spawn = Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]
@@ -156,7 +157,10 @@ class WorkerHandle:
         self._is_kill_ours = True
         self._verdict, self._cause = verdict, cause
         self._why_killed = why or (verdict.reason if verdict is not None else "")
-        self._process.kill()
+        if cause in _OUTLASTED and self.in_flight.runs:
+            self._process.kill_asking()
+        else:
+            self._process.kill()
         return True
 
     def replace(self, why: str, cause: RestartReason) -> None:
@@ -213,7 +217,10 @@ class WorkerHandle:
         is_ours = self._is_kill_ours = self._is_kill_ours or process.is_swept or bool(news.nonsense)
         failure = self._why_replaced or news.nonsense or news.init_failure
         why = _SWEPT if process.is_swept else news.nonsense or self._why_killed
-        has_started = news.on_death(process, Death(self.index, code, is_ours, self._verdict, why))
+        death = Death(self.index, code, is_ours, self._verdict, why)
+        if process.was_in:
+            logger.warning("worker %d is killed, it was in:\n%s", self.index, process.was_in)
+        has_started = news.on_death(process, death.at(process.was_at))
         self.why_restarted = "lease" if process.is_swept else "refused" if news.nonsense else self._cause
         self._listener.on_died(self)
         if was_ready and not (has_started or is_ours):

@@ -16,10 +16,12 @@ from headrace.runtime.users import OURS, ProcessUser
 from headrace.runtime.wire.frames import Buffer, Kind, NonsenseError
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
+from headrace.runtime.wire.stacks import Stacks, place_in
 from headrace.runtime.wire.start import WorkerStart, encode_start
 from headrace.runtime.workers.channel import Channel, OnFrame
 
 _SEND_BUFFER_BYTES = 1 << 20
+_ASK_SECONDS = 0.2
 
 
 _serials = count()
@@ -54,16 +56,21 @@ class WorkerProcess:
         self._index = start.worker_id
         self._mark = f"{lease.kills.mark}{next(_serials)}."
         self._is_reaped = False
+        self._folder = start.folder
+        self.was_in = ""
+        """All that its threads were in, where it was asked before it was killed; empty until it is reaped."""
         self._session_end: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
         with contextlib.ExitStack() as on_failure:
             self.slot = ProgressSlot.create(lease, start.places)
             on_failure.callback(self.slot.close)
+            self._stacks = Stacks()
+            on_failure.callback(self._stacks.take)
             ours, theirs = socket.socketpair()
             on_failure.callback(ours.close)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             with theirs:
-                fds = [theirs.fileno(), self.slot.fd, lease.fd]
+                fds = [theirs.fileno(), self.slot.fd, lease.fd, self._stacks.fd]
                 more = [start.spark_token_fd] if start.spark_token_fd >= 0 else []
                 own_env = {**env, MARK: self._mark}
                 self._popen = _spawn(fds, more, own_env, user, has_terminal=start.has_terminal)
@@ -132,6 +139,18 @@ class WorkerProcess:
                 with contextlib.suppress(ProcessLookupError):
                     kill(self.pid, signal.SIGKILL)
 
+    def kill_asking(self) -> None:
+        """As `kill`, and have it say what it is in before: it has a moment for that, whatever it is in."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                self._stacks.ask(self.pid)
+            asyncio.get_running_loop().call_later(_ASK_SECONDS, self.kill)
+
+    @property
+    def was_at(self) -> str:
+        """`function, file:line` of the handler's code, of `was_in`; empty where that is."""
+        return place_in(self.was_in, self._folder)
+
     def _tell_read(self) -> None:
         self.on_read()
 
@@ -153,6 +172,7 @@ class WorkerProcess:
         code = self._popen.wait()
         kill_marked(self._mark)
         self._is_reaped = True
+        self.was_in = self._stacks.take()
         self._channel.drain_and_close()
         if self._end_session is None:
             self.exited.set_result(code)

@@ -65,19 +65,24 @@ function chart(svg, lines, now) {
   svg.replaceChildren(...drawn);
 }
 
-// One line for each trigger, over all replicas: seconds are joined to whole ones.
+// One line for each trigger, over all replicas: seconds are joined to whole ones, as far as all have said them.
 function joined(triggers, read) {
-  const lines = new Map();
+  const lines = new Map(), ends = new Map();
   for (const trigger of triggers) {
     const name = `${trigger.function}/${trigger.name}`;
     if (!lines.has(name)) lines.set(name, new Map());
     const sums = lines.get(name);
-    for (const [at, value] of read(trigger.samples)) {
+    const points = read(trigger.samples);
+    if (points.length) ends.set(name, Math.min(ends.get(name) ?? Infinity, Math.round(points.at(-1)[0])));
+    for (const [at, value] of points) {
       const second = Math.round(at);
       sums.set(second, (sums.get(second) || 0) + value);
     }
   }
-  return [...lines].map(([name, sums]) => ({ name, points: [...sums].sort((a, b) => a[0] - b[0]) }));
+  return [...lines].map(([name, sums]) => ({
+    name,
+    points: [...sums].filter(([second]) => second <= ends.get(name)).sort((a, b) => a[0] - b[0]),
+  }));
 }
 
 const rates = (column) => (samples) =>
