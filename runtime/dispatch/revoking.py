@@ -9,7 +9,8 @@ from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.workers.handle import REAP_SECONDS
+from headrace.runtime.workers.handle import REAP_SECONDS, WorkerHandle
+from headrace.runtime.workers.process import ASK_SECONDS
 
 _WHY_KILLED = "its partitions leave (a rebalance or a stop), and its handler has not ended in time"
 
@@ -34,7 +35,12 @@ class Revoking:
 
         The time is a promise to the group: it is not stretched by late acks, which are waited for after it.
         """
-        if await self._quiet(partitions, wait_seconds):
+        ask_seconds = min(ASK_SECONDS, wait_seconds)
+        if await self._quiet(partitions, wait_seconds - ask_seconds):
+            return
+        for worker in self._workers_with(partitions) if ask_seconds else ():
+            worker.ask()  # within their time, which is the group's
+        if await self._quiet(partitions, ask_seconds):
             return
         self._kill_workers_with(partitions)
         if not await self._quiet(partitions, REAP_SECONDS):
@@ -72,10 +78,14 @@ class Revoking:
         for lane in lanes:
             if (write := self._shared.writes.get(lane.id)) is not None:
                 write.cancel()
-        held = {lane.worker_index for lane in lanes if lane.in_flight_count}
-        for index in sorted(index for index in held if index is not None):
-            if self._shared.workers[index].kill(why=_WHY_KILLED):
+        for worker in self._workers_with(partitions):
+            if worker.kill(why=_WHY_KILLED):
                 self._shared.metrics.workers_killed.inc()
+
+    def _workers_with(self, partitions: Collection[AssignedPartition]) -> list[WorkerHandle]:
+        lanes = [lane for partition in partitions for lane in partition.lane.parts]
+        held = {lane.worker_index for lane in lanes if lane.in_flight_count}
+        return [worker for worker in self._shared.workers if worker.index in held]
 
     async def _quiet(self, partitions: Iterable[AssignedPartition], wait_seconds: float) -> bool:
         writes = self._shared.writes

@@ -28,7 +28,6 @@ REAP_SECONDS = 5.0
 _FIRST_RESPAWN_SECONDS = 0.1
 _MAX_RESPAWN_SECONDS = 5.0
 _NOBODY_WAITS = "nobody waits for it any more"
-_OUTLASTED: frozenset[RestartReason] = frozenset({"timeout", "rebalance"})
 _SWEPT = "its lease is over, and others may have been given its partitions"
 
 Spawn = Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]
@@ -157,11 +156,16 @@ class WorkerHandle:
         self._is_kill_ours = True
         self._verdict, self._cause = verdict, cause
         self._why_killed = why or (verdict.reason if verdict is not None else "")
-        if cause in _OUTLASTED and self.in_flight.runs:
+        if cause == "timeout" and self.in_flight.runs:
             self._process.kill_asking()
         else:
             self._process.kill()
         return True
+
+    def ask(self) -> None:
+        """Have the process say what it is in: it is about to be killed."""
+        if self._process is not None:
+            self._process.ask()
 
     def replace(self, why: str, cause: RestartReason) -> None:
         """Kill the process, which runs nothing. If it hasn't handled anything either, the next one waits."""

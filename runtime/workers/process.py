@@ -21,7 +21,7 @@ from headrace.runtime.wire.start import WorkerStart, encode_start
 from headrace.runtime.workers.channel import Channel, OnFrame
 
 _SEND_BUFFER_BYTES = 1 << 20
-_ASK_SECONDS = 0.2
+ASK_SECONDS = 0.2
 
 
 _serials = count()
@@ -142,9 +142,13 @@ class WorkerProcess:
     def kill_asking(self) -> None:
         """As `kill`, and have it say what it is in before: it has a moment for that, whatever it is in."""
         if self.is_alive:
-            with contextlib.suppress(ProcessLookupError):
-                self._stacks.ask(self.pid)
-            asyncio.get_running_loop().call_later(_ASK_SECONDS, self.kill)
+            self.ask()
+            asyncio.get_running_loop().call_later(ASK_SECONDS, self.kill)
+
+    def ask(self) -> None:
+        """Have it say what it is in."""
+        with contextlib.suppress(ProcessLookupError):
+            self._stacks.ask(self.pid)
 
     @property
     def was_at(self) -> str:
