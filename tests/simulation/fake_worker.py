@@ -183,6 +183,9 @@ class FakeProcess:
     def kill_asking(self) -> None:
         self.kill()
 
+    def ask(self) -> None:
+        """It says nothing of itself."""
+
     def _tell(self, data: bytes) -> None:
         self._said += data
         for kind, body in wire.split_frames(self._said):

@@ -24,10 +24,6 @@ from replica import (
     write_function,
 )
 
-from headrace.runtime.embedded.ports import claim_port
-from headrace.runtime.errors import UsageError
-from headrace.runtime.kafka.addresses import DEFAULT_PORT
-
 WRITES = """
     def handler(context, event):
         write(f"{event.topic} {event.shard_id} {event.offset}")
@@ -94,13 +90,10 @@ def test_embedded_kafka_is_where_commands_look_for_it_unless_somebody_else_is(tm
     with replica(folder, "--embedded-kafka", name="-a") as one:
         one.wait_ready()
         where = one.log.split("embedded Kafka at ")[1].split()[0]
-        if where != f"127.0.0.1:{DEFAULT_PORT}":
-            with pytest.raises(UsageError):  # another test, or whatever this machine runs, has it
-                claim_port(DEFAULT_PORT)
         with replica(folder, "--embedded-kafka", name="-b") as other:
             other.wait_ready()
             elsewhere = other.log.split("embedded Kafka at ")[1].split()[0]
-            assert elsewhere not in {where, f"127.0.0.1:{DEFAULT_PORT}"}
+            assert elsewhere != where  # one of them is at 9092, unless another test's is
             assert f"headrace kafka produce --brokers {elsewhere} --topic t\n" in other.log
 
 

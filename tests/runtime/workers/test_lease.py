@@ -127,7 +127,7 @@ async def test_a_worker_reaches_neither_its_leases_end_nor_the_list_of_whom_the_
         [partition] = b.assign(("t", 0))
         b.feed(partition, records(0, 1))
         await b.settled(partition, 1)
-        assert b.lines() == ["['headrace-lease', 'headrace-progress']", "refused", "refused"]
+        assert b.lines() == ["['headrace-lease', 'headrace-progress', 'headrace-stacks']", *["refused"] * 2]
         assert not b.dispatcher.lease.is_over
 
 
