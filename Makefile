@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
+.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -118,6 +118,9 @@ bench-long-tasks: $(READY) ## tasks that compute, with two workers beside one
 
 bench-model-metrics: $(READY) ## responses a second through functions/model_metrics into SQLite and PostgreSQL
 	@$(BIN)/python benchmarks/model_metrics.py
+
+bench-rebalance: $(READY) ## what stops where replicas join and leave, by both of Kafka's group protocols
+	@PYTHONPATH=tests/support $(BIN)/python benchmarks/rebalance.py
 
 bench-run-tracking: $(READY) ## metrics a second from WebSockets through functions/run_tracking into SQLite and PostgreSQL
 	@$(BIN)/python benchmarks/run_tracking.py

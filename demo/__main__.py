@@ -24,7 +24,7 @@ from headrace.runtime.embedded.java import find_java
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.stopping import stop_signals
+from headrace.runtime.processes import stop_signals
 from headrace.runtime.tasks import task_group
 
 RECORDS = int(os.environ.get("DEMO_RECORDS", "200000"))

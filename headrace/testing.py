@@ -7,12 +7,23 @@
         assert run.failures == []
 
 The worker's own code calls the handler and judges what it returned. What takes a processor is not here:
-retries, timeouts, kills, rebalances.
+timeouts, kills, rebalances, the waits between attempts.
 """
 
-from headrace.runtime.testing.results import LogLine, Outcome, Record, TrialResult
-from headrace.runtime.testing.trial import run_handler
+from headrace.runtime.testing.results import LogLine, Outcome, Range, Record, TrialResult
+from headrace.runtime.testing.run_handler import run_handler
+from headrace.runtime.testing.spark import spark_server
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.worker.calls.handler import HandlerNotLoadedError
 
-__all__ = ["HandlerNotLoadedError", "LogLine", "Message", "Outcome", "Record", "TrialResult", "run_handler"]
+__all__ = [
+    "HandlerNotLoadedError",
+    "LogLine",
+    "Message",
+    "Outcome",
+    "Range",
+    "Record",
+    "TrialResult",
+    "run_handler",
+    "spark_server",
+]

@@ -10,6 +10,8 @@ PASSED_ON = (
     *("OMP_*", "OPENBLAS_*", "MKL_*", "CUDA_*"),
 )
 """To workers. Names; a `*` at the end stands for any rest. docs/operate/security.md lists them."""
+FOR_TRACES = ("OTEL_*",)
+"""To workers as well: where their spans go, and with which headers."""
 PASSED_TO_JAVA = (
     *PASSED_ON,
     *("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SSL_CERT*"),

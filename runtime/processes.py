@@ -67,6 +67,24 @@ def keep_to_itself() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0)
 
 
+def stop_signals() -> list[signal.Signals]:
+    """SIGINT, SIGTERM, and SIGHUP, a closed terminal's, except under nohup."""
+    has_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if has_nohup else [signal.SIGHUP])]
+
+
+def stop_at_once() -> None:
+    """Have `stop_signals` end this process, which has nothing yet to give back, with exit code 0."""
+    for number in stop_signals():
+        signal.signal(number, _stop_at_once)
+
+
+def _stop_at_once(number: int, _: object) -> NoReturn:
+    # Not by an exception: it would be raised in whatever module is being imported.
+    os.write(2, f"headrace: {signal.Signals(number).name}: stopped, before anything was started\n".encode())
+    os._exit(0)
+
+
 def die() -> NoReturn:
     """End this process, a worker, and whatever the handler started in its group."""
     with contextlib.suppress(ProcessLookupError):  # this is one that the handler has forked

@@ -14,7 +14,7 @@ from headrace.runtime.config.output import OutputFields
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch, Output
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.status import PartitionStatus
 from headrace.runtime.settings.declare import Settings
 
@@ -22,6 +22,7 @@ __all__ = [
     "DeliveryPolicy",
     "Dispatch",
     "EmbeddedNeeds",
+    "Hurrying",
     "Listening",
     "Output",
     "OutputFields",
@@ -65,16 +66,30 @@ class Listening(Protocol):
         """0: one that is free, which other functions don't know."""
 
 
+@runtime_checkable
+class Hurrying(Protocol):
+    """Settings by which a handler that takes long is killed, though nobody has asked for that."""
+
+    def unhurried(self) -> Settings:
+        """Such that one may stand at a breakpoint for a day."""
+
+
 @dataclass(frozen=True, slots=True)
 class TriggerStatus:
     """What `/api/status` and the metrics say of a trigger. `about`: its kind's own facts, JSON types only."""
 
     about: Mapping[str, Any] = field(default_factory=dict)
     partitions: tuple[PartitionStatus, ...] = ()
+    buffered_bytes: int | None = None
+    """What it holds of its partitions' records, or may get by open requests."""
+    last_commit_seconds: float | None = None
+    """Since the last one that succeeded."""
 
     def json(self) -> dict[str, Any]:
         """For /api/status."""
-        return {**self.about, "partitions": [row.json() for row in self.partitions]}
+        told = {"bufferedBytes": self.buffered_bytes, "lastCommitSeconds": self.last_commit_seconds}
+        rows = [row.json() for row in self.partitions]
+        return {**self.about, **{key: it for key, it in told.items() if it is not None}, "partitions": rows}
 
 
 class TakesOutput(Protocol):

@@ -3,21 +3,25 @@
 import logging
 import sys
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
 from headrace.runtime.errors import HeadraceError, printable_lines
-from headrace.runtime.processes import keep_files_private
+from headrace.runtime.processes import keep_files_private, stop_at_once
 
 # By name: the module here that has it, which is imported when it is asked for, and what the list says of it.
 _COMMANDS = {
-    "deadletters": ("dead_letters", "Look at the records of a dead-letter topic; send them back."),
-    "invoke": ("invoke", "Call a running function over HTTP."),
-    "kafka": ("kafka", "A broker, and hands on it or any other one."),
+    "deadletters": ("kafka.dead_letters", "Look at the records of a dead-letter topic; send them back."),
+    "invoke": ("running.invoke", "Call a running function over HTTP."),
+    "kafka": ("kafka.commands", "A broker, and hands on it or any other one."),
     "new": ("new", "Make a folder with a function that runs."),
-    "partition": ("partition", "Move a partition on that has halted at a failed record."),
+    "partition": ("running.partition", "Move a partition on that has halted at a failed record."),
     "run": ("run", "Run functions until Ctrl-C."),
     "schema": ("schema", "Print the JSON schema of function.yaml."),
+    "status": ("running.status", "Show what runs: workers, partitions, what has halted and why."),
+    "top": ("running.top", "Watch what runs: lag, rate, in flight, restarts."),
+    "try": ("trying.command", "Call a handler with one record, here and now."),
     "v3io": ("v3io.commands", "A v3io server, and hands on it or any other one."),
     "validate": ("validate", "Say all that is wrong with functions, and what is in effect."),
 }
@@ -34,8 +38,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name == "run":
+            stop_at_once()  # until there is an event loop: what it imports takes a second
         module = import_module(f"headrace.runtime.cli.{_COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name + "_" * iskeyword(cmd_name))
         return command
 
 

@@ -1,7 +1,8 @@
 """`headrace new`: a working function to start from."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import click
@@ -12,8 +13,10 @@ from headrace.runtime.settings.names import NAME_RULE, is_name
 
 _FILES = ("function.yaml", "handler.py", "test_handler.py", "README.md")
 _PLACEHOLDER = "NAME"
-_STEPS = ("python -m pytest", "headrace run . --embedded-kafka")
+_KAFKA = "kafka"
+_TEMPLATES = ("async", "batch", "http", _KAFKA, "spark")
 _READY_MADE = resources.files("headrace.functions")
+_EXAMPLES = resources.files("headrace.examples")
 _SPEC, _README = "function.yaml", "README.md"
 
 
@@ -25,30 +28,51 @@ _SPEC, _README = "function.yaml", "README.md"
     type=click.Choice(sorted(it.name for it in _READY_MADE.iterdir() if (it / _SPEC).is_file())),
     help="Set up a ready-made function: its function.yaml and README. Its code stays in the package.",
 )
-def new(name: str, ready_made: str | None) -> None:
+@click.option(
+    "--template",
+    type=click.Choice(_TEMPLATES),
+    help="What the function is like: called for each record of a topic, which is what you get without it "
+    "(kafka), for many at once (batch, spark), many at a time (async), or for each request (http).",
+)
+@click.option(
+    "--example",
+    type=click.Choice(sorted(it.name for it in _EXAMPLES.iterdir() if (it / _SPEC).is_file())),
+    help="Copy an example, all of it.",
+)
+def new(name: str, ready_made: str | None, template: str | None, example: str | None) -> None:
     """Make a folder NAME with a function that runs: function.yaml, handler, its tests, README."""
+    if sum(given is not None for given in (ready_made, template, example)) > 1:
+        raise UsageError("--from, --template and --example each make another function: give one of them")
     if not is_name(name):
         raise UsageError(f"{name!r} is no name for a function; {NAME_RULE}")
-    files = _template(name) if ready_made is None else _copy(ready_made, name)
+    if ready_made or example:
+        folder = _READY_MADE / ready_made if ready_made else _EXAMPLES / (example or "")
+        files, steps = _copy(folder, name, only=() if example else (_SPEC, _README)), [f"cat {_README}"]
+    else:
+        files = _template(name, template or _KAFKA)
+        steps = ["python -m pytest", f"headrace run .{'' if template == 'http' else ' --embedded-kafka'}"]
     _write(Path(name), files)
     click.echo(f"{name}/ has {', '.join(files)}. Next:\n")
-    steps = _STEPS if ready_made is None else (f"cat {_README}",)
     for command in (f"cd {name}", *steps):
         click.echo(f"    {command}")
 
 
-def _template(name: str) -> dict[str, str]:
-    folder = resources.files("headrace.specs") / "new-function"
+def _template(name: str, template: str) -> dict[str, str]:
+    folder = resources.files("headrace.specs") / "new-function" / template
     return {file: (folder / file).read_text(encoding="utf-8").replace(_PLACEHOLDER, name) for file in _FILES}
 
 
-def _copy(ready_made: str, name: str) -> dict[str, str]:
-    """With its name in the place of the ready-made one's: the function's, the group's, the database's."""
-    spec, readme = (
-        (_READY_MADE / ready_made / file).read_text(encoding="utf-8") for file in (_SPEC, _README)
-    )
-    its_name = ready_made.replace("_", "-")
-    return {_SPEC: spec.replace(its_name, name), _README: readme.replace(its_name, name)}
+def _copy(folder: Traversable, name: str, only: Collection[str]) -> dict[str, str]:
+    """All its files, or some, with its name in the place of the folder's: the function's, the group's."""
+    found = [it for it in folder.iterdir() if it.is_file() and (not only or it.name in only)]
+    its_name = folder.name.replace("_", "-")
+    texts = {it.name: it.read_text(encoding="utf-8") for it in sorted(found, key=lambda it: it.name != _SPEC)}
+    return {
+        file: text
+        if file.endswith(".py")
+        else text.replace(f"examples/{folder.name}", ".").replace(its_name, name)
+        for file, text in texts.items()
+    }
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from typing import Any
 
 import click
@@ -43,7 +44,14 @@ def run(**given: Any) -> None:
         for notice in (notice for function in functions for notice in function.notices):
             logger.info("%s", notice)
     # Not uvloop: it made no difference to the rates. The processor's time is aiokafka's and the kernel's.
-    asyncio.run(run_functions(functions, options))
+    asyncio.run(_run(functions, options))
+
+
+async def _run(functions: list[FunctionSpec], options: RunOptions) -> None:
+    await run_functions(functions, options)
+    logging.shutdown()
+    # All is given back. A thread may wait on, as for a name server that is away: nobody waits for it.
+    os._exit(0)
 
 
 def _load(options: RunOptions, beside: BesideFile) -> list[FunctionSpec]:

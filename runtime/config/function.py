@@ -15,6 +15,7 @@ from headrace.runtime.config.function_fields import (
     DocumentFields,
     MetadataFields,
     SpecFields,
+    other_sinks,
     split_handler,
 )
 from headrace.runtime.config.handler_lookup import code_fault, handler_fault
@@ -39,6 +40,10 @@ __all__ = ["FunctionSpec", "TriggerSpec", "load_function"]
 
 FILE_NAME = "function.yaml"
 INLINE_SUFFIX = ".py"
+_ONE_LOG = (
+    "the sink {others} has no effect: a run has one log, on stderr, and collectors read it with"
+    " --log-format json"
+)
 _FROM_MLRUN = (
     "is mlrun's, whose acks mean all records up to their own: explicitAckSemantics is cumulative where it"
     " isn't set"
@@ -72,6 +77,8 @@ class FunctionSpec:
     """Acks mean all records up to their own, where the file says nothing else, and events have no `key`."""
     function_addresses: Mapping[str, str] = field(default_factory=dict)
     """Where the functions of its run are called, by name: `host:port`. Empty until it runs."""
+    is_debugged: bool = False
+    """Its workers have the terminal."""
 
     def problem(self, path: Path, message: str) -> Problem:
         """One that shows only beside other functions, or on this machine."""
@@ -259,6 +266,8 @@ class _Load:
         from_mlrun = isinstance(written, dict) and is_from_mlrun(written)
         if from_mlrun and any(trigger.fields.explicit_ack_mode != "disable" for trigger in triggers):
             self.findings.notice(("spec",), _FROM_MLRUN)
+        if others := other_sinks(spec.logger_sinks):
+            self.findings.notice(("spec", "loggerSinks"), _ONE_LOG.format(others=others))
         return FunctionSpec(
             path=self.file,
             folder=self.folder,

@@ -3,8 +3,8 @@
 import base64
 import logging
 import re
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 from pydantic import AfterValidator
@@ -33,6 +33,7 @@ _RUNTIME = re.compile(r"python(:[23](\.\d+)*(-[\w.]+)?)?")  # an image's tag, su
 _OTHER_RESOURCE = re.compile(r"ephemeral-storage|hugepages-.+|[^/]+/[^/]+")
 LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 """What an entry of loggerSinks may say, in Python's numbers."""
+_THE_LOG = (None, "", "stdout", "stderr", "myStdoutLoggerSink")  # the last is that of Nuclio's own examples
 _LEAST_MEMORY_BYTES = 64 * 1024 * 1024  # an interpreter, the SDK and a handler's first imports
 
 
@@ -71,11 +72,18 @@ def _enough_memory(size: int) -> int:
 
 
 def _sinks(written: object) -> object:
-    for entry in written if isinstance(written, list) else [None]:
+    for number, entry in enumerate(written if isinstance(written, list) else [None]):
         level = entry.get("level", "info") if isinstance(entry, dict) else None
-        if not isinstance(level, str) or level.lower() not in LOG_LEVELS:
+        if not isinstance(entry, dict) or not isinstance(level, str) or level.lower() not in LOG_LEVELS:
             raise ValueError("expected a list of entries with level: debug, info, warn or error")
+        if entry.keys() - {"level", "sink"}:
+            raise ValueError(f"entry {number} has more than level and sink, which nothing here knows")
     return written
+
+
+def other_sinks(written: Sequence[Mapping[str, Any]]) -> str:
+    """Those that a run doesn't have, whose only one is its log."""
+    return ", ".join(sorted({str(it["sink"]) for it in written if it.get("sink") not in _THE_LOG}))
 
 
 class MetadataFields(Settings):
@@ -192,7 +200,7 @@ class SpecFields(Settings):
         [],
         in_examples=False,
         effect="The lowest `level` in it (debug, info, warn, error) is that of the handler's lines; without"
-        " it --log-level counts. All go to the log of the run, whatever `sink` names.",
+        " it --log-level counts. All go to the log of the run, whatever `sink` says.",
     )
     description: Text = setting(
         "description", "", in_examples=False, effect="Workers have it in NUCLIO_FUNCTION_DESCRIPTION."

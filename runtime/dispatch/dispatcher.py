@@ -24,7 +24,7 @@ from headrace.runtime.dispatch.revoking import Revoking
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.stragglers import Stragglers
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.buffers.records import sizes_of
@@ -67,7 +67,7 @@ class Dispatcher:
         self._failures = Failures(shared, self._resume)
         self._acks = TriggerAcks(shared, self._router, self._failures, self._resume)
         self._router.add(self._acks)
-        self._watchdog = Watchdog(shared.workers, policy)
+        self._watchdog = Watchdog(shared.workers, policy, metrics.timeouts.inc)
         self._produces = Produces(shared, self._acks.nacks, self.dispatch)
         outcomes = Outcomes(
             shared, self._failures, self._acks, self._produces, self.dispatch, self._watchdog.look_at_memory
@@ -83,6 +83,7 @@ class Dispatcher:
             else Runs(shared, self._failures.refuse)
         )
         self._revoking = Revoking(shared)
+        self.hurry = self._revoking.hurry
         self.reload_workers = Reloads(shared).run
         self._old_sessions = OldSessions(end_session)
         # Nothing waits behind a batch.
@@ -232,14 +233,14 @@ class Dispatcher:
         """Take partitions away for good: recall, wait, kill. Returns when nothing of them is in flight.
 
         What finishes within `wait_seconds` is settled; what doesn't stays open. After that, what has been
-        handled may be acked for `late_ack_seconds`. All workers are told to drain, idle ones too: background
-        tasks of theirs may work for a record that has returned.
+        handled may be acked for `late_ack_seconds`. All workers that may have had their records are told to
+        drain, idle ones too: background tasks of theirs may work for a record that has returned.
         """
         self._revoking.recall(partitions)
         for partition in partitions:
             self._failures.forget(partition)
-        if partitions and not self._is_stopping:
-            self._signal(Kind.DRAIN)
+        if not self._is_stopping:
+            self._signal(Kind.DRAIN, {self.worker_of(partition.key) for partition in partitions})
         await self._revoking.end(partitions, wait_seconds)
         await self._revoking.confirmed(partitions, wait_seconds)
         await self._revoking.late_acks(partitions, late_ack_seconds)
@@ -250,13 +251,10 @@ class Dispatcher:
             self.partitions.pop(partition.lane.id, None)
             self.forget(partition.lane)
 
-    def shorten_revoke(self, wait_seconds: float) -> None:
-        """Handlers that a revoke under way waits for get `wait_seconds` from now, if it gives them more."""
-        self._revoking.shorten(wait_seconds)
-
     def on_revoked(self, keys: Iterable[PartitionKey] | None) -> None:
         """These, or all, are over: acks are refused until they are assigned again."""
         self._acks.on_revoked(keys)
+        self.allocator.place(self._acks.owned)
         self._router.on_changed()
 
     def cut_off(self, partition: AssignedPartition, why: str) -> None:
@@ -279,6 +277,8 @@ class Dispatcher:
         self._shared.on_room(lane)
         self.dispatch()
 
-    def _signal(self, kind: Kind) -> None:
+    def _signal(self, kind: Kind, indexes: Collection[int | None] = (None,)) -> None:
+        """To these; None is all of them."""
         for worker in self.workers:
-            worker.signal(kind)
+            if None in indexes or worker.index in indexes:
+                worker.signal(kind)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.books.failed_records import FailedRecord
+from headrace.runtime.partitions.books.reason import log_extra
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
@@ -104,6 +105,7 @@ class Failures:
 
     def retry(self, lane: PartitionLane) -> None:
         """One more delivery, now."""
+        self._metrics.retries.inc()
         self._stop(lane)
         self._go_on(lane)
 
@@ -134,13 +136,16 @@ class Failures:
         logger.info("%s is delivered again in %.1f s", partition, wait)
         # Before the record runs again: what kills its replica must not begin at attempt 1 for ever.
         await asyncio.gather(self.persist(partition), asyncio.sleep(wait))
+        self._metrics.retries.inc(len(failed))
         self._go_on(lane)
 
     def _end(self, partition: AssignedPartition, lane: PartitionLane, failed: FailedRecord) -> None:
         match self._policy.then:
             case "skip":
                 offset, why = lane.buffer.next_offset, failed.reason_in_one_line
-                logger.error("%s offset %d is skipped: %s", partition, offset, why)
+                logger.error(
+                    "%s offset %d is skipped: %s", partition, offset, why, extra=_about(lane, failed)
+                )
                 self._metrics.skipped.inc()
                 self._settle_failed(partition, lane)
             case "deadLetter":
@@ -168,7 +173,9 @@ class Failures:
             lane.why_stuck,
             "partitions" if lane is partition.lane else "keys and partitions",
             partition,
+            extra=_about(lane, failed),
         )
+        self._metrics.history.note("halted", f"{partition} at offset {lane.buffer.next_offset}{attempts}")
         self._shared.feed.on_room(partition)  # there is none
 
     async def _write_dead_letter(
@@ -209,6 +216,7 @@ class Failures:
         self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
     ) -> bool:
         topic = self._policy.dead_letter_topic
+        about = _about(lane, failed)
         try:
             is_written = await self._shared.feed.write_dead_letter(
                 partition, record, failed.reason, failed.failures
@@ -216,6 +224,7 @@ class Failures:
         except UndecodableError:
             raise
         except Exception as error:  # whatever it is, the record stays where it is
+            self._metrics.not_moved.inc()
             why = str(error) or type(error).__name__
             if lane.state is not PartitionState.REVOKED:
                 lane.become(PartitionState.WRITING_DEAD_LETTER, f": {why}")
@@ -225,11 +234,14 @@ class Failures:
                 record.offset,
                 topic,
                 why,
+                extra=about,
             )
             return False
         if is_written:
             self._metrics.moved.inc()
-            logger.error("%s offset %d is now a dead letter in %s", partition, record.offset, topic)
+            logger.error(
+                "%s offset %d is now a dead letter in %s", partition, record.offset, topic, extra=about
+            )
         else:
             logger.warning(
                 "%s offset %d holds no record, so it leaves no dead letter", partition, record.offset
@@ -263,3 +275,11 @@ class Failures:
     def _stop(self, lane: PartitionLane) -> None:
         if (task := self._tasks.pop(lane.id, None)) is not None:
             task.cancel()
+
+
+def _about(lane: PartitionLane, failed: FailedRecord) -> dict[str, Any]:
+    """The failed record, which is the lane's next, as fields of a log line."""
+    offset = lane.buffer.next_offset
+    assert offset is not None, "the failed record is back"
+    about = {**lane.key._asdict(), "offset": offset, "attempt": failed.failures}
+    return log_extra(failed.reason, is_known=True, **about)

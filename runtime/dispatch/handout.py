@@ -59,7 +59,9 @@ class Runs:
             return False
         self._emptying.pop(worker.index, None)
         has_room = in_flight.has_free_seat or sizer.has_room(len(in_flight), in_flight.seats)
-        lane = (self._next_for(worker) if has_room else None) or self._behind(worker)
+        lane = self._next_for(worker) if has_room else None
+        waited_seconds = self._shared.allocator.waited_seconds if lane is not None else 0.0
+        lane = lane or self._behind(worker)
         if lane is None:
             return False
         in_flight.is_isolated = in_flight.overlaps and lane.goes_alone
@@ -67,6 +69,7 @@ class Runs:
         if isinstance(part, PartitionLane) and part.is_head_refused:
             self._refuse(self._shared.partitions[lane.id], part)
         else:
+            self._shared.metrics_of(part).on_allocated(waited_seconds, self._shared.idle_share)
             worker.send(part, part.take(sizer.run_length, MAX_RUN_BYTES))
         if part is not lane:  # its other keys, after what waits beside them
             self._shared.offer(lane)
@@ -189,6 +192,7 @@ class Batches:
             else:  # a worker has died, or the lease is over, or all of them were acked meanwhile
                 self._shared.allocator.offer(lane)
         if batch:
+            self._shared.metrics.on_allocated(0.0, self._shared.idle_share)
             worker.send_batch(batch)
         self._dispatch()
 

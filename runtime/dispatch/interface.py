@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from headrace.runtime.config.delivery import DeliveryPolicy
@@ -180,8 +181,8 @@ class Dispatch(Protocol):
     ) -> None:
         """Take these away for good; done when nothing of them is in flight, in both times and a moment."""
 
-    def shorten_revoke(self, wait_seconds: float) -> None:
-        """Handlers that a revoke under way waits for get `wait_seconds` from now, if it gives them more."""
+    def hurry(self, wait_seconds: float, late_ack_seconds: float) -> AbstractContextManager[None]:
+        """Within it, what revokes wait for gets no more than this from now, whatever they were to give it."""
 
     def on_revoked(self, keys: Iterable[PartitionKey] | None) -> None:
         """These, or all, are no longer ours: acks for them are refused."""

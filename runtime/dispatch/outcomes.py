@@ -10,14 +10,16 @@ from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.produces import Produces
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
-from headrace.runtime.partitions.books.reason import in_one_line as reason_in_one_line
+from headrace.runtime.metrics.measure import Measure, Sample
+from headrace.runtime.partitions.books.reason import in_one_line, is_alike, log_extra
+from headrace.runtime.partitions.buffers.chunk import first_timestamp
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.produce import Produce
 from headrace.runtime.wire.reply import Reply
-from headrace.runtime.workers.handle import WorkerHandle
+from headrace.runtime.workers.handle import WorkerHandle, WorkerState
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,9 @@ class Outcomes:
     def on_died(self, worker: WorkerHandle) -> None:
         """Its process is gone."""
         self._acks.on_died(worker.index)
+        self._shared.metrics.custom.forget_worker(self._shared.metrics.owner, worker.index)
+        if worker.state is not WorkerState.STOPPED:
+            self._shared.metrics.on_restart(worker.index, worker.why_restarted)
 
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Its handler is imported: that may have taken too much."""
@@ -63,14 +68,21 @@ class Outcomes:
             message = "maxConcurrency %d has no effect: the handler isn't async, and runs one event at a time"
             logger.warning(message, most)
 
+    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+        """The handler has counted something by itself."""
+        metrics = self._shared.metrics
+        metrics.custom.add(metrics.owner, worker_index, measure, samples)
+
     def on_nonsense(self) -> None:
         """A worker says what it can't know."""
         self._shared.metrics.nonsense.inc()
 
-    def on_measured(self, worker_index: int, count: int, handler_ns: int) -> None:
+    def on_measured(
+        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
+    ) -> None:
         """Handlers took that long."""
         self._shared.run_sizer.on_measured(count, handler_ns)
-        self._shared.metrics.on_handled(worker_index, count, handler_ns)
+        self._shared.metrics.on_handled(worker_index, count, handler_ns, each_ns)
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         """What the handler returned, before what becomes of the record."""
@@ -84,7 +96,7 @@ class Outcomes:
             lane.on_unacked(records)
         else:
             lane.on_settled(records)
-        self._shared.metrics_of(lane).handled_success.inc(len(records))
+        self._note_success(lane, records)
         self._freed(lane)
 
     def on_unacked(self, lane: Lane, records: Sequence[WireRecord]) -> None:
@@ -92,7 +104,7 @@ class Outcomes:
         lane.on_unacked(records)
         if self._nacked_of(lane):
             self._acks.nacks.on_handled(self._shared.partitions[lane.whole.id], lane.first_offsets(records))
-        self._shared.metrics_of(lane).handled_success.inc()
+        self._note_success(lane, records)
         self._freed(lane)
 
     def on_failed(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
@@ -137,6 +149,11 @@ class Outcomes:
         """One batch of news is over: hand out more."""
         self._dispatch()
 
+    def _note_success(self, lane: Lane, records: Sequence[WireRecord]) -> None:
+        metrics = self._shared.metrics_of(lane)
+        metrics.handled_success.inc(len(records))
+        metrics.on_latency(first_timestamp(records), len(records))
+
     def _nacked_of(self, lane: Lane) -> dict[int, str]:
         """What its handlers have nacked before they returned."""
         partition = self._shared.partition_of(lane)
@@ -163,7 +180,7 @@ class Outcomes:
         return self._shared.policy.failure.then == "report" or lane.id in self._shared.guests
 
     def _log_failure(self, lane: Lane, records: Sequence[WireRecord], reason: str, among: int) -> None:
-        """All of the reason once; while it stays the same, its line. Not where the lane reports itself."""
+        """All of the reason once; its line, while only that changes. Not where the lane reports itself."""
         if self._reports_itself(lane):
             return
         first, last = _first_and_last(lane, records)
@@ -176,11 +193,12 @@ class Outcomes:
             follows = _AT_LAST[policy.then] if among == 1 else "to be tried again with fewer others"
         partition = self._shared.partition_of(lane)
         before = partition.failed.of(first) if partition is not None else None
-        in_one_line = reason_in_one_line(reason)
-        is_known = before is not None and before.reason_in_one_line == in_one_line
+        is_known = before is not None and is_alike(before.reason, reason)
         message = "%s %s failed at attempt %d%s; %s, %s: %s"
-        text = in_one_line if is_known else reason
-        logger.error(message, lane.key, where, attempt, of_how_many, stays, follows, text)
+        why = in_one_line(reason)
+        about = {**lane.key._asdict(), "offset": last, "attempt": attempt}
+        extra = log_extra(reason, is_known=is_known, **about)
+        logger.error(message, lane.key, where, attempt, of_how_many, stays, follows, why, extra=extra)
 
     def _freed(self, lane: Lane) -> None:
         shared = self._shared

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.runtime.dispatch.acks.unacked import Unacked
+from headrace.runtime.dispatch.ages import Ages
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import describe_partitions
 from headrace.runtime.partitions.room import is_out_of_order
@@ -69,7 +70,7 @@ class Warnings:
         self._long: set[tuple[int, int]] = set()
         self._unacked = Unacked(dispatcher.limit_of)
         self._out_of_order: set[int] = set()  # partitions, by their lanes
-        self._lowest: dict[int, tuple[int, float]] = {}  # open, by lane: its offset, and since when
+        self._ages = Ages()
 
     async def look_forever(self) -> None:
         """Every second."""
@@ -84,8 +85,7 @@ class Warnings:
             for running in worker.running():
                 self._look_at(running)
         now, partitions = time.monotonic(), self._dispatcher.partitions
-        for partition in partitions.values():
-            self._note_age(partition, now)
+        self._ages.look(partitions, now)
         if self._dispatcher.policy.ack_mode.is_explicit:
             self._unacked.look(partitions, now)
         self._look_at_order()
@@ -104,14 +104,6 @@ class Warnings:
             f"{partition} has stood for {seconds:.0f} s, longer than maxProcessingTime, at offset"
             f" {partition.ledger.committable}, which is open: {limit} is reached"
         )
-
-    def _note_age(self, partition: AssignedPartition, now: float) -> None:
-        """Of its lowest open record, as far as it was seen from look to look."""
-        ledger, lane_id = partition.ledger, partition.lane.id
-        lowest = self._lowest.get(lane_id, (-1, now))[0]
-        if not ledger.open_count or lowest != ledger.committable:
-            self._lowest[lane_id] = ledger.committable, now
-        partition.oldest_open_seconds = now - self._lowest[lane_id][1] if ledger.open_count else 0.0
 
     def _look_at_order(self) -> None:
         full = {id_: it for id_, it in self._dispatcher.partitions.items() if is_out_of_order(it)}

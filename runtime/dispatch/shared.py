@@ -7,7 +7,7 @@ from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.choice.allocators import Allocator
 from headrace.runtime.dispatch.choice.run_sizer import RunSizer
 from headrace.runtime.dispatch.interface import Feed, NoFeed, Output
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.lease import Lease
@@ -57,6 +57,12 @@ class Shared:
         """How much of its partition may be fetched has changed; a lane without one fetches nothing."""
         if (partition := self.partition_of(lane)) is not None:
             self.feed.on_room(partition)
+
+    @property
+    def idle_share(self) -> float:
+        """Of the workers, those that are ready and have nothing."""
+        idle = [worker for worker in self.workers if not worker.in_flight.runs and worker.is_ready]
+        return len(idle) / max(1, len(self.workers))
 
     def metrics_of(self, lane: Lane) -> TriggerMetrics:
         """Its trigger's."""

@@ -22,15 +22,31 @@ _REACHED_BY_HOST = {"0100007F", "0" * 8, "0" * 16 + "FFFF00000100007F", "0" * 32
 
 
 def choose_ports(port: int, others: Sequence[str] = ()) -> dict[str, int]:
-    """By listener, `others` among them; `port` is PLAINTEXT's, 0 for any. UsageError when it is taken."""
-    error = _refusal(port) if port else None
+    """By listener, `others` among them; `port` is PLAINTEXT's, 0 for any."""
+    free = _free_ports(port)
+    return {"PLAINTEXT": port or next(free), **{name: next(free) for name in ("CONTROLLER", *others)}}
+
+
+def claim_port(port: int) -> socket.socket:
+    """Keep it from other servers of ours that are about to start, until this is closed.
+
+    UsageError where one of them has it, or somebody listens there.
+    """
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        # As ports are: of the network's namespace, and gone with the process, however that ends. Not by that
+        # port itself, which its server is to take.
+        claim.bind(f"\0headrace-port-{port}")
+        error = _refusal(port)
+    except OSError as taken:
+        error = taken
     if error is not None:
+        claim.close()
         raise UsageError(
             f"embedded Kafka cannot listen on {HOST}:{port}: {error.strerror}; "
             "stop what uses that port or choose another"
         )
-    free = _free_ports(port)
-    return {"PLAINTEXT": port or next(free), **{name: next(free) for name in ("CONTROLLER", *others)}}
+    return claim
 
 
 def free_port() -> int:

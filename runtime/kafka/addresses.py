@@ -5,6 +5,8 @@ import re
 BROKERS_OPTION = "--brokers"
 BROKERS_VARIABLE = "HEADRACE_BROKERS"
 """Where brokers are, for every command that needs any."""
+DEFAULT_PORT = 9092
+"""Kafka's own: where commands look for a broker, and where one of ours is, if it is free."""
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\],/]+)(?::(\d{1,5}))?")
 
 

@@ -16,6 +16,7 @@ from headrace.runtime.kafka.connect_errors import connect_errors
 from headrace.runtime.kafka.topics import create_topics, refuse_errors
 
 _CONNECT_SECONDS = 5.0
+_READ_MS = 10_000  # for a record that is there; a gap behind the last one gives none
 
 
 class Line(NamedTuple):
@@ -137,14 +138,31 @@ async def consume(
                 left -= len(records)
 
 
-async def _seek(consumer: Any, place: Any, offset: int) -> None:
-    """Raises UsageError where there is no such offset: the client would go elsewhere in silence."""
+async def read_record(brokers: BrokerAccess, topic: str, partition: int, offset: int) -> Any:
+    """The record that lies there. Raises UsageError where there is none."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    _check_partition(topic, partition, await partitions_of(brokers, topic))
+    place = TopicPartition(topic, partition)
+    async with connected(AIOKafkaConsumer, brokers) as consumer:
+        consumer.assign([place])
+        end = await _seek(consumer, place, offset)
+        found = await consumer.getmany(timeout_ms=_READ_MS, max_records=1) if offset < end else {}
+    records = [record for of_partition in found.values() for record in of_partition]
+    if not records or records[0].offset != offset:
+        raise UsageError(f"{topic}/{partition} has no record at offset {offset}: its last is before {end}")
+    return records[0]
+
+
+async def _seek(consumer: Any, place: Any, offset: int) -> int:
+    """The end of the partition. Raises UsageError for what is no offset: the client goes elsewhere."""
     first = (await consumer.beginning_offsets([place]))[place]
-    end = (await consumer.end_offsets([place]))[place]
+    end = int((await consumer.end_offsets([place]))[place])
     if not first <= offset <= end:
         what = f"offsets {first} to {end - 1}" if first < end else f"no record yet, and begins at {first}"
         raise UsageError(f"{place.topic}/{place.partition} has {what}: not {offset}")
     consumer.seek(place, offset)
+    return end
 
 
 async def partitions_of(brokers: BrokerAccess, topic: str) -> list[int]:

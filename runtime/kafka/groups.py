@@ -29,6 +29,8 @@ class Member:
     client: str
     host: str
     partitions: tuple[tuple[str, int], ...]
+    epoch: int | None = None
+    """With the protocol consumer: below the group's while something of it is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,9 @@ class Group:
     name: str
     state: str
     members: tuple[Member, ...]
+    protocol: str = "classic"
+    epoch: int | None = None
+    """With the protocol consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,35 @@ async def _describe(admin: Any, brokers: BrokerAccess, name: str) -> Group:
         return answer.groups[0]
 
     _, _, state, kind, _, members = await ask_again(brokers, ask)
+    if state == _NOBODY and (found := await _describe_consumer(admin, brokers, name)) is not None:
+        return found
     return Group(name, state, tuple(_member(kind, *member) for member in members))
+
+
+async def _describe_consumer(admin: Any, brokers: BrokerAccess, name: str) -> Group | None:
+    """By the protocol consumer: to who asks in the old way such a group is dead. None where it isn't one."""
+    from aiokafka.errors import GroupIdNotFound, IncompatibleBrokerVersion, for_code
+
+    from headrace.runtime.kafka.requests.consumer_groups import DescribeConsumerGroup
+
+    async def ask() -> Any:
+        coordinator = await admin.find_coordinator(name)
+        (group,) = (await admin._send_request(DescribeConsumerGroup(name), coordinator)).groups  # noqa: SLF001
+        if group[0]:
+            raise for_code(group[0])
+        return group
+
+    try:
+        _, _, _, state, epoch, _, _, members, *_ = await ask_again(brokers, ask)
+    except (GroupIdNotFound, IncompatibleBrokerVersion, NotImplementedError):
+        return None
+    return Group(name, state, tuple(map(_consumer_member, members)), "consumer", epoch)
+
+
+def _consumer_member(described: tuple[Any, ...]) -> Member:
+    _, _, _, epoch, client, host, _, _, (topics, _), *_ = described
+    places = sorted((topic, number) for _, topic, numbers, _ in topics for number in numbers)
+    return Member(client, host.removeprefix("/"), tuple(places), epoch)
 
 
 def _member(kind: str, _id: str, client: str, host: str, _metadata: bytes, assignment: bytes) -> Member:

@@ -42,6 +42,7 @@ class AssignedPartition:
         "ledger",
         "nacked",
         "oldest_open_seconds",
+        "oldest_unacked_seconds",
         "plan",
         "unacked",
         "why_cut_off",
@@ -64,7 +65,8 @@ class AssignedPartition:
         self.nacked: dict[int, str] = {}  # in flight, and failed whatever their handler says now; why
         self.held = HeldRecords()  # their handlers have produced what isn't written
         self.fetched_before = 0  # what comes again ends here; workers have handled some of it
-        self.oldest_open_seconds = 0.0  # how long the same record has held up the commit, by who looks at it
+        # By who looks at it: how long the same record has held up the commit, and one has waited for its ack.
+        self.oldest_open_seconds = self.oldest_unacked_seconds = 0.0
         self._room = room
         self._window = AckWindow(ack_window_size)
 

@@ -6,6 +6,7 @@ from typing import Any
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.partitions.stuck_record import stuck_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,14 @@ class PartitionStatus:
     """Records that were handled and wait for an ack."""
     attempt: int
     """The number of the next delivery of the record to hand out next, from 1."""
+    end: int = 0
+    """Where its log ends, as far as is known: what is fetched, and what its source has said last."""
+    lag: int = 0
+    """Offsets between the last commit and that end."""
     oldest_open_seconds: float = 0.0
     """How long the commit has been held up by the same record, to a second."""
+    oldest_unacked_seconds: float = 0.0
+    """How long the first of those has waited that wait for an ack, to a second."""
     limited_by: str = ""
     """The setting that is reached, where nothing more is handed out before some is settled."""
     worker: int | None = None
@@ -39,6 +46,8 @@ class PartitionStatus:
     """What the last commit said: an offset."""
     reason: str = ""
     """What the handler's last failure said, where it is stuck in one: not for everybody's eyes."""
+    record: dict[str, Any] | None = None
+    """The one that it is stuck at, if it is: its content isn't for everybody's eyes either."""
 
     def json(self) -> dict[str, Any]:
         """For /api/status: the same names in camelCase."""
@@ -98,10 +107,12 @@ def handler_reason(partition: AssignedPartition) -> str:
 
 
 def status(
-    partition: AssignedPartition, *, worker: int | None, committed: int | None, limited_by: str
+    partition: AssignedPartition, *, worker: int | None, committed: int | None, limited_by: str, end: int = 0
 ) -> PartitionStatus:
-    """All that is known here, and what its dispatcher and its committer know."""
+    """All that is known here, and what its dispatcher, its committer and its source know."""
     offset = partition.lane.next_offset
+    lane = stuck_lane(partition) if is_stuck(partition) else None
+    end = max(end, partition.ledger.position)
     return PartitionStatus(
         topic=partition.key.topic,
         partition=partition.key.partition,
@@ -113,11 +124,15 @@ def status(
         unsettled=partition.unsettled,
         unacked=len(partition.unacked),
         attempt=1 if offset is None else partition.failed.attempt(offset),
+        end=end,
+        lag=max(0, end - (partition.ledger.committable if committed is None else committed)),
         oldest_open_seconds=round(partition.oldest_open_seconds, 1),
+        oldest_unacked_seconds=round(partition.oldest_unacked_seconds, 1),
         limited_by=limited_by,
         worker=worker,
         committed=committed,
         reason=handler_reason(partition),
+        record=None if lane is None else stuck_record(partition, lane),
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.single_lane import SingleLane
 
 

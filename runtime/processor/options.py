@@ -81,6 +81,16 @@ def beside_files(context: click.Context) -> BesideFile:
     return BesideFile(instead, "kafka-cluster" if context.params["only_kafka"] else "")
 
 
+def beside_one_record(brokers: Sequence[str], *, reads_kafka: bool) -> BesideFile:
+    """For a command that runs no trigger: it asks no service, but for these brokers or the file's own."""
+    instead = {service.option: Instead(service.embedded, "command line") for service in _SERVICES}
+    if reads_kafka:
+        del instead[BROKERS_OPTION]
+    if brokers:
+        instead[BROKERS_OPTION] = Instead(list(brokers), "command line")
+    return BesideFile(instead)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """What was said to `headrace run`."""
@@ -162,6 +172,13 @@ class RunOptions:
         default=False,
         metadata=option("Replace workers, between records, when the function's code changes."),
     )
+    debug: bool = field(
+        default=False,
+        metadata=option(
+            "One worker for each trigger, with this terminal and no timeout: breakpoint() works in handlers.",
+            reach=Reach.PARENT,
+        ),
+    )
     admin_host: str = field(
         default="127.0.0.1",
         metadata=option("Of /live, /ready and the rest.", reach=Reach.PARENT, callback=_admin_host),
@@ -179,14 +196,15 @@ class RunOptions:
     log_level: str = field(
         default="info",
         metadata=option(
-            "debug includes the Kafka client's own lines.",
-            type=click.Choice(["debug", "info", "warning", "error"]),
+            "trace: debug, and all that the Kafka client and asyncio say.",
+            type=click.Choice(["trace", "debug", "info", "warning", "error"]),
         ),
     )
     log_format: LogFormat = field(
         default="console",
         metadata=option(
-            "json: one object a line, for log collectors.", type=click.Choice(get_args(LogFormat))
+            "console: for people; json: one object a line, for log collectors.",
+            type=click.Choice(get_args(LogFormat)),
         ),
     )
 

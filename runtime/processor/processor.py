@@ -11,10 +11,11 @@ from prometheus_client import generate_latest
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics import Metrics
+from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.partitions.status import is_stuck, state_name
 from headrace.runtime.processor.admin.gauges import fill_gauges
-from headrace.runtime.processor.admin.server import Action, NotHaltedError
+from headrace.runtime.processor.admin.log_tail import TAIL
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 from headrace.runtime.processor.code.reloading import reload_forever
 from headrace.runtime.processor.running import RunningGuest, RunningTrigger
 from headrace.runtime.processor.running_function import RunningFunction
@@ -45,8 +46,9 @@ class Processor:
             RunningFunction(it, replica, (sparks or {}).get(it.name), user) for it in functions
         ]
         self._replica = replica
-        self._metrics = Metrics()
+        self._metrics = Metrics(replica)
         self._started = time.time()
+        self._has_loaded = False
         self._triggers = [running for function in self._functions for running in self._triggers_of(function)]
         self._hosts = [running for running in self._triggers if isinstance(running, RunningTrigger)]
 
@@ -63,6 +65,10 @@ class Processor:
             running = RunningTrigger(running_function, spec, self._metrics, told_apart_by)
             hosts[spec.name] = running
             yield running
+
+    def has_been_up(self) -> bool:
+        """Whether all handlers are loaded, and may have run."""
+        return self._has_loaded
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or a trigger can't go on. Raises HeadraceError. Everything is given back."""
@@ -82,6 +88,7 @@ class Processor:
     async def _run(self) -> None:
         for running in self._triggers:
             await asyncio.create_task(running.start_workers(), context=running.context)
+        self._has_loaded = True
         gc.freeze()  # what is imported stays: no collection need look at it
         self._on_loaded()
         async with task_group(HeadraceError) as runs:
@@ -119,15 +126,22 @@ class Processor:
             raise NotHaltedError(f"{topic}/{partition} is not halted: it is {state_name(found[0][1])}")
         return [running.context.run(running.dispatcher.act, action, assigned) for running, assigned in stuck]
 
+    async def recent(self) -> dict[str, Any]:
+        """One replica."""
+        triggers = [running.recent() for running in self._triggers]
+        return {"replicas": [{"name": self._replica, "triggers": triggers, "log": TAIL.lines()}]}
+
     async def metrics(self) -> bytes:
         """Counters as they are, gauges read now."""
         gauges = self._metrics.gauges
         gauges.clear()
+        for each in self._triggers:
+            each.metrics.flush()
         for running in self._hosts:
             fill_gauges(
                 gauges,
                 running.metrics.labels,
                 running.dispatcher.workers,
-                running.trigger.status().partitions,
+                running.trigger.status(),
             )
         return generate_latest(self._metrics.registry)

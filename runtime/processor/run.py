@@ -4,8 +4,8 @@ import importlib.util
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.runtime import worker as worker_room
@@ -16,6 +16,7 @@ from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.environment import picked
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin.front import Front
+from headrace.runtime.processor.admin.log_tail import TAIL
 from headrace.runtime.processor.admin.server import TcpAddress, admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
 from headrace.runtime.processor.admin.token_file import kept_for_commands
@@ -27,7 +28,9 @@ from headrace.runtime.processor.services import at_services, started, with_addre
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.users import OURS, ProcessUser, find_user, gain_no_privileges
+from headrace.triggers.base import Hurrying
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +38,8 @@ logger = logging.getLogger(__name__)
 async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) -> None:
     """Until SIGTERM, Ctrl-C, or an error that ends it. Raises HeadraceError."""
     functions = _to_run(functions)
+    if options.debug:
+        functions = _to_debug(functions, options)
     stopping = Stopping()
     stopping.on_signals()
     tell_up = _parent(functions, options, stopping)
@@ -43,16 +48,29 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
     for function in functions:
         logger.info("function %s: %s from %s", function.name, function.handler, function.path)
     async with AsyncExitStack() as stack:
+        stack.enter_context(_kept_for_page())
         front = Front(functions)
         url = await stack.enter_async_context(admin_server(front, options.admin, token))
         kept = stack.enter_context(kept_for_commands(token.text, url)) if token.is_made_up else None
-        front.served = await stopping.unless_asked(_start(functions, options, stopping, stack, tell_up))
+        start = _Start(functions, options, stopping, front, tell_up)
+        front.served = await stopping.unless_asked(_begin(start, stack))
         if front.served is not None:
             if isinstance(options.admin, TcpAddress):
                 logger.info("admin server at %s (/live, /ready, /metrics, /api/status)", url)
                 _tell(token, kept, is_local=options.admin.is_local)
+            stopping.is_up = front.served.has_been_up
             await front.served.run(stopping.asked)
     logger.info("stopped")
+
+
+@contextmanager
+def _kept_for_page() -> Iterator[None]:
+    root = logging.getLogger()
+    root.addHandler(TAIL)
+    try:
+        yield
+    finally:
+        root.removeHandler(TAIL)
 
 
 def _tell(token: AdminToken, kept: Path | None, *, is_local: bool) -> None:
@@ -67,18 +85,24 @@ def _tell(token: AdminToken, kept: Path | None, *, is_local: bool) -> None:
         )
 
 
-async def _start(
-    functions: Sequence[FunctionSpec],
-    options: RunOptions,
-    stopping: Stopping,
-    stack: AsyncExitStack,
-    tell_up: Callable[[], None],
-) -> Supervisor | Processor:
+@dataclass(frozen=True, slots=True)
+class _Start:
+    functions: Sequence[FunctionSpec]
+    options: RunOptions
+    stopping: Stopping
+    front: Front
+    tell_up: Callable[[], None]
+
+
+async def _begin(start: _Start, stack: AsyncExitStack) -> Supervisor | Processor:
     """All that has to be there before there is one. What it enters is the caller's to leave."""
+    functions, options, stopping, front = start.functions, start.options, start.stopping, start.front
     user = _worker_user(functions, options)
+    front.doing = "embedded servers"
     services = await stack.enter_async_context(started(functions, options, stopping))
     passed = picked(os.environ, options.pass_env)
     functions = with_addresses([with_environment(function, passed) for function in functions])
+    front.doing = "Spark"
     spark = await stack.enter_async_context(_spark_server(functions, user, stopping))
     if options.replicas > 1:
         told = replace(options, brokers=services["kafka"], v3io=services["v3io"])
@@ -89,7 +113,7 @@ async def _start(
     index, count = options.replica_index, options.replica_count
     placed = [with_replica(at_services(function, services), index, count) for function in runnable]
     sparks = dict(_spark_links(functions, spark))
-    processor = Processor(placed, options.replica_name, sparks, tell_up, user)
+    processor = Processor(placed, options.replica_name, sparks, start.tell_up, user)
     processor.reloads = options.reload
     return processor
 
@@ -100,6 +124,28 @@ def _to_run(functions: Sequence[FunctionSpec]) -> list[FunctionSpec]:
         return enabled
     first = functions[0]
     raise UsageError(f"{first.path}: spec.disable is true; set it to false to run {first.name}")
+
+
+def _to_debug(functions: Sequence[FunctionSpec], options: RunOptions) -> list[FunctionSpec]:
+    """With one worker for each trigger, which nobody hurries. Raises UsageError for what has no terminal."""
+    if options.replicas > 1 or options.worker_user is not None:
+        other = "--replicas" if options.replicas > 1 else "--worker-user"
+        raise UsageError(f"--debug gives one process this terminal: leave out {other}")
+    return [for_debugging(function) for function in functions]
+
+
+def for_debugging(function: FunctionSpec) -> FunctionSpec:
+    """The function with workers that have the terminal, and may stand at a breakpoint."""
+    triggers = [
+        replace(
+            spec,
+            fields=spec.fields.model_copy(update={"num_workers": 1}),
+            settings=spec.settings.unhurried() if isinstance(spec.settings, Hurrying) else spec.settings,
+        )
+        for spec in function.triggers
+    ]
+    fields = function.fields.model_copy(update={"event_timeout_seconds": 0.0})
+    return replace(function, fields=fields, triggers=tuple(triggers), is_debugged=True)
 
 
 def _worker_user(functions: Sequence[FunctionSpec], options: RunOptions) -> ProcessUser:
@@ -133,9 +179,20 @@ async def _spark_server(
         server = SparkServer(sharers, user=user)
         with stopping.killing(server.kill):
             async with server:
-                yield server.link
+                early = start_task(_at_an_early_stop(server.kill, stopping), "the watch over an early stop")
+                try:
+                    yield server.link
+                finally:
+                    await end_tasks([early])
     else:
         yield given
+
+
+async def _at_an_early_stop(kill: Callable[[], None], stopping: Stopping) -> None:
+    """What has served nobody needn't be waited for, nor asked to end what it does."""
+    await stopping.asked.wait()
+    if not stopping.is_up():
+        kill()
 
 
 def _spark_links(

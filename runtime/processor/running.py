@@ -3,34 +3,37 @@
 import asyncio
 import logging
 import os
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.function import FunctionSpec, TriggerSpec
+from headrace.runtime.config.function import TriggerSpec
 from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.dispatch.reports import Warnings, worker_statuses
-from headrace.runtime.environment import PASSED_ON, picked
+from headrace.runtime.environment import FOR_TRACES, PASSED_ON, picked
 from headrace.runtime.errors import HandlerLoadError
-from headrace.runtime.log import context_bound_to
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.lines import context_bound_to
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.processor.guest import GuestDispatch
 from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.running_function import RunningFunction
+from headrace.runtime.processor.worker_start import policy_of, worker_start
 from headrace.runtime.spark import sessions as spark_sessions
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.spark.sessions import SparkSessionError
-from headrace.runtime.tasks import start_task
+from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
 from headrace.runtime.workers.process import WorkerProcess
+from headrace.triggers.base import Trigger
 
 logger = logging.getLogger(__name__)
+
+_SAMPLE_SECONDS = 1.0
 
 
 class RunningTrigger:
@@ -48,7 +51,7 @@ class RunningTrigger:
         self.context = context_bound_to({"trigger": spec.name}, **told_apart_by)
         self._title = f"{function.name}/{spec.name}" if "function" in told_apart_by else spec.name
         self.metrics = _metrics(metrics, running, spec)
-        self.dispatcher = _dispatcher(running, spec, _policy(function, spec), self.metrics)
+        self.dispatcher = _dispatcher(running, spec, policy_of(function, spec), self.metrics)
         client_id = running.client_id(spec.name)
         self.trigger = trigger_class(spec.kind)(spec, self.dispatcher, self.metrics, client_id)
         self.guests: list[RunningGuest] = []
@@ -72,11 +75,14 @@ class RunningTrigger:
 
     async def run(self) -> None:
         """Until `stop`, or it can't go on. Raises HeadraceError."""
-        warnings = start_task(self._warnings.look_forever(), "warnings")
+        looks = [
+            start_task(self._warnings.look_forever(), "warnings"),
+            start_task(_sample(self.trigger, self.metrics), "samples"),
+        ]
         try:
             await self.trigger.run()
         finally:
-            warnings.cancel()
+            await end_tasks(looks)
 
     async def stop(self) -> None:
         """Records first, then workers, once nobody needs them."""
@@ -95,6 +101,10 @@ class RunningTrigger:
             *(f"{self._title}: worker {index} is not ready" for index in starting),
             *(f"{self._title}: {problem}" for problem in self._warnings.problems()),
         ]
+
+    def recent(self) -> dict[str, Any]:
+        """For /api/recent."""
+        return {"function": self.function.name, "name": self.spec.name, **self.metrics.history.json()}
 
     def status(self) -> dict[str, Any]:
         """For /api/status."""
@@ -127,7 +137,7 @@ class RunningGuest:
         self.metrics = _metrics(metrics, running, spec)
         host.guests.append(self)
         dispatch: Any = GuestDispatch(
-            host.dispatcher, _policy(function, spec), self.metrics, len(host.guests)
+            host.dispatcher, policy_of(function, spec), self.metrics, len(host.guests)
         )
         client_id = running.client_id(spec.name)
         self.trigger = trigger_class(spec.kind)(spec, dispatch, self.metrics, client_id)
@@ -138,7 +148,11 @@ class RunningGuest:
 
     async def run(self) -> None:
         """Until `stop`, or it can't go on. Raises HeadraceError."""
-        await self.trigger.run()
+        samples = start_task(_sample(self.trigger, self.metrics), "samples")
+        try:
+            await self.trigger.run()
+        finally:
+            await end_tasks([samples])
 
     async def stop(self) -> None:
         """Events; the workers are its host's to stop."""
@@ -150,6 +164,10 @@ class RunningGuest:
     def problems(self) -> list[str]:
         """Why it isn't ready."""
         return [f"{self._spec.name}: {problem}" for problem in self.trigger.problems()]
+
+    def recent(self) -> dict[str, Any]:
+        """For /api/recent."""
+        return {"function": self._host.function.name, "name": self._spec.name, **self.metrics.history.json()}
 
     def status(self) -> dict[str, Any]:
         """For /api/status."""
@@ -163,22 +181,18 @@ class RunningGuest:
         }
 
 
+async def _sample(trigger: Trigger, metrics: TriggerMetrics) -> None:
+    """Each second, for the page."""
+    while True:
+        lag = sum(row.lag for row in trigger.status().partitions)
+        metrics.history.sample(lag, *metrics.handled)
+        await asyncio.sleep(_SAMPLE_SECONDS)
+
+
 def _metrics(metrics: Metrics, running: RunningFunction, spec: TriggerSpec) -> TriggerMetrics:
     function = running.spec
     of_function = (function.namespace, function.project)
     return TriggerMetrics(metrics, running.replica, function.name, spec.kind, spec.name, *of_function)
-
-
-def _policy(function: FunctionSpec, spec: TriggerSpec) -> DeliveryPolicy:
-    """What its kind makes of its settings, with the function's limits."""
-    policy = trigger_class(spec.kind).delivery(spec.settings, spec.fields)
-    if function.is_from_mlrun and policy.explicit_ack_semantics == "auto":
-        policy = replace(policy, explicit_ack_semantics="cumulative")
-    return replace(
-        policy,
-        event_timeout_seconds=function.event_timeout_seconds,
-        memory_limit_bytes=function.memory_limit_bytes,
-    )
 
 
 def _dispatcher(
@@ -200,42 +214,13 @@ def _spawner(
     running: RunningFunction, spec: TriggerSpec, policy: DeliveryPolicy, lease: Lease
 ) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
     function, spark, user = running.spec, running.spark, running.user
-    env = {**picked(os.environ, PASSED_ON), **user.environment, **function.worker_env}
+    env = {**picked(os.environ, (*PASSED_ON, *FOR_TRACES)), **user.environment, **function.worker_env}
     env["HEADRACE_REPLICA"] = str(spec.replica_index or 0)
-    guests = [(guest, _policy(function, guest)) for guest in function.guests_of(spec)]
+    guests = [(guest, policy_of(function, guest)) for guest in function.guests_of(spec)]
 
     def spawn(index: int, on_frame: "Callable[[Kind, bytes], None]") -> WorkerProcess:
-        start = WorkerStart(
-            folder=str(function.folder.resolve()),
-            module=function.handler_module,
-            function=function.handler_function,
-            worker_id=index,
-            namespace=function.namespace,
-            function_addresses=function.function_addresses,
-            log_level=function.handler_log_level or logging.getLogger().getEffectiveLevel(),
-            has_event_keys=not function.is_from_mlrun,
-            trigger_kind=spec.kind,
-            trigger_name=spec.name,
-            ack_mode=policy.ack_mode.value,
-            is_cumulative=policy.is_cumulative,
-            topic_aliases=policy.topic_aliases,
-            takes_acks=running.router.takes_acks,
-            is_batch=policy.batch is not None,
-            max_concurrency=policy.max_concurrency,
-            decoder=policy.decoder,
-            decoder_options=policy.decoder_options,
-            event=policy.event or STREAM_EVENT,
-            wants_replies=policy.wants_replies,
-            guests=[(it.kind, it.name, own.event or STREAM_EVENT, own.wants_replies) for it, own in guests],
-            result_topic=policy.result_topic,
-            outputs=list(running.outputs),
-            exactly_once=policy.exactly_once,
-            source_options=policy.source_options,
-            spark_url=spark.lasting_url if spark else "",
-            spark_token_fd=spark.token_fd if spark else -1,
-            spark_session_id=str(uuid.uuid4()) if spark else "",
-            spark_conf=spark.conf if spark else {},
-        )
+        start = worker_start(function, spec, policy, spark, guests)
+        start = replace(start, worker_id=index, takes_acks=running.router.takes_acks)
         end_session = _session_ender(spark) if spark else None
         return WorkerProcess(start, env, on_frame, lease, end_session, user)
 
@@ -244,6 +229,8 @@ def _spawner(
 
 def _session_ender(spark: SparkLink) -> EndSession:
     async def end_session(session_id: str) -> bool:
+        if not spark.has_server:
+            return True
         try:
             await spark_sessions.interrupt(spark.session_url, session_id)
         except SparkSessionError as error:

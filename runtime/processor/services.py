@@ -8,6 +8,7 @@ from dataclasses import replace
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
+from headrace.runtime.kafka.addresses import DEFAULT_PORT
 from headrace.runtime.processor.admin.hosts import reachable
 from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.options import RunOptions
@@ -62,7 +63,7 @@ def _needs(spec: TriggerSpec) -> EmbeddedNeeds:
 @asynccontextmanager
 async def _kafka(topics: Mapping[str, int], stopping: Stopping) -> AsyncIterator[str]:
     logger.info("starting embedded Kafka")
-    kafka = EmbeddedKafka()
+    kafka = EmbeddedKafka(port=DEFAULT_PORT, may_move=True)
     with stopping.killing(kafka.kill):  # from before it starts until it has stopped
         async with kafka:
             await kafka.create_topics(topics)

@@ -10,16 +10,11 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from headrace.runtime.errors import HeadraceError
+from headrace.runtime.processes import stop_signals
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-def stop_signals() -> list[signal.Signals]:
-    """SIGINT, SIGTERM, and SIGHUP, a closed terminal's, except under nohup."""
-    has_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM, *([] if has_nohup else [signal.SIGHUP])]
 
 
 class Stopping:
@@ -30,11 +25,12 @@ class Stopping:
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
-        self._is_starting = False
+        self.is_up: Callable[[], bool] = lambda: False
+        """Whether handlers may have run. Its owner sets it."""
         self._kills: list[Callable[[], None]] = []
 
     def on_signals(self) -> None:
-        """Those of `stop_signals`."""
+        """By `stop_signals`."""
         for signum in stop_signals():
             asyncio.get_running_loop().add_signal_handler(signum, self._on_signal, signum)
 
@@ -54,7 +50,6 @@ class Stopping:
 
     async def unless_asked(self, start: Coroutine[Any, Any, T]) -> T | None:
         """What `start` returns; None where a stop is asked for before, which cancels it."""
-        self._is_starting = True
         starting = asyncio.create_task(start)
         stopping = asyncio.create_task(self.asked.wait())
         try:
@@ -68,7 +63,6 @@ class Stopping:
             return None
         finally:
             stopping.cancel()
-            self._is_starting = False
 
     def _on_signal(self, signum: signal.Signals) -> None:
         if not self.asked.is_set():
@@ -85,9 +79,7 @@ class Stopping:
 
     def _consequence(self) -> str:
         return (
-            "what is starting is ended"
-            if self._is_starting
-            else "handlers get workerTerminationTimeout to finish"
+            "handlers get workerTerminationTimeout to finish" if self.is_up() else "what is starting is ended"
         )
 
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -24,11 +25,14 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import BrokerError, HeadraceError, UsageError
 from headrace.runtime.processes import handlers_umask
-from headrace.runtime.processor.admin.server import NAME, Action, NotHaltedError
+from headrace.runtime.processor.admin.log_tail import TAIL
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
+from headrace.runtime.processor.admin.routes import NAME
 from headrace.runtime.processor.declare import command_line
 from headrace.runtime.processor.lifeline import SILENT_SECONDS, Lifeline, stop_seconds
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.spark.link import SparkLink
+from headrace.runtime.streams.assignment import STANDS_BY
 from headrace.runtime.tasks import end_tasks, start_task
 
 logger = logging.getLogger(__name__)
@@ -133,9 +137,9 @@ class Replica:
         return [sys.executable, "-P", "-m", "headrace", "run", *command_line(options)]
 
     async def get(self, path: str) -> bytes | None:
-        """What its admin server says; None where it does not answer."""
-        answer = await self._ask("GET", path, _ASK_SECONDS)
-        return answer and answer[1]
+        """What its admin server says; None where it does not answer, or its event loop doesn't turn."""
+        status, body = await self._ask("GET", path, _ASK_SECONDS) or (0, None)
+        return body if status == 200 or path == "/ready" else None
 
     async def post(self, path: str) -> tuple[int, bytes] | None:
         """Have its admin server do something: the HTTP status and the body; None as above."""
@@ -168,7 +172,11 @@ class Supervisor:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._stop_seconds = stop_seconds(functions)
         self._has_been_up = False
-        """A replica has been: what each of them is given can be run."""
+
+    def has_been_up(self) -> bool:
+        """Whether a replica has been: what each of them is given can be run."""
+        self._has_been_up |= any(replica.has_been_up for replica in self._replicas)
+        return self._has_been_up
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or a replica says that a function can't run before one has been up.
@@ -213,8 +221,8 @@ class Supervisor:
             code = await replica.run()
             if stop.is_set():
                 return
-            self._has_been_up |= any(each.has_been_up for each in self._replicas)
-            if code == FunctionCannotRunError.exit_code and not self._has_been_up:
+            has_been_up = self.has_been_up()  # asked each time: one that starts anew hasn't been
+            if code == FunctionCannotRunError.exit_code and not has_been_up:
                 raise FunctionCannotRunError(f"{replica.name} says above why a function can't run")
             # A sign-in that is refused stays so for a while, and brokers lock out who asks too often.
             has_served = replica.has_been_up and code != BrokerError.exit_code
@@ -232,12 +240,14 @@ class Supervisor:
         return list(zip(self._replicas, answers, strict=True))
 
     async def problems(self) -> list[str]:
-        """Of all replicas, each line with its name."""
-        found = []
-        for replica, answer in await self._ask_all("/ready"):
-            lines = json.loads(answer)["problems"] if answer else ["does not answer"]
-            found += [f"{replica.name}: {line}" for line in lines]
-        return found
+        """Of all replicas, each line with its name. One may stand by, but not all of them."""
+        told = [
+            (replica.name, json.loads(answer)["problems"] if answer else ["does not answer"])
+            for replica, answer in await self._ask_all("/ready")
+        ]
+        counts = Counter(line for _, lines in told for line in lines if line.endswith(STANDS_BY))
+        idle = {line for line, count in counts.items() if count < len(told)}
+        return [f"{name}: {line}" for name, lines in told for line in lines if line not in idle]
 
     async def status(self) -> dict[str, Any]:
         """The functions, and the replicas side by side."""
@@ -248,6 +258,13 @@ class Supervisor:
             else:
                 replicas.append({"name": replica.name, "problems": ["does not answer"], "triggers": []})
         return {"functions": [function.name for function in self._functions], "replicas": replicas}
+
+    async def recent(self) -> dict[str, Any]:
+        """The replicas side by side, and what this process has to say of them."""
+        found: list[Any] = [{"name": "supervisor", "triggers": [], "log": TAIL.lines()}]
+        for _, answer in await self._ask_all("/api/recent"):
+            found += json.loads(answer)["replicas"] if answer else []
+        return {"replicas": found}
 
     async def metrics(self) -> bytes:
         """All samples under one heading per metric; the label `replica` tells them apart."""

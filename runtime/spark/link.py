@@ -27,6 +27,11 @@ class SparkLink:
     shared: SharedToken | None = field(default=None, repr=False)
 
     @property
+    def has_server(self) -> bool:
+        """False where it is one of our own that is gone: all that ran on it is over."""
+        return self.shared is None or bool(self.shared.text)
+
+    @property
     def session_url(self) -> str:
         """The address with token and user, to which `;session_id=` may be added. Never to be shown."""
         return self.lasting_url + (self.shared.parameter if self.shared else "")

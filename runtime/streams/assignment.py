@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.partitions.room import decoded_in, is_out_of_order
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
+from headrace.runtime.streams.stops import Stops
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.produce import Message
 
@@ -26,6 +28,7 @@ _TRANSACTION_INTERVAL_SECONDS = 0.1
 """With exactlyOnce, whose messages wait for a commit."""
 _COMMIT_TIMEOUT_SECONDS = 5.0
 _METADATA = "what a commit's metadata has place for"
+STANDS_BY = "no partition is assigned to this replica: it stands by"
 AHEAD_BYTES = 1 << 19
 """Undecoded, per partition: enough to keep workers busy during a fetch."""
 # Of its share: the rest is for what comes undecoded, and among chunks also for records at workers.
@@ -127,16 +130,19 @@ class Assignment:
         self._max_buffered_bytes = limits.max_buffered_bytes
         self._ends: dict[PartitionKey, int] = {}
         self._generation = -1
+        self._tasks: asyncio.TaskGroup
         self._unreadable: set[PartitionKey] = set()  # assigned, and where to start isn't known for now
-        self._releasing = asyncio.Lock()
+        self._releases: dict[asyncio.Future[None], frozenset[PartitionKey]] = {}
+        self._revoke_count = 0  # under way
         self._starting: dict[asyncio.Task[None], _Start] = {}
+        self._stops = Stops()
         dispatch.connect(self)
 
     # ---- the group's word
 
     def on_assigned(self, keys: Collection[PartitionKey], generation: int, tasks: asyncio.TaskGroup) -> None:
         """These are ours, besides those that are here. A task reads where they start: a caller can't wait."""
-        self._generation = generation
+        self._generation, self._tasks = generation, tasks
         start = _Start(frozenset(keys), tasks, set(keys))
         task = tasks.create_task(self._start(start), name="assignment")
         self._starting[task] = start
@@ -168,20 +174,10 @@ class Assignment:
         self._dispatch.begin(list(begun.values()))
         self.committer.open(begun, starts.committed, self._generation)
         self._stream.on_started()
-        self._log_allocation()
+        self._stops.on_begun(keys, left, self.committer.metrics)
+        _log_allocation(self._dispatch, self.partitions)
         # Start positions count as commits from now on: initialOffset must not be asked twice.
         await self.commit(begun.values())
-
-    def _log_allocation(self) -> None:
-        """Which partitions go to which worker."""
-        by_worker: dict[int | None, list[PartitionKey]] = {}
-        for key in self.partitions:
-            by_worker.setdefault(self._dispatch.worker_of(key), []).append(key)
-        for worker, keys in by_worker.items():
-            where = f"any of {self._dispatch.worker_count} workers" if worker is None else f"worker {worker}"
-            logger.info("assigned: %s -> %s", describe_partitions(keys), where)
-        if not by_worker:
-            logger.info("assigned: no partitions; this replica stands by")
 
     def _deliver_from(self, key: PartitionKey, start: Checkpoint) -> AssignedPartition:
         self._stream.seek(key, start.offset)
@@ -207,59 +203,86 @@ class Assignment:
         left = sum(len(start.left) for start in self._starting.values())
         return self._max_buffered_bytes // max(1, len(self.partitions) + left)
 
-    @property
-    def is_releasing(self) -> bool:
-        """Something is being given back."""
-        return self._releasing.locked()
-
     async def give_back(
         self, wait_seconds: float, late_ack_seconds: float, keys: Collection[PartitionKey] | None = None
     ) -> None:
         """Nothing of these is in flight, and what they settled is committed, when this returns.
 
-        None is all of them, and closes the gate for commits until the next assignment.
+        Also where another call has begun to give them back. None is all of them, with what is being given
+        back already, which gets no more time than these do; it closes the gate for commits until the next
+        assignment.
         """
-        async with self._releasing:  # a stop and a rebalance may meet
-            await self._end_starts(keys)
-            gone = list(self.partitions) if keys is None else [key for key in keys if key in self.partitions]
-            partitions = [self.partitions.pop(key) for key in gone]
-            if partitions:
-                logger.info("revoked: %s", describe_partitions(gone))
-            self._stream.on_left(gone)
-            try:
+        starts = self._end_starts(keys)
+        gone = list(self.partitions) if keys is None else [key for key in keys if key in self.partitions]
+        self._stops.on_left(gone, self.committer.metrics, are_all=keys is None)
+        partitions = [self.partitions.pop(key) for key in gone]
+        if partitions:
+            logger.info("revoked: %s", describe_partitions(gone))
+        self._stream.on_left(gone)
+        earlier = [it for it, its in self._releases.items() if keys is None or not its.isdisjoint(keys)]
+        before = [*starts, *earlier]
+        done = asyncio.get_running_loop().create_future()
+        self._releases[done] = frozenset(gone)
+        is_to_hurry = earlier and keys is None
+        try:
+            with self._dispatch.hurry(wait_seconds, late_ack_seconds) if is_to_hurry else nullcontext():
+                self._revoke_count += 1
                 await self._dispatch.revoke(partitions, wait_seconds, late_ack_seconds)
-                if not self.partitions:
+                self._revoke_count -= 1  # not where it fails: somebody else may have what still runs
+                if not (self.partitions or self._revoke_count):
                     self._dispatch.lease.lift()
-                self._dispatch.on_revoked(keys)
-                await self.commit(partitions)
-            finally:
-                if keys is None:
-                    self.committer.close()
+                if before:
+                    await asyncio.wait(before)
+            self._dispatch.on_revoked(keys)
+            await self.commit(partitions)
+        finally:
+            del self._releases[done]
+            done.set_result(None)
+            if keys is None:
+                self.committer.close()
 
-    async def _end_starts(self, keys: Collection[PartitionKey] | None) -> None:
-        """Where something of a start leaves, what of the rest hasn't begun starts anew."""
+    def _end_starts(self, keys: Collection[PartitionKey] | None) -> list[asyncio.Task[None]]:
+        """They begin nothing more. What of one doesn't leave, and hasn't begun, starts anew."""
+        ended = []
         for task, start in list(self._starting.items()):
             if keys is not None and start.keys.isdisjoint(keys):
                 continue
             task.cancel()
-            await asyncio.wait([task])
+            ended.append(task)
             rest = start.keys.difference(start.keys if keys is None else keys, self.partitions)
             if rest:
                 self.on_assigned(rest, self._generation, start.tasks)
+        return ended
 
     async def restart(self, starts: Mapping[PartitionKey, Checkpoint], wait_seconds: float) -> None:
         """Their logs were cut, or made anew: what is here of them is dropped, and they go on elsewhere."""
-        before = {key: self.partitions[key] for key in starts if key in self.partitions}
-        for partition in before.values():
-            partition.is_replaced = True  # at once: whoever gives it back meanwhile commits nothing of it
-        self._stream.on_left(before)
-        await self._dispatch.revoke(before.values(), wait_seconds)
-        for key, partition in before.items():
+        for key, partition in await self._drop(starts, wait_seconds):
             await self.committer.mark_stale(key)
             if self.partitions.get(key) is partition:
                 self._ends.pop(key, None)  # it is for acks that come ahead of a fetch, of the log before
                 self.partitions[key] = self._deliver_from(key, starts[key])
                 self._dispatch.restart(self.partitions[key])
+
+    async def start_anew(self, keys: Collection[PartitionKey], wait_seconds: float) -> None:
+        """What is here of them is dropped, and where they start is read again: they may leave before that."""
+        dropped = await self._drop(keys, wait_seconds)
+        if again := [key for key, partition in dropped if self.partitions.get(key) is partition]:
+            for key in again:
+                del self.partitions[key]
+            if not (self.partitions or self._revoke_count):
+                self._dispatch.lease.lift()
+            self.on_assigned(again, self._generation, self._tasks)
+
+    async def _drop(
+        self, keys: Iterable[PartitionKey], wait_seconds: float
+    ) -> list[tuple[PartitionKey, AssignedPartition]]:
+        """Nothing of these is in flight, nor will be committed. They keep their places."""
+        dropped = [(key, self.partitions[key]) for key in keys if key in self.partitions]
+        for _, partition in dropped:
+            partition.is_replaced = True  # at once: whoever gives it back meanwhile commits nothing of it
+        self._stream.on_left([key for key, _ in dropped])
+        await self._dispatch.revoke([partition for _, partition in dropped], wait_seconds)
+        return dropped
 
     def go_on_from(self, partition: AssignedPartition, offset: int) -> None:
         """There is nothing more to fetch below it. What was fetched is handed out all the same."""
@@ -374,14 +397,18 @@ class Assignment:
                 worker=self._dispatch.worker_of(key),
                 committed=self.committer.committed(key),
                 limited_by=self.limit_of(partition),
+                end=self.end_of(partition),
             )
             for key, partition in self.partitions.items()
         )
 
-    def problems(self) -> list[str]:
-        """Why some records don't flow."""
+    def problems(self, of_group: str = "") -> list[str]:
+        """Why no records flow, which its group may say, or why some don't."""
+        if not (of_group or self.partitions or self._starting or self._releases):
+            of_group = STANDS_BY
         waiting = [f"{key}: where to start can't be read yet" for key in sorted(self._unreadable)]
-        return waiting + [open_problem(each) for each in self.partitions.values() if is_stuck(each)]
+        stuck = [open_problem(each) for each in self.partitions.values() if is_stuck(each)]
+        return [*filter(None, [of_group]), *waiting, *stuck]
 
 
 def _is_here(partition: AssignedPartition, partitions: Mapping[PartitionKey, AssignedPartition]) -> bool:
@@ -397,3 +424,15 @@ def _believed(key: PartitionKey, starts: Starts) -> Checkpoint:
         line = "%s: the log ends at offset %d; what the group's commit says of later ones is dropped"
         logger.warning(line, key, end)
     return start
+
+
+def _log_allocation(dispatch: Dispatch, partitions: Iterable[PartitionKey]) -> None:
+    """Which partitions go to which worker."""
+    by_worker: dict[int | None, list[PartitionKey]] = {}
+    for key in partitions:
+        by_worker.setdefault(dispatch.worker_of(key), []).append(key)
+    for worker, keys in by_worker.items():
+        where = f"any of {dispatch.worker_count} workers" if worker is None else f"worker {worker}"
+        logger.info("assigned: %s -> %s", describe_partitions(keys), where)
+    if not by_worker:
+        logger.info("assigned: no partitions; this replica stands by")

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.books.held import HeldRecords, Outgoing
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import Encoded, decode_text
@@ -46,7 +47,8 @@ class Committer:
 
     def __init__(self, store: OffsetStore, metrics: TriggerMetrics) -> None:
         self._store = store
-        self._metrics = metrics
+        self.metrics = metrics
+        self._done_at: float | None = None
         self._max_chars = store.max_text_chars
         self._reported_max_chars: int | None = None
         self._committed: dict[PartitionKey, Checkpoint] = {}
@@ -85,6 +87,11 @@ class Committer:
         """The offset of the last successful commit."""
         last = self._committed.get(key)
         return last.offset if last is not None else None
+
+    @property
+    def seconds_since_last(self) -> float | None:
+        """Since a commit has succeeded; None before one has."""
+        return None if self._done_at is None else time.monotonic() - self._done_at
 
     async def commit(self, partitions: Iterable[Checkpointed], timeout_seconds: float) -> bool:
         """Commit what has changed, if the store takes it within `timeout_seconds`.
@@ -166,7 +173,9 @@ class Committer:
         self._stale |= request.keys()
         try:
             offsets = {key: (checkpoints[key].offset, it.text) for key, it in request.items()}
+            began = time.monotonic()
             refused = await self._store.write(offsets, outgoing)
+            self.metrics.commit_seconds.observe(time.monotonic() - began)
         except TextTooLongError as error:
             longest = max(len(it.text) for it in request.values())
             if longest:
@@ -183,7 +192,8 @@ class Committer:
         self._report_left_out(request.values())
         self._report_refused(refused)
         self._refused = self._refused - safe | refused.keys()
-        self._metrics.commits_done.inc()
+        self.metrics.commits_done.inc()
+        self._done_at = time.monotonic()
         return True
 
     def _report_refused(self, refused: Mapping[PartitionKey, str]) -> None:
@@ -207,7 +217,7 @@ class Committer:
         )
 
     def _failed(self, why: str) -> None:
-        self._metrics.commits_failed.inc()
+        self.metrics.commits_failed.inc()
         logger.warning("a commit failed (%s): what it covered is delivered again if this replica goes", why)
 
 

@@ -44,7 +44,7 @@ class Kind(IntEnum):
     PROGRESS = 18  # all before seq succeeded, except those that were named
     FAILED = 19  # a record failed, or several of a batch: a span of seq, is_named, then UTF-8 reason
     RETURNED = 20  # spans of seq that were not started
-    LOG = 21  # seq, then JSON: level, message, with
+    LOG = 21  # seq, then JSON: level, message, with; perhaps of, source, error
     ACK = 22  # an explicit ack
     UNACKED = 23  # one record returned, and asks not to be acked: seq
     SPARK_SESSION = 24  # the id of the Spark session that it uses from now on
@@ -54,6 +54,7 @@ class Kind(IntEnum):
     DONE = 28  # where several run at once: seq and ns of what has ended, well unless named before
     NACK = 29  # JSON: a record has failed, whether its handler has returned or not, and why
     PRODUCE = 30  # a message for a topic, and the record that it is of
+    METRICS = 31  # JSON: a metric of the handler's own, and what has come to it: see wire/metrics.py
 
 
 class WireRecord(Protocol):
@@ -157,7 +158,7 @@ _RUN = struct.Struct("<IIQII?I")
 _SLICE = struct.Struct("<IIq?")
 _SEQ = struct.Struct("<Q")
 _OFFSET = struct.Struct("<q")
-_PROGRESS = struct.Struct("<QQI")
+_PROGRESS = struct.Struct("<QQIQ")
 _SPAN = struct.Struct("<QQ")
 _FAILED = struct.Struct("<QQ?")
 _LANE = struct.Struct("<I")
@@ -349,15 +350,18 @@ def decode_lane_id(body: bytes) -> int:
     return int(_LANE.unpack(body)[0])
 
 
-def encode_progress(seq: int, handler_ns: int, count: int) -> bytes:
-    """PROGRESS: all before `seq`; `count` records were run since the last one, in `handler_ns`."""
-    return frame(Kind.PROGRESS, _PROGRESS.pack(seq, handler_ns, count))
+def encode_progress(seq: int, handler_ns: int, count: int, slowest_ns: int = 0) -> bytes:
+    """PROGRESS: all before `seq`; `count` records were run since the last one, in `handler_ns`.
+
+    One of them took `slowest_ns`; 0: that isn't known.
+    """
+    return frame(Kind.PROGRESS, _PROGRESS.pack(seq, handler_ns, count, slowest_ns))
 
 
-def decode_progress(body: bytes) -> tuple[int, int, int]:
-    """`seq, handler_ns, count`."""
-    seq, handler_ns, count = _PROGRESS.unpack(body)
-    return seq, handler_ns, count
+def decode_progress(body: bytes) -> tuple[int, int, int, int]:
+    """`seq, handler_ns, count, slowest_ns`."""
+    seq, handler_ns, count, slowest_ns = _PROGRESS.unpack(body)
+    return seq, handler_ns, count, slowest_ns
 
 
 def encode_done(ended: Sequence[tuple[int, int]]) -> bytes:

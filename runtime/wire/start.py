@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from headrace.runtime.wire.frames import Kind, decode_json, json_frame
 
 STREAM_EVENT = "headrace.runtime.worker.given.event:StreamEvent"
+RANGE_EVENT = "headrace.runtime.worker.given.event:RangeEvent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class WorkerStart:
     """The right name of a topic, by others that an ack may have."""
     takes_acks: bool = False
     """Some trigger of the function does."""
+    has_terminal: bool = False
+    """It reads stdin, and prints where its processor does: somebody debugs the handler."""
     is_batch: bool = False
     max_concurrency: int = 1
     """How many records an async handler may be in at once, where they don't come in batches."""

@@ -1,4 +1,6 @@
-"""A worker process: `python -m headrace.runtime.worker SOCKET_FD SLOT_FD LEASE_FD`, started by a processor.
+"""A worker process: `python -m headrace.runtime.worker SOCKET_FD SLOT_FD LEASE_FD STACKS_FD`.
+
+Started by a processor.
 
 Two threads. The link thread reads the socket: runs, recalls, the end. The main thread runs the user's code
 and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Processes and threads".
@@ -19,6 +21,7 @@ from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.progress import ProgressSlot
+from headrace.runtime.wire.stacks import answer_to
 from headrace.runtime.wire.start import decode_start
 from headrace.runtime.worker.calls.handler import HandlerNotLoadedError
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
@@ -26,6 +29,7 @@ from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop
 from headrace.runtime.worker.orders import obey
 from headrace.runtime.worker.output import redirect_output, restore_output
+from headrace.runtime.worker.tracing import traces_of
 
 # The link thread must get a turn soon while a handler computes: recalls and runs wait for it.
 _SWITCH_INTERVAL_SECONDS = 0.001
@@ -52,21 +56,25 @@ def main() -> None:
         signal.signal(signum, lambda *_: None)
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     faulthandler.enable(2)  # a segfault says where; sys.stderr becomes log lines
+    answer_to(int(sys.argv[4]))
     slot = ProgressSlot.take(int(sys.argv[2]), Lease(int(sys.argv[3])))
     link = Link(socket.socket(fileno=int(sys.argv[1])), slot)
     (_, body), *others = link.receive()
     start = decode_start(body)
-    redirect_output(link.send_log, start.log_level)
+    redirect_output(link.send_log, start.log_level, has_terminal=start.has_terminal)
     os.register_at_fork(after_in_child=link.abandon)
     os.register_at_fork(after_in_child=restore_output)
     try:
         worker = WorkerLoop(link, slot, start, WorkerEventLoop())
+        worker.metrics.sends_by_itself = True
         os.register_at_fork(after_in_child=worker.abandon)
         follow = threading.Thread(
             target=_follow, args=(link, worker, others), name="headrace-link", daemon=True
         )
         follow.start()
+        worker.traces = traces_of(os.environ)
         worker.load(Path(start.folder), start.module, start.function)
+        worker.traces.start()
     except HandlerNotLoadedError as error:
         link.send(wire.encode_init_failed(str(error)))
         os._exit(1)
@@ -75,6 +83,7 @@ def main() -> None:
     gc.set_threshold(_GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
     link.send(wire.frame(Kind.READY, bytes([worker.is_async])))
     worker.run_forever()
+    worker.traces.close()
 
 
 if __name__ == "__main__":

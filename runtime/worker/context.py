@@ -10,14 +10,15 @@ from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.given import sdk
 from headrace.runtime.worker.given.calls import Call, HttpCalls, in_thread
+from headrace.runtime.worker.given.metrics import Metrics
 from headrace.runtime.worker.given.producing import OnItsWay, WorkerProduces, as_bytes, pairs_of
+from headrace.runtime.worker.output import HANDLER_LOGGER
 from headrace.runtime.worker.spark import WorkerSpark
 from headrace.runtime.worker.tasks import EventTasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HANDLER_LOGGER = "headrace.handler"
 T = TypeVar("T")
 
 
@@ -110,6 +111,8 @@ class Context(sdk.Context):
 
     logger: sdk.Logger
     platform: Platform
+    metrics: Metrics
+    """Counters, gauges and histograms of your own, which /metrics shows beside the runtime's."""
     user_data: Any
     """Yours: what init_context leaves there as attributes, handlers find."""
     worker_id: str

@@ -33,6 +33,7 @@ from headrace.runtime.worker.chunks import ReceivedChunk, no_decoder
 from headrace.runtime.worker.context import create_context
 from headrace.runtime.worker.given.event import Event, PartitionView
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.given.metrics import Metrics
 from headrace.runtime.worker.given.producing import WorkerProduces
 from headrace.runtime.worker.given.sources import Source, sources_of
 from headrace.runtime.worker.link import Sender
@@ -43,6 +44,7 @@ from headrace.runtime.worker.returned.results import HandlerReturnedError, Outco
 from headrace.runtime.worker.returned.stream import Replies
 from headrace.runtime.worker.returned.to_topic import ToTopic
 from headrace.runtime.worker.spark import WorkerSpark
+from headrace.runtime.worker.tracing import NoTraces, Traces
 
 
 class WorkerLoop:
@@ -85,7 +87,10 @@ class WorkerLoop:
             # Of the stream, not of a trigger that shares its workers, nor of none.
             is_transactional=lambda it: self._exactly_once and self._source_of.get(it) is self._sources[0],
         )
+        self.traces: Traces = NoTraces()
+        """Of the handler's calls. Whoever loads it may set others before."""
         self._context = create_context(start, self._sources[0].trigger, self.acks, self.produces, self._spark)
+        self._context.metrics = self.metrics = Metrics(link.send)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._views: dict[int, PartitionView] = {}
         self._chunks: ChunkCache[ReceivedChunk] = ChunkCache()
@@ -106,6 +111,8 @@ class WorkerLoop:
             name = self._sources[0].trigger.name
             call = ToTopic(handler.call, name, self._result_topic, self._context.produce)
             handler = Handler(call, handler.is_async)
+        handler = Handler(self.traces.around(handler.call), handler.is_async)
+        self.produces.trace_headers = self.traces.headers
         self._handler = handler
         if handler.is_async and self._places:
             self._at_once = self._overlapping(handler)
@@ -193,6 +200,7 @@ class WorkerLoop:
         self.inbox.abandon()
         self.acks.abandon()
         self.produces.abandon()
+        self.metrics.abandon()
 
     def _is_in_sync_handler(self) -> bool:
         return not self._handler.is_async and self._slot.read().is_running
@@ -236,6 +244,7 @@ class WorkerLoop:
                 if self._loop.due or self._loop.waits:
                     self._loop.turn()
         self._callbacks.wait()
+        self.metrics.flush()
 
     def _next_work(self) -> Coroutine[Any, Any, None] | None:
         if self._is_batch:
@@ -276,7 +285,8 @@ class WorkerLoop:
         self.replies.are_wanted = wants_replies
         if is_async:
             self._cancelling.task = asyncio.current_task()
-        started_ns = time.perf_counter_ns()
+        started_ns = last_ns = time.monotonic_ns()
+        slowest_ns = 0
         self.acks.running = view
         due, waits = ((), False) if is_async else (self._loop.due, self._loop.waits)
         while records:
@@ -291,7 +301,10 @@ class WorkerLoop:
                 seq += 1
                 continue
             view.record = record
-            enter(seq)
+            now_ns = enter(seq)
+            if now_ns - last_ns > slowest_ns:  # noqa: PLR1730  # a call for each record costs too much
+                slowest_ns = now_ns - last_ns
+            last_ns = now_ns
             try:
                 result = call(context, new_event(record, view, attempt))
                 if type(result) is CoroutineType:  # what nearly all async handlers give
@@ -315,9 +328,10 @@ class WorkerLoop:
         self._end_fork()
         if not wants_replies:
             self._slot.leave(seq)
-        elapsed_ns = time.perf_counter_ns() - started_ns
+        ended_ns = time.monotonic_ns()
+        elapsed_ns, slowest_ns = ended_ns - started_ns, max(slowest_ns, ended_ns - last_ns)
         self.acks.running = None
-        progress = wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq)
+        progress = wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq, slowest_ns)
         self.acks.flush(self.replies.take_held() + progress)
         if wants_replies:  # only now: whoever finds a record done settles it, and an answer must find it open
             self._slot.leave(seq)

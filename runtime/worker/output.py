@@ -3,25 +3,32 @@
 import io
 import json
 import logging
+import os
 import sys
+import sysconfig
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from nuclio_sdk.json_encoder import Encoder
 
-from headrace.runtime.wire.text import MAX_LINE, bounded
+from headrace.runtime.wire.text import MAX_LINE, MAX_REASON, bounded
 from headrace.runtime.worker.link import InTurn
 
 SendLog = Callable[[dict[str, object]], None]
 _MAX_LINE_BYTES = 32_768
+_OWN_ATTRIBUTES = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+_INSTALLED = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "purelib", "platlib"))
+HANDLER_LOGGER = "headrace.handler"
+"""`context.logger`'s."""
 
 
 class WireLogHandler(logging.Handler):
-    """Sends each record of Python's logging, with the values bound by nuclio_sdk's `*_with` calls."""
+    """Sends each record of Python's logging, with the values of nuclio_sdk's `*_with`, and of `extra`."""
 
     def __init__(self, send: SendLog, level: int = logging.NOTSET) -> None:
         super().__init__(level)  # nuclio_sdk's logger asks no other
+        self.addFilter(is_users)
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -33,12 +40,34 @@ class WireLogHandler(logging.Handler):
 
 
 def _line(record: logging.LogRecord) -> dict[str, object]:
-    message = record.getMessage()
+    extra = {key: value for key, value in vars(record).items() if key not in _OWN_ATTRIBUTES}
+    if isinstance(extra.get("with"), dict):
+        extra |= extra.pop("with")
+    line = {
+        "level": record.levelno,
+        "message": bounded(record.getMessage(), MAX_LINE),
+        "with": {str(key): _plain(value) for key, value in extra.items()},
+    }
+    if record.name not in {"root", HANDLER_LOGGER}:
+        line["source"] = bounded(record.name, MAX_REASON)
     if record.exc_info:
-        message += "\n" + logging.Formatter().formatException(record.exc_info)
-    bound = getattr(record, "with", {})
-    values = {str(key): _plain(value) for key, value in bound.items()} if isinstance(bound, dict) else {}
-    return {"level": record.levelno, "message": bounded(message, MAX_LINE), "with": values}
+        line["error"] = bounded(logging.Formatter().formatException(record.exc_info), MAX_REASON)
+    return line
+
+
+def is_users(record: logging.LogRecord) -> bool:
+    """Below info libraries say much: of them only loggers are heard whose level is set."""
+    is_own = record.name.startswith("headrace.") or not record.pathname.startswith(_INSTALLED)
+    return record.levelno >= logging.INFO or is_own or _has_level(record.name)
+
+
+def _has_level(name: str) -> bool:
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None and logger is not logging.root:
+        if logger.level:
+            return True
+        logger = logger.parent
+    return False
 
 
 def _plain(value: object) -> object:
@@ -121,11 +150,13 @@ def restore_output() -> None:
     logging.basicConfig(level=logging.INFO, force=True)
 
 
-def redirect_output(send: SendLog, level: int) -> None:
+def redirect_output(send: SendLog, level: int, *, has_terminal: bool = False) -> None:
     """From now on, logging from `level` on and print in this process go through `send`.
 
-    Below info only `context.logger` is heard: libraries say much there.
+    With a terminal prints stay prints: a debugger asks there, and a question is no whole line.
     """
-    logging.basicConfig(level=max(level, logging.INFO), handlers=[WireLogHandler(send, level)], force=True)
+    logging.basicConfig(level=level, handlers=[WireLogHandler(send, level)], force=True)
+    if has_terminal:
+        return
     sys.stdout = _stream(send, logging.INFO, 1)
     sys.stderr = _stream(send, logging.WARNING, 2)

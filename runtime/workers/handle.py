@@ -8,6 +8,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from headrace.runtime.errors import HandlerLoadError
+from headrace.runtime.metrics.trigger import RestartReason
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.tasks import end_tasks
@@ -97,6 +98,9 @@ class WorkerHandle:
         self._why_replaced = ""
         self._is_retiring = False
         self._may_start = asyncio.Event()
+        self._cause: RestartReason = "died"
+        self.why_restarted: RestartReason = "died"
+        """Of the last process that it has lost."""
         self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -141,24 +145,35 @@ class WorkerHandle:
             await end_tasks([self._keeper])
             self._keeper = None
 
-    def kill(self, verdict: Verdict | None = None, why: str = "") -> None:
+    def kill(self, verdict: Verdict | None = None, why: str = "", cause: RestartReason = "rebalance") -> bool:
         """By the runtime's own will: what it runs counts as no failure, but for what the verdict names.
 
-        The first call decides: a process may take its time to die. `why` is said of what it runs.
+        The first call decides, and returns True: a process may take its time to die. `why` is said of what
+        it runs.
         """
-        if self._process is not None and self._process.is_alive and not self._is_kill_ours:
-            self._is_kill_ours = True
-            self._verdict = verdict
-            self._why_killed = why or (verdict.reason if verdict is not None else "")
+        if self._process is None or not self._process.is_alive or self._is_kill_ours:
+            return False
+        self._is_kill_ours = True
+        self._verdict, self._cause = verdict, cause
+        self._why_killed = why or (verdict.reason if verdict is not None else "")
+        if cause == "timeout" and self.in_flight.runs:
+            self._process.kill_asking()
+        else:
             self._process.kill()
+        return True
 
-    def replace(self, why: str) -> None:
+    def ask(self) -> None:
+        """Have the process say what it is in: it is about to be killed."""
+        if self._process is not None:
+            self._process.ask()
+
+    def replace(self, why: str, cause: RestartReason) -> None:
         """Kill the process, which runs nothing. If it hasn't handled anything either, the next one waits."""
         if self._process is not None and self._process.is_alive and not self._is_kill_ours:
             self._why_replaced = why
             if self._news.has_handled:
                 logger.warning("worker %d is replaced: %s", self.index, why)
-            self.kill(why=why)
+            self.kill(why=why, cause=cause)
 
     def retire(self) -> None:
         """It is to be restarted: it gets nothing more, and what hasn't started comes back."""
@@ -169,7 +184,7 @@ class WorkerHandle:
     def restart(self, why: str) -> None:
         """Another process, at once. What it runs counts as no failure."""
         self._may_start.set()
-        self.kill(why=why)
+        self.kill(why=why, cause="reload")
 
     async def _keep_running(self) -> None:
         respawn_seconds = _FIRST_RESPAWN_SECONDS
@@ -206,7 +221,11 @@ class WorkerHandle:
         is_ours = self._is_kill_ours = self._is_kill_ours or process.is_swept or bool(news.nonsense)
         failure = self._why_replaced or news.nonsense or news.init_failure
         why = _SWEPT if process.is_swept else news.nonsense or self._why_killed
-        has_started = news.on_death(process, Death(self.index, code, is_ours, self._verdict, why))
+        death = Death(self.index, code, is_ours, self._verdict, why)
+        if process.was_in:
+            logger.warning("worker %d is killed, it was in:\n%s", self.index, process.was_in)
+        has_started = news.on_death(process, death.at(process.was_at))
+        self.why_restarted = "lease" if process.is_swept else "refused" if news.nonsense else self._cause
         self._listener.on_died(self)
         if was_ready and not (has_started or is_ours):
             logger.warning("worker %d died while idle (%s); replaced", self.index, describe_exit(code))
@@ -231,6 +250,7 @@ class WorkerHandle:
         self.outbox = Outbox(self.index, process, in_flight, lanes)
         self._is_kill_ours, self._verdict, self._why_killed, self._why_replaced = False, None, "", ""
         self._is_retiring = False
+        self._cause = "died"
         return process
 
     def _on_ready(self) -> None:

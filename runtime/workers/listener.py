@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from headrace.runtime.metrics.measure import Measure, Sample
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.produce import Produce
@@ -12,8 +13,10 @@ from headrace.runtime.wire.reply import Reply
 class RecordListener(Protocol):
     """Called synchronously, on the processor's event loop."""
 
-    def on_measured(self, worker_index: int, count: int, handler_ns: int) -> None:
-        """So many records were run in that time."""
+    def on_measured(
+        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
+    ) -> None:
+        """So many records were run in that time, some of them, by themselves, in `each_ns`."""
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         """The handler has answered it. Its outcome follows, and may be a failure all the same."""
@@ -44,6 +47,9 @@ class RecordListener(Protocol):
 
     def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
         """A handler has produced a message, for a record of that lane; None where it is over."""
+
+    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+        """What the handler has counted by itself."""
 
     def on_nonsense(self) -> None:
         """It said what can't be, and is killed for it."""

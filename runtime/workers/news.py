@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.runtime.log import HANDLER_LOG
+from headrace.runtime.lines import HANDLER_LOG
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack, Kind, NonsenseError, WireRecord
+from headrace.runtime.wire.metrics import decode_metrics
 from headrace.runtime.wire.produce import Produce, decode_produce
 from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, decode_part, decode_reply
 from headrace.runtime.wire.slots.acks import AckedSpan
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
-from headrace.runtime.wire.text import MAX_LINE, bounded
+from headrace.runtime.wire.text import MAX_LINE, MAX_REASON, bounded
 from headrace.runtime.workers.in_flight import InFlight, Run
 from headrace.runtime.workers.joined_acks import JoinedAcks
 from headrace.runtime.workers.listener import RecordListener
@@ -210,6 +211,8 @@ class News:
                     self._listener.on_returned(*self._in_flight.take_back(*span))
             case Kind.LOG:
                 self._on_log(*said)
+            case Kind.METRICS:
+                self._listener.on_metrics(self._worker_index, *said)
             case Kind.READY | Kind.INIT_FAILED:
                 self._on_loaded(kind, said)
 
@@ -222,14 +225,17 @@ class News:
             self._is_ready, self.is_async = True, said
             self._on_ready()
 
-    def _on_progress(self, seq: int, handler_ns: int, count: int) -> None:
+    def _on_progress(self, seq: int, handler_ns: int, count: int, slowest_ns: int) -> None:
         self._check_before(seq)
         self._check_reached(seq, is_end=True)
         is_beside = self._in_flight.overlaps
         if is_beside or count > self._in_flight.next_seq or handler_ns > time.monotonic_ns() - self._born_ns:
             raise NonsenseError(f"it ran {count} records in {handler_ns} ns")
+        if slowest_ns > handler_ns:
+            raise NonsenseError(f"one of {count} records took {slowest_ns} ns of {handler_ns}")
         self.settle_before(seq)
-        self._listener.on_measured(self._worker_index, count, handler_ns)
+        each_ns = (slowest_ns,) if count and slowest_ns else ()
+        self._listener.on_measured(self._worker_index, count, handler_ns, each_ns)
 
     def _on_done(self, ended: Sequence[tuple[int, int]]) -> None:
         """Each of them has succeeded, unless it was named before."""
@@ -243,7 +249,7 @@ class News:
             if (taken := self._in_flight.take(seq)) is not None:
                 self.has_handled = True
                 self._listener.on_handled(*taken)
-        self._listener.on_measured(self._worker_index, len(ended), handler_ns)
+        self._listener.on_measured(self._worker_index, len(ended), handler_ns, [ns for _, ns in ended])
 
     def _on_acked(self, acked: AckedSpan) -> None:
         """A span is seen again and again, each time longer perhaps: what is new of it."""
@@ -327,14 +333,16 @@ class News:
             raise NonsenseError(f"it says what became of record {seq} before it was there")
 
     def _on_log(self, seq: int, line: dict[str, Any]) -> None:
-        bound = {"worker": self._worker_index, **line["with"]}
+        bound: dict[str, object] = {"worker": self._worker_index}
         if "of" in line:
-            bound |= {"partition": "{}/{}".format(*line["of"]), "offset": line["of"][2]}
+            bound |= zip(("topic", "partition", "offset"), line["of"], strict=True)
         elif (found := self._in_flight.find(seq)) is not None:
             lane, record = found
-            bound |= {"partition": str(lane.key), "offset": record.offset}
+            bound |= {**lane.key._asdict(), "offset": record.offset}
+        extra = {"bound": bound, "given": line["with"]}
+        extra |= {name: line[name] for name in ("source", "error") if name in line}
         message = bounded(line["message"], MAX_LINE)
-        logging.getLogger(HANDLER_LOG).log(line["level"], "%s", message, extra={"bound": bound})
+        logging.getLogger(HANDLER_LOG).log(line["level"], "%s", message, extra=extra)
 
 
 def _read_log(body: bytes) -> tuple[int, dict[str, Any]]:
@@ -343,6 +351,9 @@ def _read_log(body: bytes) -> tuple[int, dict[str, Any]]:
     for name, kind in (("level", int), ("message", str), ("with", dict)):
         if not isinstance(line[name], kind):
             raise TypeError(name)
+    for name in ("source", "error"):
+        if name in line:
+            line[name] = bounded(str(line[name]), MAX_REASON)
     if "of" in line:
         topic, partition, offset = line["of"]
         if not (isinstance(topic, str) and isinstance(partition, int) and isinstance(offset, int)):
@@ -362,6 +373,7 @@ _READERS: Mapping[Kind, Callable[[bytes], Any]] = {
     Kind.ACKED: wire.decode_acked,
     Kind.NACK: wire.decode_nack,
     Kind.PRODUCE: decode_produce,
+    Kind.METRICS: decode_metrics,
     Kind.REPLY: decode_reply,
     Kind.REPLY_PART: decode_part,
 }

@@ -16,10 +16,12 @@ from headrace.runtime.users import OURS, ProcessUser
 from headrace.runtime.wire.frames import Buffer, Kind, NonsenseError
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
+from headrace.runtime.wire.stacks import Stacks, place_in
 from headrace.runtime.wire.start import WorkerStart, encode_start
 from headrace.runtime.workers.channel import Channel, OnFrame
 
 _SEND_BUFFER_BYTES = 1 << 20
+ASK_SECONDS = 0.2
 
 
 _serials = count()
@@ -27,7 +29,9 @@ EndSession = Callable[[str], Awaitable[object]]
 
 
 class WorkerProcess:
-    """A process that leads its own group, and has a mark in its environment: a kill takes what it started.
+    """A process that has a mark in its environment: a kill takes what it started.
+
+    It leads its own group, but for one with a terminal.
 
     `exited` is done once the process is reaped, everything that it said has been passed to `on_frame`, and
     what it ran on Spark has been ended: records that it held may then go elsewhere. It runs as `user`, whose
@@ -52,18 +56,24 @@ class WorkerProcess:
         self._index = start.worker_id
         self._mark = f"{lease.kills.mark}{next(_serials)}."
         self._is_reaped = False
+        self._folder = start.folder
+        self.was_in = ""
+        """All that its threads were in, where it was asked before it was killed; empty until it is reaped."""
         self._session_end: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
         with contextlib.ExitStack() as on_failure:
             self.slot = ProgressSlot.create(lease, start.places)
             on_failure.callback(self.slot.close)
+            self._stacks = Stacks()
+            on_failure.callback(self._stacks.take)
             ours, theirs = socket.socketpair()
             on_failure.callback(ours.close)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             with theirs:
-                fds = [theirs.fileno(), self.slot.fd, lease.fd]
+                fds = [theirs.fileno(), self.slot.fd, lease.fd, self._stacks.fd]
                 more = [start.spark_token_fd] if start.spark_token_fd >= 0 else []
-                self._popen = _spawn(fds, more, {**env, MARK: self._mark}, user)
+                own_env = {**env, MARK: self._mark}
+                self._popen = _spawn(fds, more, own_env, user, has_terminal=start.has_terminal)
             on_failure.callback(self._popen.kill)
             # Its death is its exit, not the end of its socket: what a handler has forked may hold that open.
             self._pidfd = os.pidfd_open(self._popen.pid)
@@ -129,6 +139,22 @@ class WorkerProcess:
                 with contextlib.suppress(ProcessLookupError):
                     kill(self.pid, signal.SIGKILL)
 
+    def kill_asking(self) -> None:
+        """As `kill`, and have it say what it is in before: it has a moment for that, whatever it is in."""
+        if self.is_alive:
+            self.ask()
+            asyncio.get_running_loop().call_later(ASK_SECONDS, self.kill)
+
+    def ask(self) -> None:
+        """Have it say what it is in."""
+        with contextlib.suppress(ProcessLookupError):
+            self._stacks.ask(self.pid)
+
+    @property
+    def was_at(self) -> str:
+        """`function, file:line` of the handler's code, of `was_in`; empty where that is."""
+        return place_in(self.was_in, self._folder)
+
     def _tell_read(self) -> None:
         self.on_read()
 
@@ -150,6 +176,7 @@ class WorkerProcess:
         code = self._popen.wait()
         kill_marked(self._mark)
         self._is_reaped = True
+        self.was_in = self._stacks.take()
         self._channel.drain_and_close()
         if self._end_session is None:
             self.exited.set_result(code)
@@ -171,7 +198,7 @@ def _session_id(body: bytes) -> str:
 
 
 def _spawn(
-    fds: list[int], more_fds: list[int], env: Mapping[str, str], user: ProcessUser
+    fds: list[int], more_fds: list[int], env: Mapping[str, str], user: ProcessUser, *, has_terminal: bool
 ) -> "subprocess.Popen[bytes]":
     # From the main thread: a worker dies with the thread that started it (PR_SET_PDEATHSIG).
     # -P: what lies in the current folder must not shadow the standard library.
@@ -180,12 +207,13 @@ def _spawn(
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "headrace.runtime.worker", *map(str, fds)],
             env=dict(env),
-            stdin=subprocess.DEVNULL,
+            stdin=None if has_terminal else subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             pass_fds=[*fds, *more_fds],
             # Another user gets a session, and so a group: in ours it could type into our terminal (TIOCSTI).
-            process_group=None if user.is_another else 0,
+            # One that has the terminal stays in our group: only the one in front may read what is typed.
+            process_group=None if user.is_another or has_terminal else 0,
             start_new_session=user.is_another,
             umask=handlers_umask(),
             user=user.uid,

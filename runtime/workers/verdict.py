@@ -39,6 +39,13 @@ class Death:
         died = f"worker {self.worker_index} died while running it ({describe_exit(self.exit_code)})"
         return died if self.verdict is None else self.verdict.reason
 
+    def at(self, place: str) -> "Death":
+        """The same, and where the handler was when it was killed; empty where that isn't known."""
+        if not place:
+            return self
+        verdict = self.verdict and replace(self.verdict, reason=f"{self.verdict.reason}, in {place}")
+        return replace(self, verdict=verdict, why_killed=f"{self.why_killed}, in {place}")
+
 
 class Fate(Enum):
     """What is to become of records that had started."""

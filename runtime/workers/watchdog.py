@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headrace.runtime.config.delivery import DeliveryPolicy
@@ -26,9 +26,17 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class Watchdog:
     """Watches the workers of one trigger from the processor, whatever their handlers are doing."""
 
-    def __init__(self, workers: Sequence[WorkerHandle], policy: DeliveryPolicy) -> None:
+    def __init__(
+        self,
+        workers: Sequence[WorkerHandle],
+        policy: DeliveryPolicy,
+        on_timeout: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_timeout` is called once for each record that runs past eventTimeout."""
         self._workers = workers
         self._policy = policy
+        self._on_timeout = on_timeout
+        self._late: set[tuple[int | None, int]] = set()  # processes, and records that were late there
         self._tasks: list[asyncio.Task[None]] = []
         # By worker: its process and the seq that it was to begin with, and since when.
         self._waits: dict[int, tuple[tuple[int | None, int] | None, float]] = {}
@@ -61,9 +69,8 @@ class Watchdog:
         self._waits.pop(worker.index, None)
         return min(self._time_left_of(it, worker, limit_seconds, reason) for it in running)
 
-    @staticmethod
     def _time_left_of(
-        running: RunningRecord, worker: WorkerHandle, limit_seconds: float, reason: str
+        self, running: RunningRecord, worker: WorkerHandle, limit_seconds: float, reason: str
     ) -> float:
         """As above, of one record."""
         # No more than the limit, whatever the process says since when it runs.
@@ -71,10 +78,13 @@ class Watchdog:
         if left > 0:
             return left
         running.lane.on_cut_short("late")
+        if (call := (worker.pid, running.seq)) not in self._late:
+            self._late = {it for it in self._late if it[0] != worker.pid or worker.can_cancel} | {call}
+            self._on_timeout()
         if worker.can_cancel and (waited := worker.outbox.cancel(running, _LATE)) < _CANCEL_SECONDS:
             return min(_CANCEL_SECONDS - waited, limit_seconds)
         # Another that runs beside it may be what lets it not go on.
-        worker.kill(Verdict(running.seq, reason, is_certain=worker.in_flight.seats == 1))
+        worker.kill(Verdict(running.seq, reason, is_certain=worker.in_flight.seats == 1), cause="timeout")
         return limit_seconds
 
     def _time_left_to_begin(self, worker: WorkerHandle, limit_seconds: float) -> float:
@@ -86,7 +96,7 @@ class Watchdog:
         if waits_for is None or waits_for != before:
             self._waits[worker.index] = waits_for, now
         elif now - since >= limit_seconds:
-            worker.replace(f"it was given records, and has begun none within {limit_seconds:g} s")
+            worker.replace(f"it was given records, and has begun none within {limit_seconds:g} s", "silent")
         else:
             return limit_seconds - (now - since)
         return limit_seconds
@@ -107,9 +117,11 @@ class Watchdog:
             f"used {used_bytes >> 20} MiB, more than resources.limits.memory ({limit_bytes >> 20} MiB) allows"
         )
         if running := worker.running():
-            worker.kill(Verdict(running[0].seq, f"its worker {used}", is_certain=False))
+            worker.kill(Verdict(running[0].seq, f"its worker {used}", is_certain=False), cause="memory")
         else:
-            worker.replace(f"it {used}, while {'idle' if worker.is_ready else 'loading the handler'}")
+            worker.replace(
+                f"it {used}, while {'idle' if worker.is_ready else 'loading the handler'}", "memory"
+            )
 
 
 def resident_bytes(pid: int) -> int:

@@ -14,7 +14,7 @@ DECLARED = ("kind", "aliases", "Settings", "annotations")
 HEAD = """
 from headrace.triggers.base import Dispatch, Trigger
 from headrace.runtime.config.trigger import TriggerSpec
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from lines_trigger import LinesTrigger
 """
 WHOLE = {

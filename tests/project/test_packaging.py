@@ -103,6 +103,25 @@ def test_an_install_runs_an_example_on_its_own_kafka(make: Callable[[Path], Path
         assert running.stop() == 0
 
 
+def test_a_wheel_has_the_templates_and_examples_of_new(tmp_path: Path) -> None:
+    (tmp_path / "built").mkdir()
+    with zipfile.ZipFile(build("wheel", tmp_path / "built")) as archive:
+        archive.extractall(tmp_path / "installed")
+    code = "import headrace; print(headrace.__file__); from headrace.runtime.cli.main import main; main()"
+    env = {**CLEAN, "PYTHONPATH": str(tmp_path / "installed")}
+    for template in ("async", "batch", "http", "kafka", "spark"):
+        command = [sys.executable, "-P", "-c", code, "new", template, "--template", template]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, env=env)
+        assert done.stdout.startswith(str(tmp_path / "installed"))
+        made = {file.name for file in (tmp_path / template).iterdir()}
+        assert made == {"function.yaml", "handler.py", "test_handler.py", "README.md"}
+    command = [sys.executable, "-P", "-c", code, "new", "orders", "--example", "dead_letters"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, env=env)
+    assert (tmp_path / "orders/orders.py").read_text() == (
+        ROOT / "examples/dead_letters/orders.py"
+    ).read_text()
+
+
 @pytest.mark.spark
 def test_a_ready_made_function_runs_from_an_installed_wheel(tmp_path: Path) -> None:
     (tmp_path / "built").mkdir()

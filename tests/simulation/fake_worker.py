@@ -121,6 +121,8 @@ class _Loop(WorkerLoop):
 class FakeProcess:
     """In the place of a WorkerProcess."""
 
+    was_in = was_at = ""
+
     def __init__(
         self,
         start: WorkerStart,
@@ -177,6 +179,12 @@ class FakeProcess:
     def kill(self) -> None:
         if self.is_alive:
             self._loop.call_later(self._machine.latency(), self.die)
+
+    def kill_asking(self) -> None:
+        self.kill()
+
+    def ask(self) -> None:
+        """It says nothing of itself."""
 
     def _tell(self, data: bytes) -> None:
         self._said += data

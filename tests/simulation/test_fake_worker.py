@@ -159,7 +159,7 @@ async def heard_of(
 def plain(kind: Kind, body: bytes) -> Any:
     """Without times, and without what only says where the handler's file is."""
     if kind is Kind.PROGRESS:
-        seq, _, count = wire.decode_progress(body)
+        seq, _, count, _ = wire.decode_progress(body)
         return seq, count
     if kind is Kind.FAILED:
         first, end, is_named, reason = wire.decode_failed(body)

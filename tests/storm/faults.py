@@ -6,6 +6,7 @@ k3                  a replica is frozen past its session, then goes on: as a who
 k4                  SIGTERM of a replica
 r1                  replicas join and leave all the time, cleanly and not, with every assignment strategy
 t1                  a handler takes longer than every timeout of the group
+...-consumer        the same where the broker shares partitions out, and only those that move stop
 k1-, k2-, r1-...    the same three where keys, or all records, may overtake each other, or 50 run at once
 
 usage: faults.py [SCENARIO] [--count N] [--seed N] [--seconds LOAD]
@@ -40,7 +41,7 @@ from load import (
 from processes import children_of, is_running
 from replica import Replica, wait_until
 from scenario import Report, Scenario, main
-from ways import IN_ORDER, SECONDS, WAYS, Way
+from ways import BY_BROKER, IN_ORDER, SECONDS, WAYS, Way
 
 REPLICAS = 3
 SLEEPER = f"""
@@ -148,13 +149,15 @@ def _is_replaced(running: Replica, pid: int) -> bool:
     return all(worker["pid"] != pid and worker["state"] == "ready" for worker in workers)
 
 
-def k3(broker: Broker, folder: Path, number: int, report: Report) -> None:
+def k3(way: Way, broker: Broker, folder: Path, number: int, report: Report) -> None:
     """It wakes up when its partitions have long been somebody else's."""
     faults: list[Fault] = []
     thawed: set[tuple[int, RecordId]] = set()
     wholes = 0
     left = long_records_for(4)
-    with Load(broker, folder, left + long_records_for(report.seconds), handler=LONG_AT_TIMES) as load:
+    with Load(
+        broker, folder, left + long_records_for(report.seconds), handler=LONG_AT_TIMES, way=way
+    ) as load:
         load.begin(*REPLICAS * [load.function])
         while load.is_busy(left):
             pause(0, 1)
@@ -277,13 +280,15 @@ def k4(broker: Broker, folder: Path, number: int, report: Report) -> None:
 
 def r1(way: Way, broker: Broker, folder: Path, number: int, report: Report) -> None:
     """At least one stays. With clean leaves only, nothing is handled twice."""
-    strategy = ("range", "roundrobin", "sticky")[number % 3]
+    strategy = {"balanceStrategy": ("range", "roundrobin", "sticky")[number % 3]}
+    if way.protocol == "consumer":
+        strategy = {"groupRemoteAssignor": ("uniform", "range")[number // 2 % 2]}
     is_clean = number % 2 == 0
     faults: list[Fault] = []
     changes = 0
     records = long_records_for(report.seconds, 4, way)
     options = {"partitions": 24, "handler": LONG_AT_TIMES, "way": way}
-    with Load(broker, folder, records, balanceStrategy=strategy, **options) as load:  # type: ignore[arg-type]
+    with Load(broker, folder, records, **strategy, **options) as load:  # type: ignore[arg-type]
         load.begin(load.function, load.function)
         while load.is_busy(left=500):
             pause(0.2, 2)
@@ -326,10 +331,13 @@ SCENARIOS: dict[str, Scenario] = {
     "k1-pool": partial(k1, IN_ORDER),
     "k1-static": partial(k1, Way(allocation="static")),
     "k2": partial(k2, IN_ORDER),
-    "k3": k3,
+    "k3": partial(k3, IN_ORDER),
     "k4": k4,
     "r1": partial(r1, IN_ORDER),
     "t1": t1,
+    "k1-consumer": partial(k1, BY_BROKER),
+    "k3-consumer": partial(k3, BY_BROKER),
+    "r1-consumer": partial(r1, BY_BROKER),
     **{f"k1-{name}": partial(k1, way) for name, way in WAYS.items()},
     **{f"k2-{name}": partial(k2, way) for name, way in WAYS.items()},
     **{f"r1-{name}": partial(r1, way) for name, way in WAYS.items()},

@@ -14,6 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from broker import Broker
 from commits import Sample
+from group_sessions import set_session
 from history import RECORDER, Entry, History, Partition, RecordId
 from judge import Allowed, Evidence, judge
 from kafka_records import produce
@@ -21,6 +22,8 @@ from processes import children_of, is_running
 from replica import Replica, replica, set_trigger, wait_until, write_function
 from scenario import Report
 from ways import AT_ONCE, IN_ORDER, KEYS, LONGER_STALL_SECONDS, Way
+
+from headrace.runtime.settings.durations import parse_duration
 
 SESSION_SECONDS = 2.0
 WORKERS = 2
@@ -94,7 +97,11 @@ class Load:
         self.group = f"group-{self.topic}"
         self.records = records
         self._body_bytes = body_bytes
-        self._attributes = {"sessionTimeout": f"{SESSION_SECONDS:g}s"} | way.attributes | attributes
+        session = {"sessionTimeout": f"{SESSION_SECONDS:g}s"} | attributes
+        if way.protocol == "consumer":
+            seconds = parse_duration(str(session.pop("sessionTimeout")))
+            set_session(broker, self.group, seconds)
+        self._attributes = way.attributes | session
         self._handler = handler if way.at_once == 1 else AT_ONCE
         self._fields = fields or {}
         self._way = way

@@ -3,9 +3,10 @@
 steady      400 of them and two workers: one Response for each, nothing begun twice, no rebalance
 kill        workers are killed at random moments: what they were in runs again, and nothing else does
 join        a second pool comes: it owns its partitions within 3 s, and goes on from checkpoints of the first
+join-consumer  the same where the broker shares partitions out: what stays with the first one goes on
 unwritable  no Response can be written for 20 s: nothing is committed, and all are answered afterwards
 
-usage: long_tasks.py [steady|kill|join|unwritable] [--count N] [--seed N]
+usage: long_tasks.py [steady|kill|join|join-consumer|unwritable] [--count N] [--seed N]
 """
 
 import asyncio
@@ -16,7 +17,9 @@ import signal
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from broker import Broker
 from long_task_scene import Pool, Scene, wait_committed
@@ -74,22 +77,29 @@ def kill(broker: Broker, folder: Path, number: int, report: Report) -> None:
     _judge(scene, report, number, killed)
 
 
-def join(broker: Broker, folder: Path, number: int, report: Report) -> None:
+def join(
+    protocol: Literal["classic", "consumer"], broker: Broker, folder: Path, number: int, report: Report
+) -> None:
     """Eight tasks of 12 s; the newcomer comes at a random moment of the first ones."""
-    scene = Scene(broker, folder)
+    scene = Scene(broker, folder, protocol=protocol)
+    limits = LIMITS if protocol == "classic" else {}
     scene.send(*itertools.repeat({"seconds": 12}, 8))
-    with scene.pool("--workers", "2", name="-a", **LIMITS) as first:
+    with scene.pool("--workers", "2", name="-a", **limits) as first:
         wait_until(lambda: len(scene.said("start")) == 2, about=first)
         time.sleep(random.uniform(0.5, 8))
-        with scene.pool("--workers", "1", name="-b", **LIMITS) as second:
+        with scene.pool("--workers", "1", name="-b", **limits) as second:
             joined = second.logged("connected to")
-            report.add("connection to the assignment, s", second.logged("assigned:") - joined, 0, 3, number)
+            assigned = second.logged(f"assigned: {scene.requests}") - joined
+            report.add("connection to the assignment, s", assigned, 0, 3, number)
             _wait_answered(scene, second, 8)
             report.add("exit code", second.stop(), 0, 0, number)
         first.stop()
     resumed = [int(line.split()[1]) for line in scene.said("resumed")]
     report.add_faults("joins", 1, number)
-    report.add("tasks that went on from a checkpoint", len(resumed), 2, 8, number)
+    least = 2 if protocol == "classic" else 0  # what runs in partitions that stay is let alone
+    report.add("tasks that went on from a checkpoint", len(resumed), least, 8, number)
+    twice = len(scene.said("start")) - 8 - len(resumed)
+    report.add("tasks begun twice, from their beginning", twice, 0, 0, number)
     requests = list(scene.places.values())
     report.add("requests unanswered", len(unanswered(scene.answers(), requests)), 0, 0, number)
     report.add("requests answered twice", len(answered_twice(scene.answers())), 0, 0, number)
@@ -168,7 +178,10 @@ def _judge(scene: Scene, report: Report, number: int, killed: list[int]) -> None
     report.add("not processed", sum(not it.is_processed for it in scene.responses()), 0, 0, number)
 
 
-SCENARIOS = {"steady": steady, "kill": kill, "join": join, "unwritable": unwritable}
+SCENARIOS = {"steady": steady, "kill": kill, "unwritable": unwritable} | {
+    "join": partial(join, "classic"),
+    "join-consumer": partial(join, "consumer"),
+}
 
 if __name__ == "__main__":
     sys.exit(asyncio.run(main(SCENARIOS, __doc__ or "")))

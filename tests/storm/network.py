@@ -3,6 +3,8 @@
 cut-1s, cut-10s, cut-60s  nothing goes through for so long, in both directions
 one-way                   requests arrive, answers don't, for 10 s
 delay                     every packet takes 0.3 s each way
+...-consumer              the same where the broker shares partitions out
+failover-consumer         three brokers, of which the one that coordinates the group is killed
 b1-restart, b1-kill       the broker stops in peace, or is killed, and comes back with its data
 
 usage: network.py [SCENARIO] [--count N] [--seed N] [--seconds LOAD]
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from aiokafka.admin import AIOKafkaAdminClient
 from broker import Broker
 from faults import long_records_for, records_for, started_fenced, starts_from
 from judge import STALL_SECONDS, Allowed
@@ -25,6 +28,8 @@ from load import LONG_AT_TIMES, SESSION_SECONDS, WORKERS, Fault, Load, pause
 from proxy import Proxy
 from replica import DECODED, Replica, wait_until
 from scenario import Report, Scenario, main
+from three_brokers import three_brokers
+from ways import BY_BROKER, IN_ORDER, Way
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
@@ -33,6 +38,8 @@ from headrace.runtime.embedded.ports import choose_ports
 
 BROKER_SESSION_SECONDS = 10  # longer than the broker is away
 AWAY_SECONDS = 60  # at most, on a machine that is busy
+BLIND_NS = 3 * 10**9
+"""A new coordinator tells of older commits for a moment: it doesn't know yet that others have the last."""
 BUFFER = 16
 # A buffer counts records only where each is decoded, and a fetch brings one batch of a partition: what has
 # been fetched needs no broker, so it is little in half of the repetitions. In the others it is all that fits.
@@ -62,8 +69,14 @@ def own_broker(loop: asyncio.AbstractEventLoop) -> Iterator[tuple[EmbeddedKafka,
         loop.run_until_complete(kafka.stop())
 
 
-def cut(
-    seconds: float, directions: tuple[str, ...], _: Broker, folder: Path, number: int, report: Report
+def cut(  # noqa: PLR0917  # a scenario, and how it is cut
+    seconds: float,
+    directions: tuple[str, ...],
+    way: Way,
+    _: Broker,
+    folder: Path,
+    number: int,
+    report: Report,
 ) -> None:
     """Again and again. After longer than its session it has lost its partitions, and gets some by itself."""
     loop = asyncio.new_event_loop()
@@ -73,7 +86,7 @@ def cut(
     with own_broker(loop) as (kafka, proxy, port):
         broker = Broker(kafka.bootstrap, "embedded")
         records = left + long_records_for(report.seconds, 2)
-        with Load(broker, folder, records, handler=LONG_AT_TIMES, **fetching) as load:
+        with Load(broker, folder, records, handler=LONG_AT_TIMES, way=way, **fetching) as load:
             load.begin(load.function, load.write(folder / "proxied", f"127.0.0.1:{port}"))
             victim = load.replicas[1]
             while load.is_busy(left):
@@ -129,7 +142,7 @@ def delay(_: Broker, folder: Path, number: int, report: Report) -> None:
     loop.close()
 
 
-def b1(how: str, _: Broker, folder: Path, number: int, report: Report) -> None:
+def b1(how: str, way: Way, _: Broker, folder: Path, number: int, report: Report) -> None:
     """Back within the session, nobody notices but by waiting; longer, and workers are ended for nothing."""
     loop = asyncio.new_event_loop()
     faults: list[Fault] = []
@@ -142,6 +155,7 @@ def b1(how: str, _: Broker, folder: Path, number: int, report: Report) -> None:
             folder,
             records,
             handler=LONG_AT_TIMES,
+            way=way,
             sessionTimeout=f"{BROKER_SESSION_SECONDS}s",
             **fetching,
         )
@@ -172,14 +186,68 @@ def b1(how: str, _: Broker, folder: Path, number: int, report: Report) -> None:
     loop.close()
 
 
+def failover(way: Way, _: Broker, folder: Path, number: int, report: Report) -> None:
+    """Three brokers; the one that coordinates the group is killed, and back later. Nobody need notice."""
+    loop = asyncio.new_event_loop()
+    faults: list[Fault] = []
+    with three_brokers(loop) as brokers:
+        broker = Broker(",".join(each.bootstrap for each in brokers), "embedded")
+        session = f"{BROKER_SESSION_SECONDS}s"
+        records = long_records_for(report.seconds, 3)
+        with Load(broker, folder, records, handler=LONG_AT_TIMES, way=way, sessionTimeout=session) as load:
+            load.begin(*3 * [load.function])
+            kills, blind = 0, []
+            while load.is_busy(left=500) or not kills:
+                pause(0, 2)
+                kills += 1
+                node = loop.run_until_complete(coordinator_of(broker, load.group))
+                faults += [Fault(running.process.pid, time.monotonic_ns()) for running in load.replicas]
+                loop.run_until_complete(brokers[node - 1].restart(kill=True))
+                for running in load.replicas:
+                    check_mended(load, running, time.monotonic_ns(), report, number)
+                blind.append((faults[-1].ns, time.monotonic_ns() + BLIND_NS))
+            load.finish()
+            report.add_faults("kills of the coordinator", kills, number)
+            load.samples[:] = [it for it in load.samples if not any(a < it.ns < b for a, b in blind)]
+            repeats = sum(
+                load.may_repeat([fault]) + load.handled_unknowing(fault, BROKER_SESSION_SECONDS)
+                for fault in faults
+            )
+            allowed = Allowed(
+                repeats,
+                cut_off=WORKERS * len(faults),
+                memberships_lost=len(faults),
+                stall_seconds=AWAY_SECONDS + STALL_SECONDS,
+            )
+            load.check(report, number, allowed)
+    loop.close()
+
+
+async def coordinator_of(broker: Broker, group: str) -> int:
+    """Its node's number."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    await admin.start()
+    try:
+        return int(await admin.find_coordinator(group))
+    finally:
+        await admin.close()
+
+
 SCENARIOS: dict[str, Scenario] = {
-    "cut-1s": partial(cut, 1, ()),
-    "cut-10s": partial(cut, 10, ()),
-    "cut-60s": partial(cut, 60, ()),
-    "one-way": partial(cut, 10, ("down",)),
+    "cut-1s": partial(cut, 1, (), IN_ORDER),
+    "cut-10s": partial(cut, 10, (), IN_ORDER),
+    "cut-60s": partial(cut, 60, (), IN_ORDER),
+    "one-way": partial(cut, 10, ("down",), IN_ORDER),
+    "cut-1s-consumer": partial(cut, 1, (), BY_BROKER),
+    "cut-10s-consumer": partial(cut, 10, (), BY_BROKER),
+    "cut-60s-consumer": partial(cut, 60, (), BY_BROKER),
+    "one-way-consumer": partial(cut, 10, ("down",), BY_BROKER),
     "delay": delay,
-    "b1-restart": partial(b1, "restart"),
-    "b1-kill": partial(b1, "kill"),
+    "b1-restart": partial(b1, "restart", IN_ORDER),
+    "b1-kill": partial(b1, "kill", IN_ORDER),
+    "failover-consumer": partial(failover, BY_BROKER),
+    "b1-restart-consumer": partial(b1, "restart", BY_BROKER),
+    "b1-kill-consumer": partial(b1, "kill", BY_BROKER),
 }
 
 if __name__ == "__main__":

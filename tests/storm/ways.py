@@ -38,11 +38,12 @@ class Way:
     ordering: str = "partition"
     at_once: int = 1
     allocation: str = "pool"
+    protocol: str = "classic"
 
     @property
     def attributes(self) -> dict[str, object]:
         """Of the trigger."""
-        allocation = {"workerAllocationMode": self.allocation}
+        allocation = {"workerAllocationMode": self.allocation, "groupProtocol": self.protocol}
         return allocation | {"ordering": self.ordering, "maxConcurrency": self.at_once}
 
     def together(self, workers: int, partitions: int) -> int:
@@ -84,6 +85,8 @@ class Way:
 
 
 IN_ORDER = Way()
+BY_BROKER = Way(protocol="consumer")
+"""Its group's partitions are shared out by the broker: only those that move stop."""
 WAYS = {
     "key": Way("key"),
     "none": Way("none"),

@@ -13,7 +13,8 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.books.held import HeldRecords
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
@@ -78,7 +79,7 @@ class Consumer:
 
 
 def group_offsets(consumer: object, *topics: str) -> GroupOffsets:
-    offsets = GroupOffsets(consumer)
+    offsets = GroupOffsets(consumer, None, "group")
     offsets.topics = GroupTopics(first_partition_counts=dict.fromkeys(topics, 8))
     return offsets
 

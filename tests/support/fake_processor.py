@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.server import Action, NotHaltedError
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 
 
 class FakeProcessor:
@@ -19,8 +19,14 @@ class FakeProcessor:
         return [f"orders/{number} is halted" for number in sorted(self.halted)]
 
     async def status(self) -> dict[str, Any]:
-        rows = [{"partition": number, "reason": self.reason} for number in sorted(self.halted)]
+        record = {"offset": 41, "key": "k", "body": self.reason, "headers": []}
+        rows = [
+            {"partition": number, "reason": self.reason, "record": record} for number in sorted(self.halted)
+        ]
         return {"functions": ["f"], "replicas": [{"triggers": [{"partitions": rows}]}]}
+
+    async def recent(self) -> dict[str, Any]:
+        return {"replicas": [{"name": "", "triggers": [], "log": [{"text": self.reason}]}]}
 
     async def metrics(self) -> bytes:
         return b""

@@ -55,6 +55,7 @@ LIES = {
     "progress beyond all that it was given": "say(wire.encode_progress(2**40, 0, 1))",
     "progress over records that have not begun": "say(wire.encode_progress(seq + 2, 0, 1))",
     "progress in more time than there was": "say(wire.encode_progress(seq, 2**63, 1))",
+    "progress of a record that took longer than all": "say(wire.encode_progress(seq, 0, 1, 1))",
     "progress of more records than there were": "say(wire.encode_progress(seq, 0, 2**31))",
     "the failure of a record that has not begun": "say(wire.encode_failed(seq + 1, seq + 2, 'no'))",
     "the failure of several": "say(wire.encode_failed(seq, seq + 2, 'no'))",

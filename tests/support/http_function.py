@@ -14,7 +14,7 @@ import yaml
 from worker_bench import PRELUDE, until
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics import Metrics
+from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.processor.running import RunningTrigger
 from headrace.runtime.processor.running_function import RunningFunction
 

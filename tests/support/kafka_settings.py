@@ -11,9 +11,6 @@ from headrace.triggers.kafka.settings.model import KafkaSettings
 
 AUTHORITY = Authority()
 PEM, KEY = AUTHORITY.pair("me")
-NOT_BUILT = {
-    "groupInstanceId": "a",
-}
 
 
 def nested(attribute: str, value: object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from worker_bench import PRELUDE
 
+from headrace.runtime.metrics.measure import Measure, Sample
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane, TrialRecord
@@ -42,13 +43,18 @@ class Heard:
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Of no interest."""
 
+    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+        """Of no interest."""
+
     def on_nonsense(self) -> None:
         self.nonsense += 1
 
     def on_changed(self) -> None:
         """Of no interest."""
 
-    def on_measured(self, worker_index: int, count: int, handler_ns: int) -> None:
+    def on_measured(
+        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
+    ) -> None:
         """Of no interest."""
 
     def on_acked(self, ack: Ack) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import second_decoder
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -93,7 +93,8 @@ class Pool(Replica):
         self.log_path = scene.folder / f"pool{name}.txt"
         program = [sys.executable, "-P", "-m", "headrace.functions.long_tasks"]
         spec = "triggers.requests.attributes"
-        changed = (f"{spec}.{key}={value}" for key, value in (QUICK | attributes).items())
+        quick = QUICK if scene.protocol == "classic" else {}  # with consumer the broker decides
+        changed = (f"{spec}.{key}={value}" for key, value in (quick | attributes).items())
         sets = [word for text in changed for word in ("--set", text)]
         command = [*program, "--task", "tasks:work", *options, "--", "--admin-port", "0", *sets]
         with self.log_path.open("ab") as output:
@@ -129,8 +130,15 @@ class Pool(Replica):
 class Scene:
     """Topics of one's own at a broker, a group, and a folder with the task and what it writes."""
 
-    def __init__(self, broker: Broker, folder: Path, partitions: int = 8) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        folder: Path,
+        partitions: int = 8,
+        protocol: Literal["classic", "consumer"] = "classic",
+    ) -> None:
         self.broker = broker
+        self.protocol = protocol
         self.folder = folder
         self.requests = broker.create_topic(partitions)
         self.acks = broker.create_topic(2)
@@ -149,6 +157,7 @@ class Scene:
             "KAFKA_REQUEST_TOPIC": self.requests,
             "KAFKA_ACK_TOPIC": self.acks,
             "KAFKA_CONSUMER_GROUP_ID": self.group,
+            "KAFKA_GROUP_PROTOCOL": self.protocol,
         }
 
     def environment(self) -> dict[str, str]:

@@ -16,10 +16,11 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def below(pid: int) -> list[int]:
+    """Processes that come of it, at any depth."""
+    return [found for child in children_of(pid) for found in (child, *below(child))]
+
+
 def java_children(pid: int) -> list[int]:
-    """Processes below `pid`, at any depth, that are Java."""
-    below = children_of(pid)
-    names = {child: Path(f"/proc/{child}/comm").read_text().strip() for child in below}
-    return [child for child in below if names[child] == "java"] + [
-        found for child in below for found in java_children(child)
-    ]
+    """Those below `pid` that are Java."""
+    return [child for child in below(pid) if Path(f"/proc/{child}/comm").read_text().strip() == "java"]

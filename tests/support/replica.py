@@ -46,9 +46,10 @@ def write_function(
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
     kafka = {
         "topics": topics,
-        "brokers": [brokers],
+        # Several, as clients take them. What has a user in it is a mistake as it stands.
+        "brokers": [brokers] if "@" in brokers else brokers.split(","),
         "consumerGroup": f"group-{topics[0]}",
-        **QUICK_GROUP,
+        **({} if attributes.get("groupProtocol") == "consumer" else QUICK_GROUP),
         **DEFAULTS,
     }
     trigger = {"kind": "kafka-cluster", "numWorkers": workers, "attributes": kafka | attributes}

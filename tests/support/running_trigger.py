@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics import Metrics
+from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.processor.running import RunningTrigger
 from headrace.runtime.processor.running_function import RunningFunction
 

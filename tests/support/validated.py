@@ -88,8 +88,11 @@ MISTAKES: dict[str, tuple[Callable[[str], str], str]] = {
         ),
     ),
     "not-built": (
-        attribute("groupInstanceId: a"),
-        f":13: {AT}.groupInstanceId: is known, but not built into this version of Headrace yet; remove it",
+        attribute("balanceStrategy: cooperative"),
+        (
+            f":13: {AT}.balanceStrategy: 'cooperative' is known, but not built into this version of Headrace"
+            " yet; built: range, roundrobin, sticky"
+        ),
     ),
     "missing-module": (
         changed("main:handler", "mian:handler"),

@@ -1,6 +1,7 @@
 """A dispatcher with real worker processes and no broker: records go in by hand."""
 
 import asyncio
+import logging
 import os
 import signal
 import textwrap
@@ -17,7 +18,8 @@ from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.dispatch.interface import Output
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_keys, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
@@ -146,6 +148,7 @@ async def bench(
     event: str = STREAM_EVENT,
     end_session: EndSession = no_session,
     outputs: Mapping[str, Output] = NO_OUTPUTS,
+    log_level: int = logging.INFO,
 ) -> AsyncIterator[Bench]:
     """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
     folder.mkdir(exist_ok=True)
@@ -174,6 +177,7 @@ async def bench(
             wants_replies=policy.wants_replies,
             spark_session_id=spark_session_id,
             outputs=list(outputs),
+            log_level=log_level,
         )
         return WorkerProcess(start, os.environ, on_frame, lease)  # type: ignore[arg-type]
 

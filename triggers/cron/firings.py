@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.metrics import TriggerMetrics
-from headrace.runtime.partitions.books.reason import in_one_line
+from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.partitions.books.reason import in_one_line, is_alike, log_extra
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.single_lane import SingleLane
 from headrace.runtime.wire.frames import SentRecord, WireRecord
@@ -149,10 +149,13 @@ class Firings:
             logger.warning(message, self._name, count, plural, said(moment), most, most)
 
     def _log_failure(self, lane: FiringLane, follows: str, failure: str) -> None:
-        """All of the reason once; while it stays the same, its line."""
+        """All of the reason once; its line, while only that changes."""
         line = in_one_line(failure)
-        text, self._failure = line if line == self._failure else failure, line
-        logger.error("%s failed at attempt %d, %s: %s", self._id(lane), lane.attempts, follows, text)
+        is_known, self._failure = is_alike(failure, self._failure), failure
+        extra = log_extra(failure, is_known=is_known, attempt=lane.attempts)
+        logger.error(
+            "%s failed at attempt %d, %s: %s", self._id(lane), lane.attempts, follows, line, extra=extra
+        )
 
     def _id(self, lane: FiringLane) -> str:
         assert lane.record is not None, "it has a firing"

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from headrace.runtime.deadlines import Deadlines
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.partitions.books.reason import in_one_line, log_extra
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import CutShort
 from headrace.runtime.partitions.single_lane import SingleLane
@@ -174,7 +175,8 @@ class Requests:
     def on_failed(self, record: SentRecord, failure: str) -> None:
         """For the log; who asked learns nothing of it."""
         method, target = (record.key or b"").split(b"\n", 2)[:2]
-        logger.error("%s %s failed: %s", method.decode(), target.decode(errors="backslashreplace"), failure)
+        asked = f"{method.decode()} {target.decode(errors='backslashreplace')}"
+        logger.error("%s failed: %s", asked, in_one_line(failure), extra=log_extra(failure))
 
     def on_taken(self, lane: RequestLane, stream: AnswerStream | None, byte_count: int) -> None:
         """So much of what the lane's handler sends has gone to the client."""
@@ -234,4 +236,5 @@ class Requests:
 
     def _refused(self, reply: Reply) -> Reply:
         self._metrics.refused.inc()
+        self._metrics.on_not_allocated()
         return reply

@@ -12,7 +12,7 @@ from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.http.answers import CLOSE, headers_of, send_parts, text
 from headrace.triggers.http.cors import Cors

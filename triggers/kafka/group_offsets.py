@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     CommitFailedError,
     InvalidCommitOffsetSizeError,
@@ -15,7 +16,7 @@ from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
-from headrace.triggers.kafka.client.commits import PartitionsRefusedError
+from headrace.triggers.kafka.client.commits import Commit, PartitionsRefusedError, fetch_commits
 from headrace.triggers.kafka.client.internals import generation
 from headrace.triggers.kafka.start import GroupTopics
 
@@ -27,12 +28,12 @@ class GroupOffsets:
     # A broker writes a request as one batch, of 1 MiB at most by default; beyond, its error says nothing.
     max_request_chars = 512 * 1024
 
-    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, group: str) -> None:
         self.topics = GroupTopics()
         """Every commit carries it on."""
         self.begun: dict[PartitionKey, str] = {}
         """Id of the topic by which each has begun: the one that its offsets are of, whatever has its name."""
-        self._consumer = consumer
+        self._consumer, self._admin, self._group = consumer, admin, group
 
     @property
     def generation(self) -> int | None:
@@ -48,6 +49,14 @@ class GroupOffsets:
 
     async def begin(self, keys: Collection[PartitionKey]) -> None:
         """What these need before their commits are read: nothing."""
+
+    async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Commit]:
+        """What the group has committed of these; those without a commit are left out. Raises KafkaError."""
+        return await fetch_commits(self._admin, self._group, sorted(partitions))
+
+    def given_id(self, key: PartitionKey) -> str | None:
+        """The group goes by names."""
+        return None
 
     async def write(
         self,

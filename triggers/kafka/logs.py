@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
@@ -46,6 +46,7 @@ class Logs:
     ) -> None:
         self._consumer, self._admin = clients
         self._settings = settings
+        self._wait_seconds = settings.max_wait_handler_during_rebalance_seconds
         self._assignment = assignment
         self._offsets = offsets
         self._metrics = metrics
@@ -139,11 +140,16 @@ class Logs:
             asyncio.get_running_loop().call_later(_DOUBT_SECONDS, self._is_due.set)
         else:
             del self._doubted[name]
-            self.report_made_anew(name, outdated)
+            # To a group that goes by ids, those of before leave, and others may be given the new ones.
+            leaving = [key for key in outdated if offsets.given_id(key) not in {None, topic.id}]
+            staying = [key for key in outdated if key not in leaving]
+            if staying or not leaving:
+                self.report_made_anew(name, staying)
             offsets.topics = offsets.topics.with_anew(name, topic.id)
             # No commit of old offsets can get the new id: a restart forbids those before it awaits anything.
-            offsets.begun |= dict.fromkeys(outdated, topic.id)
-            await self._restart(dict.fromkeys(outdated, Checkpoint(0)))
+            offsets.begun |= dict.fromkeys(staying, topic.id)
+            await self._restart(dict.fromkeys(staying, Checkpoint(0)))
+            await self._assignment.start_anew(leaving, self._wait_seconds)
 
     async def _end_lost(self) -> None:
         """Go on where the logs begin."""
@@ -221,8 +227,7 @@ class Logs:
 
     async def _restart(self, starts: Mapping[PartitionKey, Checkpoint]) -> None:
         if starts:
-            wait_seconds = self._settings.max_wait_handler_during_rebalance_seconds
-            await self._assignment.restart(starts, wait_seconds)
+            await self._assignment.restart(starts, self._wait_seconds)
 
 
 async def _tried(step: Callable[[], Awaitable[None]]) -> Exception | None:

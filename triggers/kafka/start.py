@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -18,7 +18,8 @@ from aiokafka.errors import (
 
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
-from headrace.triggers.kafka.client.commits import fetch_commits
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.triggers.kafka.client.commits import Commit
 from headrace.triggers.kafka.client.topics import Topic, describe_topics
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -50,6 +51,14 @@ class GroupTopics:
         """Whether the topic of that name isn't the one that is known."""
         return self.ids.get(name, topic_id) != topic_id and topic_id not in self.gone
 
+    def merged(self, other: "GroupTopics") -> "GroupTopics":
+        """With what another look has found, which may have begun before this was known."""
+        gone = self.gone | other.gone
+        known = {name: it for name, it in other.ids.items() if it not in gone or name not in self.ids}
+        counts = {name: other.first_partition_counts[name] for name in known}
+        first = other.first if self.first is None else self.first & (other.first or self.first)
+        return GroupTopics({**self.ids, **known}, {**self.first_partition_counts, **counts}, first, gone)
+
     def with_anew(self, name: str, topic_id: str) -> "GroupTopics":
         """It has followed the one that is known."""
         ids, counts = {**self.ids, name: topic_id}, {**self.first_partition_counts, name: 0}
@@ -69,15 +78,28 @@ class GroupStarts:
     made_anew: frozenset[str] = frozenset()
 
 
+class Group(Protocol):
+    """What a group has committed, as a member of it may know."""
+
+    topics: GroupTopics
+    """What is known already."""
+
+    async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Commit]:
+        """Of these; those without a commit are left out. Raises KafkaError."""
+
+    def given_id(self, key: PartitionKey) -> str | None:
+        """Of the topic whose partition the group has given; None where it goes by names."""
+
+
 async def read_starts(
     consumer: AIOKafkaConsumer,
     admin: AIOKafkaAdminClient,
     settings: KafkaSettings,
     assigned: Collection[TopicPartition],
-    before: GroupTopics,
+    group: Group,
 ) -> GroupStarts:
-    """Ask until the broker answers for some: nothing may be delivered without. `before`: what is known."""
-    return await answer(lambda: _read_starts(consumer, admin, settings, assigned, before))
+    """Ask until the broker answers for some: nothing may be delivered without."""
+    return await answer(lambda: _read_starts(consumer, admin, settings, assigned, group))
 
 
 async def read_ends(
@@ -113,15 +135,16 @@ async def _read_starts(
     admin: AIOKafkaAdminClient,
     settings: KafkaSettings,
     assigned: Collection[TopicPartition],
-    before: GroupTopics,
+    group: Group,
 ) -> GroupStarts:
+    before = group.topics
     described = await describe_topics(admin, {*consumer.subscription(), *(tp.topic for tp in assigned)})
     found = {name: topic for name, topic in described.items() if topic.id not in before.gone}
-    readable = [tp for tp in assigned if tp.topic in found and tp.partition not in found[tp.topic].leaderless]
+    readable = [tp for tp in assigned if _is_readable(tp, found.get(tp.topic), group)]
     if assigned and not readable:
         raise LeaderNotAvailableError(", ".join(f"{tp.topic}/{tp.partition}" for tp in sorted(assigned)))
     every = {TopicPartition(name, n) for name, topic in found.items() for n in range(topic.partition_count)}
-    commits = await fetch_commits(admin, settings.consumer_group, sorted(every.union(readable)))
+    commits = await group.read(sorted(every.union(readable)))
     told = {tp: decode_text(commit.offset, commit.metadata) for tp, commit in commits.items()}
     outdated = {tp for tp, text in told.items() if _is_outdated(text, found.get(tp.topic))}
     topics = _topics(found, told, outdated, before)
@@ -143,6 +166,13 @@ async def _read_starts(
     anew = {tp.topic for tp in outdated} | {n for n, it in found.items() if before.is_made_anew(n, it.id)}
     mine = {tp.topic for tp in assigned}
     return GroupStarts(committed | fresh_starts, committed, topics, frozenset(anew & mine))
+
+
+def _is_readable(tp: TopicPartition, topic: Topic | None, group: Group) -> bool:
+    """Somebody leads it; and it isn't the log before or after the one that the group has given."""
+    if topic is None or tp.partition in topic.leaderless:
+        return False
+    return group.given_id(PartitionKey(*tp)) in {None, topic.id}
 
 
 def _is_outdated(text: CheckpointText | None, topic: Topic | None) -> bool:

@@ -11,9 +11,11 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Starts
 from headrace.runtime.wire.frames import WireRecord
 from headrace.triggers.kafka.dead_letters import DeadLetters
+from headrace.triggers.kafka.ends import Ends
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.logs import Logs
+from headrace.triggers.kafka.membership.contract import Membership
 from headrace.triggers.kafka.produce.outputs import Outputs
 from headrace.triggers.kafka.ranges import read_record
 from headrace.triggers.kafka.settings.model import KafkaSettings
@@ -43,29 +45,31 @@ class KafkaStream:
         self.produce = outputs.produce
         self._client_id = client_id
         self._takes_acks = takes_acks
+        self.ends = Ends({})
+        """Its owner sets it."""
         self.on_started = on_started
 
     def connect(
         self,
         consumer: AIOKafkaConsumer,
         admin: AIOKafkaAdminClient,
-        offsets: GroupOffsets,
+        group: tuple[Membership, GroupOffsets],
         fetching: Fetching,
         logs: Logs,
     ) -> None:
         """What exists from then on."""
-        self._consumer, self._admin, self._offsets = consumer, admin, offsets
+        self._consumer, self._admin = consumer, admin
+        self._membership, self._offsets = group
         self.fetching, self._logs = fetching, logs
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
         """The group's commits, or initialOffset."""
         await self._offsets.begin(keys)
         tps = [TopicPartition(*key) for key in keys]
-        topics = self._offsets.topics
-        found = await read_starts(self._consumer, self._admin, self._settings, tps, topics)
+        found = await read_starts(self._consumer, self._admin, self._settings, tps, self._offsets)
         asked = [tp for tp, start in found.checkpoints.items() if self._takes_acks or not start.is_bare]
         ends = await read_ends(self._consumer, asked) if asked else {}
-        self._offsets.topics = found.topics
+        self._offsets.topics = self._offsets.topics.merged(found.topics)  # others may begin meanwhile
         self._offsets.begun |= {PartitionKey(*tp): found.topics.ids[tp.topic] for tp in found.checkpoints}
         for tp in found.checkpoints:  # others may have read it meanwhile, from another log
             self.fetching.epochs.forget(tp)
@@ -80,7 +84,7 @@ class KafkaStream:
 
     def seek(self, key: PartitionKey, offset: int) -> None:
         """By the consumer."""
-        self._consumer.seek(TopicPartition(*key), offset)
+        self._membership.seek(TopicPartition(*key), offset)
 
     def on_room(self, partition: AssignedPartition) -> None:
         """Fetch it, or not."""
@@ -88,12 +92,16 @@ class KafkaStream:
 
     def on_left(self, keys: Iterable[PartitionKey]) -> None:
         """Fetch these no more."""
+        keys = list(keys)
+        self.ends.forget(keys)
         self.fetching.on_left(keys)
+        self._membership.drop(keys)
 
     def end_of(self, key: PartitionKey) -> int:
-        """The high watermark of the last fetch."""
+        """The high watermark of the last fetch, or what was asked since."""
         tp = TopicPartition(*key)
-        return (self._consumer.highwater(tp) if tp in self._consumer.assignment() else None) or 0
+        fetched = (self._consumer.highwater(tp) if tp in self._consumer.assignment() else None) or 0
+        return max(fetched, self.ends.get(key))
 
     async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int

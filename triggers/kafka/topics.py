@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import logging
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from headrace.triggers.kafka.client.subscriptions import hurry_topics, resubscribe
+from headrace.triggers.kafka.client.subscriptions import hurry_topics
 from headrace.triggers.kafka.client.topics import describe_topics, list_topics
+from headrace.triggers.kafka.membership.contract import Membership
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
@@ -23,20 +24,25 @@ class Topics:
     """Lists them every `topicRefresh`, at most every `pollInterval`: what has changed is one rebalance."""
 
     def __init__(
-        self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, settings: KafkaSettings
+        self,
+        consumer: AIOKafkaConsumer,
+        admin: AIOKafkaAdminClient,
+        settings: KafkaSettings,
+        membership: Membership,
     ) -> None:
         self._consumer = consumer
         self._admin = admin
         self._settings = settings
+        self._membership = membership
         self._missed: set[str] = set()
         self._said = ""
 
-    async def subscribe(self, listener: ConsumerRebalanceListener) -> None:
+    async def subscribe(self) -> None:
         """Join the group once there is a topic to read; later ones are noticed by themselves."""
         hurry_topics(self._consumer)
         while not (topics := await self._first()):  # noqa: ASYNC110  # the broker tells nobody
             await asyncio.sleep(_WAIT_SECONDS)
-        self._consumer.subscribe(topics=sorted(topics), listener=listener)
+        self._membership.subscribe(topics)
 
     async def follow_forever(self) -> None:
         """What the broker doesn't say, or the group has no time for, is asked again."""
@@ -65,7 +71,7 @@ class Topics:
             return False  # a broker may lag behind: another answer has to say the same
         if now == before:
             return True
-        if not resubscribe(self._consumer, now):
+        if not self._membership.resubscribe(now):
             return False
         for names, how in ((now - before, "reads"), (before - now, "no longer reads")):
             if names:

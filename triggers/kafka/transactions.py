@@ -12,7 +12,6 @@ from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.tasks import end_tasks
-from headrace.triggers.kafka.client.commits import fetch_commits
 from headrace.triggers.kafka.client.internals import is_member
 from headrace.triggers.kafka.client.topics import missing_topics
 from headrace.triggers.kafka.group_offsets import GroupOffsets
@@ -41,8 +40,7 @@ class Transactions(GroupOffsets):
     def __init__(
         self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, settings: KafkaSettings, client_id: str
     ) -> None:
-        super().__init__(consumer)
-        self._admin = admin
+        super().__init__(consumer, admin, settings.consumer_group)
         self._settings = settings
         self._client_id = f"{client_id}-transactions"
         self._producers: dict[PartitionKey, PartitionProducer] = {}
@@ -143,7 +141,7 @@ class Transactions(GroupOffsets):
         offset, text, outgoing = self._unknown[key]
         tp = TopicPartition(*key)
         try:
-            commits = await fetch_commits(self._admin, self._settings.consumer_group, [tp])
+            commits = await self.read([tp])
         except KafkaError as error:
             return str(error) or type(error).__name__
         del self._unknown[key]

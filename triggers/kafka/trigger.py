@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NoReturn
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
@@ -15,24 +15,28 @@ from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.opener import Opener
 from headrace.runtime.tasks import outcome, task_group
+from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.kafka.client import chunks, fetches, internals, requests
-from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.connect import connect
 from headrace.triggers.kafka.client.errors import explain, topics_of
-from headrace.triggers.kafka.client.joins import Joins
 from headrace.triggers.kafka.client.sign_in import SignIns
 from headrace.triggers.kafka.dead_letters import DeadLetters
+from headrace.triggers.kafka.ends import Ends
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.logs import Logs
+from headrace.triggers.kafka.member_offsets import MemberOffsets
+from headrace.triggers.kafka.membership.classic import ClassicMembership
+from headrace.triggers.kafka.membership.contract import Membership
+from headrace.triggers.kafka.membership.incremental import IncrementalMembership
 from headrace.triggers.kafka.produce.outputs import Outputs
 from headrace.triggers.kafka.ranges import EndWatcher
 from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
@@ -97,18 +101,12 @@ class KafkaTrigger(Trigger):
     def __init__(
         self, spec: TriggerSpec, dispatch: Dispatch, metrics: TriggerMetrics, client_id: str
     ) -> None:
-        settings: KafkaSettings = spec.settings
+        settings: KafkaSettings = spec.settings.of_replica(spec.replica_index)
         self._spec = spec
         self._settings = settings
         self._dispatch = dispatch
         self._metrics = metrics
         self._client_id = client_id
-        self._joins = Joins(
-            settings.consumer_group,
-            settings.rebalance_retry_max,
-            settings.rebalance_retry_backoff_seconds,
-            metrics.failed_joins.inc,
-        )
         dead_letter_topic = settings.on_failure.dead_letter_topic
         opener = Opener(dispatch.policy)
         self._dead_letters = DeadLetters(settings, dead_letter_topic, metrics.function, client_id, opener)
@@ -122,6 +120,7 @@ class KafkaTrigger(Trigger):
             takes_acks=dispatch.policy.ack_mode.is_explicit,
         )
         self._assignment = Assignment(dispatch, self._stream, settings.limits)
+        self._stream.ends = Ends(self._assignment.partitions)
         self._logs: Logs
         self._offsets: GroupOffsets
         self._watcher: EndWatcher | None = None  # with delivery: ranges
@@ -129,11 +128,13 @@ class KafkaTrigger(Trigger):
         self._sign_ins = SignIns(settings.access)
         self._lease = dispatch.lease
         self._fence = Fence(self._lease)
-        self._settled_ns = 0  # no rebalance that this member hasn't joined had begun by then
+        self._answered_ns = 0  # when the group has last answered
+        self._late_ack_seconds = dispatch.policy.late_ack_seconds
         self._is_stopping = False
         self._loops: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup
         self._consumer: AIOKafkaConsumer | None = None
+        self._membership: Membership | None = None
         self._admin: AIOKafkaAdminClient
 
     # ---- start, run, stop
@@ -149,27 +150,25 @@ class KafkaTrigger(Trigger):
         if self._loops is not None:
             self._loops.cancel()
             await asyncio.wait([self._loops])
-        consumer = self._consumer
-        if consumer is None:
+        membership = self._membership
+        if self._consumer is None or membership is None:
             return
-        if self._assignment.is_releasing:
-            self._dispatch.shorten_revoke(wait_seconds)  # a rebalance may give handlers longer
         try:
-            await self._assignment.give_back(wait_seconds, self._dispatch.policy.late_ack_seconds)
+            await self._assignment.give_back(wait_seconds, self._late_ack_seconds)
         finally:
             # Not before: a rebalance that comes now has to wait for the last commit.
             self._consumer = None
-            await self._leave(consumer)
+            await self._leave(membership)
             await self._dead_letters.close()
             await self._outputs.close()
             await self._offsets.close()
             await self._fence.stop()
 
-    async def _leave(self, consumer: AIOKafkaConsumer) -> None:
+    async def _leave(self, membership: Membership) -> None:
         """Leave the group. A broker that is frozen, or in a rebalance, must not hold up the stop."""
         try:
             async with asyncio.timeout(_LEAVE_TIMEOUT_SECONDS):
-                await internals.stop(consumer, self._admin)
+                await membership.leave()
                 await self._admin.close()
         except (TimeoutError, KafkaError) as error:
             why = str(error) or f"no answer within {_LEAVE_TIMEOUT_SECONDS:g} s"
@@ -178,45 +177,45 @@ class KafkaTrigger(Trigger):
     async def _run(self) -> None:
         settings = self._settings
         try:
-            consumer, self._admin = await connect(settings, self._client_id)
-            self._open(consumer)
+            consumer, self._admin = await connect(settings, self._client_id, self._on_away)
+            membership = self._open(consumer)
             self._problem = f"waiting for {'topics ' if settings.topics else ''}{topics_of(settings)}"
-            topics = self._topics = Topics(consumer, self._admin, settings)
-            await topics.subscribe(_Listener(self))
+            topics = self._topics = Topics(consumer, self._admin, settings, membership)
+            await topics.subscribe()
             self._problem = f"joining group {settings.consumer_group}"
             async with task_group(KafkaError, HeadraceError) as tasks:
                 self._tasks = tasks
                 if self._watcher is not None:
                     tasks.create_task(self._watcher.run_forever(), name="ends")
+                tasks.create_task(membership.watch(), name="membership")
                 tasks.create_task(self._stream.fetching.run_forever(), name="fetch")
                 tasks.create_task(self._logs.run_forever(), name="logs")
+                tasks.create_task(self._stream.ends.follow_forever(consumer), name="lag")
                 tasks.create_task(topics.follow_forever(), name="topicPattern")
                 tasks.create_task(self._assignment.commit_forever(), name="commit")
         except KafkaError as error:
             raise explain(error, settings) from None
 
-    def _open(self, consumer: AIOKafkaConsumer) -> None:
+    def _on_away(self, why: str) -> None:
+        self._problem = why
+
+    def _open(self, consumer: AIOKafkaConsumer) -> Membership:
         """Put together what needs a client."""
         settings, assignment = self._settings, self._assignment
-        self._consumer = consumer
-        offsets = self._offsets = (
-            Transactions(consumer, self._admin, settings, self._client_id)
-            if settings.exactly_once
-            else GroupOffsets(consumer)
-        )
+        self._consumer, self._answered_ns = consumer, now_ns()
+        membership, offsets = self._join_by(consumer)
+        self._membership, self._offsets = membership, offsets
         assignment.committer = Committer(offsets, self._metrics)
         logs = self._logs = Logs((consumer, self._admin), settings, assignment, offsets, self._metrics)
         epochs = logs.epochs
         fetching = Fetching(consumer, assignment, self._dispatch, settings, epochs, logs.on_out_of_range)
-        self._stream.connect(consumer, self._admin, offsets, fetching, logs)
+        self._stream.connect(consumer, self._admin, (membership, offsets), fetching, logs)
         if self._dispatch.policy.is_ranges:
             self._watcher = EndWatcher(consumer, self._dispatch, assignment, logs.on_out_of_range)
         self._fence.start()
         for client in (consumer._client, self._admin._client):  # noqa: SLF001
             self._sign_ins.watch(client)
-        internals.watch_session(consumer, self._session_renewed)
         internals.tune(consumer, retry_seconds=settings.retry_backoff_seconds)
-        tell_partitions_apart(consumer)
         requests.limit(consumer, fetching.budget)
         if self._dispatch.policy.decoder:
             assignment.are_chunks = chunks.forward(
@@ -229,50 +228,58 @@ class KafkaTrigger(Trigger):
         if not assignment.are_chunks:
             chunks.count(consumer, fetching.budget.hold, settings.max_batch_bytes, epochs.fetched)
             fetching.leave_room_for_decoded()
-        backoff_seconds = settings.rebalance_retry_backoff_seconds
-        internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
+        return membership
 
-    def _session_renewed(self, sent_ns: int, is_rebalancing: bool) -> None:  # a callback
-        """The broker has answered what was sent then: it keeps this member for as long again."""
-        if not is_rebalancing:
-            self._settled_ns = sent_ns
-        self._lease.renew(membership_end_ns(self._settings, sent_ns, self._settled_ns))
+    def _join_by(self, consumer: AIOKafkaConsumer) -> tuple[Membership, GroupOffsets]:
+        """By groupProtocol."""
+        settings, admin = self._settings, self._admin
+        if settings.group_protocol == "consumer":
+            waits_seconds = settings.max_wait_handler_during_rebalance_seconds + self._late_ack_seconds
+            member = IncrementalMembership(consumer, admin, settings, waits_seconds, self)
+            return member, MemberOffsets(consumer, admin, member.session)
+        classic = ClassicMembership(consumer, admin, settings, self, self._metrics.failed_joins.inc)
+        if settings.exactly_once:
+            return classic, Transactions(consumer, admin, settings, self._client_id)
+        return classic, GroupOffsets(consumer, admin, settings.consumer_group)
+
+    # ---- the membership's word
+
+    def on_renewed(self, end_ns: int) -> None:
+        """What the workers have is theirs until then."""
+        self._answered_ns = now_ns()
+        self._lease.renew(end_ns)
         self._dispatch.dispatch()  # nothing is handed out while it is over
 
-    # ---- rebalance
-
-    async def on_revoked(self) -> None:
-        """The group rebalances: give everything back, whoever gets it next. Heartbeats go on meanwhile."""
-        consumer = self._consumer
-        if consumer is None:
+    async def on_revoked(self, keys: Collection[PartitionKey] | None, *, is_lost: bool) -> None:
+        """Give them back, whoever gets them next. Heartbeats go on meanwhile."""
+        if self._consumer is None:
             return
-        self._problem = f"group {self._settings.consumer_group} is rebalancing"
-        is_lost = internals.generation(consumer) < 0
+        if keys is None:
+            self._problem = f"group {self._settings.consumer_group} is rebalancing"
         if is_lost and self._assignment.partitions:
             logger.error("the membership in the group is lost: its records are dropped here, uncommitted")
         wait_seconds = 0 if is_lost else self._settings.max_wait_handler_during_rebalance_seconds
-        late_ack_seconds = 0 if is_lost else self._dispatch.policy.late_ack_seconds
+        late_ack_seconds = 0 if is_lost else self._late_ack_seconds
         try:
-            await self._assignment.give_back(wait_seconds, late_ack_seconds)
-            await self._topics.look()
+            await self._assignment.give_back(wait_seconds, late_ack_seconds, keys)
+            if keys is None:
+                await self._topics.look()
         except Exception as error:
-            # aiokafka would swallow it and join again, with handlers of this assignment still running.
+            # The member would go on in its group, with handlers of this assignment still running.
             self._tasks.create_task(_raise(error), name="revoke")
             await asyncio.Event().wait()
 
-    def on_assigned(self, assigned: Collection[TopicPartition]) -> None:
+    def on_assigned(self, keys: Collection[PartitionKey]) -> None:
         """Heartbeats wait for this to return: the work is a task's."""
-        consumer = self._consumer
-        if consumer is None or self._is_stopping:
+        membership = self._membership
+        if self._consumer is None or membership is None or self._is_stopping:
             return
         self._metrics.rebalances.inc()
-        numbers = self._settings.partitions
-        mine = [PartitionKey(*tp) for tp in assigned if not numbers or tp.partition in numbers]
-        others = [tp for tp in assigned if numbers and tp.partition not in numbers]
-        consumer.pause(*(assigned if self._dispatch.policy.is_ranges else others))
-        if others:
-            logger.info("%d assigned partitions are left alone: not in `partitions`", len(others))
-        self._assignment.on_assigned(mine, internals.generation(consumer), self._tasks)
+        mine = [key for key in keys if self._settings.takes(key.partition)]
+        if others := len(keys) - len(mine):
+            logger.info("%d assigned partitions are left alone: not in `partitions`", others)
+        generation = membership.generation
+        self._assignment.on_assigned(mine, -1 if generation is None else generation, self._tasks)
 
     def _on_started(self) -> None:
         self._problem = ""
@@ -284,12 +291,20 @@ class KafkaTrigger(Trigger):
 
     def problems(self) -> list[str]:
         """Why no records flow, or why some don't."""
-        return [
-            *([problem] if (problem := self._joins.problem or self._problem) else []),
-            *([self._sign_ins.problem] if self._sign_ins.problem else []),
-            *(["no heartbeat was answered for sessionTimeout"] if self._lease.is_over else []),
-            *self._assignment.problems(),
-        ]
+        of_group = self._joining_problem or self._problem
+        others = filter(None, (self._sign_ins.problem, self._silence()))
+        return [*self._assignment.problems(of_group), *others]
+
+    def _silence(self) -> str:
+        """Since when nothing was heard about the group, where that is long and no failed join says more."""
+        seconds = (now_ns() - self._answered_ns) / 1e9 if self._consumer else 0.0
+        if seconds < self._settings.session_timeout_seconds or self._joining_problem:
+            return ""
+        return f"{self._settings.access} has not answered about the group for {seconds:.0f} s"
+
+    @property
+    def _joining_problem(self) -> str:
+        return self._membership.problem if self._membership else ""
 
     def status(self) -> TriggerStatus:
         """Group membership and partitions."""
@@ -298,34 +313,12 @@ class KafkaTrigger(Trigger):
         about = {
             "topics": sorted(subscribed or self._settings.topics),
             "consumerGroup": self._settings.consumer_group,
-            "generation": internals.generation(self._consumer) if self._consumer else None,
-            "bufferedBytes": self._stream.fetching.buffered_bytes if self._consumer else 0,
+            "brokers": list(self._settings.brokers),
+            **(self._membership.status() if self._consumer and self._membership else {"generation": None}),
         }
-        return TriggerStatus(about, self._assignment.statuses())
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """aiokafka's word for what a group says, to the trigger."""
-
-    def __init__(self, trigger: KafkaTrigger) -> None:
-        self._trigger = trigger
-
-    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Heartbeats go on while this is awaited."""
-        await self._trigger.on_revoked()
-
-    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Heartbeats stand still while this is awaited."""
-        self._trigger.on_assigned(assigned)
-
-
-def membership_end_ns(settings: KafkaSettings, sent_ns: int, settled_ns: int) -> int:
-    """Until when the group keeps a member: which doesn't go silent, and joins a rebalance in time.
-
-    The broker has answered what was sent at `sent_ns`; it last did so without asking to join at `settled_ns`.
-    """
-    session_end_ns = sent_ns + int(settings.session_timeout_seconds * 1e9)
-    return min(session_end_ns, settled_ns + int(settings.rebalance_timeout_seconds * 1e9))
+        age = self._assignment.committer.seconds_since_last if consumer else None
+        buffered_bytes = self._stream.fetching.buffered_bytes if consumer else 0
+        return TriggerStatus(about, self._assignment.statuses(), buffered_bytes, age)
 
 
 async def _raise(error: BaseException) -> NoReturn:

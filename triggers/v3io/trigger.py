@@ -10,7 +10,7 @@ from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
@@ -115,8 +115,6 @@ class V3ioTrigger(Trigger):
         if self._loops is not None:
             self._loops.cancel()
             await asyncio.wait([self._loops])
-        if self._assignment.is_releasing:
-            self._dispatch.shorten_revoke(wait_seconds)
         async with self._stopping:
             try:
                 await self._leave(wait_seconds)
@@ -225,8 +223,6 @@ class V3ioTrigger(Trigger):
         """Workers that are in their records end; nothing is committed."""
         self._metrics.rebalances.inc()
         self._problem = ""
-        if self._assignment.is_releasing:
-            self._dispatch.shorten_revoke(0)
         await self._assignment.give_back(0, 0)
 
     def _on_started(self) -> None:
@@ -240,12 +236,11 @@ class V3ioTrigger(Trigger):
 
     def problems(self) -> list[str]:
         """Why no records flow, or why some don't."""
+        of_group = self._problem or (self._membership.problem if self._membership else "")
         return [
-            *([self._problem] if self._problem else []),
-            *([self._membership.problem] if self._membership and self._membership.problem else []),
+            *self._assignment.problems(of_group),
             *(["no heartbeat was written for sessionTimeout"] if self._lease.is_over else []),
             *self._stream.problems(),
-            *self._assignment.problems(),
         ]
 
     def status(self) -> TriggerStatus:
@@ -257,4 +252,5 @@ class V3ioTrigger(Trigger):
             "memberId": membership.member.id if membership else None,
             "replicas": self._spec.replica_count,
         }
-        return TriggerStatus(about, self._assignment.statuses())
+        age = self._assignment.committer.seconds_since_last
+        return TriggerStatus(about, self._assignment.statuses(), last_commit_seconds=age)

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from headrace.runtime.cli.broker_options import as_json_option
-from headrace.runtime.cli.record_formats import cell
+from headrace.runtime.cli.records.columns import Columns, show_columns
+from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.v3io.groups import lag, seek
 from headrace.runtime.cli.v3io.options import DEFAULT_PORT, NewStream, Stream, web_api_option
 from headrace.runtime.cli.v3io.records import get, put
@@ -74,10 +72,8 @@ def list_streams(  # noqa: PLR0913, PLR0917 one parameter per option
         ]
         click.echo(json.dumps(rows))
         return
-    table = Table("stream", "shards", "kept for")
-    for it in found:
-        table.add_row(cell(str(it.place)), str(it.shard_count), f"{it.retention_hours} h")
-    Console().print(table)
+    shown = [(str(it.place), str(it.shard_count), f"{it.retention_hours} h") for it in found]
+    show_columns(Columns(("stream", "shards", "kept for"), shown))
 
 
 async def _streams(

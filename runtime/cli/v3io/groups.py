@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from headrace.runtime.cli.broker_options import as_json_option
-from headrace.runtime.cli.groups import SeekTarget
-from headrace.runtime.cli.record_formats import cell
+from headrace.runtime.cli.kafka.groups import SeekTarget
+from headrace.runtime.cli.records.columns import Columns, show_columns, shown
+from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.v3io.options import Stream, web_api_option
 from headrace.runtime.errors import printable
 from headrace.runtime.v3io.access import V3ioAccess
@@ -36,16 +34,14 @@ def lag(stream: StreamPlace, group: str, access: V3ioAccess, as_json: bool) -> N
     sessions, lags = asyncio.run(_lag(access, stream, group))
     total = sum(row.lag for row in lags)
     if as_json:
-        rows = [{**asdict(row), "lag": row.lag} for row in lags]
+        shards = [{**asdict(row), "lag": row.lag} for row in lags]
         members = [it.member_id for it in sessions]
-        said = {"stream": str(stream), "group": group, "members": members, "lag": total, "shards": rows}
+        said = {"stream": str(stream), "group": group, "members": members, "lag": total, "shards": shards}
         click.echo(json.dumps(said))
         return
-    table = Table("shard", "committed", "last", "lag", "member")
-    for row in lags:
-        committed = "-" if row.committed is None else str(row.committed)
-        table.add_row(str(row.shard), committed, str(row.current), str(row.lag), cell(row.member or "-"))
-    Console().print(table)
+    numbers = [map(shown, (it.shard, it.committed, it.current, it.lag)) for it in lags]
+    rows = [(*said, it.member or "-") for it, said in zip(lags, numbers, strict=True)]
+    show_columns(Columns(("shard", "committed", "last", "lag", "member"), rows))
     count = len(sessions)
     click.echo(
         printable(f"group {group} has {count or 'no'} member{'' if count == 1 else 's'}; lag {total} in all")
@@ -94,10 +90,8 @@ def seek(  # noqa: PLR0913, PLR0917 one parameter per option
         said = {"stream": str(stream), "group": group, "moves": [asdict(move) for move in moves]}
         click.echo(json.dumps(said))
         return
-    table = Table("shard", "before", "after")
-    for move in moves:
-        table.add_row(str(move.shard), "-" if move.before is None else str(move.before), str(move.after))
-    Console().print(table)
+    rows = [list(map(shown, (it.shard, it.before, it.after))) for it in moves]
+    show_columns(Columns(("shard", "before", "after"), rows))
 
 
 async def _lag(

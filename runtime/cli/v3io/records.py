@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import click
 
-from headrace.runtime.cli.broker_options import as_json_option
-from headrace.runtime.cli.record_formats import json_line, text_line
-from headrace.runtime.cli.records import keyed_line, made_up, paced, record_options, stdin_batches
+from headrace.runtime.cli.records.formats import json_line, text_line
+from headrace.runtime.cli.records.lines import keyed_line, made_up, paced, record_options, stdin_batches
+from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.v3io.options import Stream, web_api_option
 from headrace.runtime.kafka.client import Line
 from headrace.runtime.processor.stopping import until_signal

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.books.failed_records import FailedRecord
-from headrace.runtime.partitions.books.reason import in_one_line
+from headrace.runtime.partitions.books.reason import in_one_line, log_extra
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.tasks import end_tasks, start_task
@@ -122,7 +122,11 @@ class Nacks:
         shared.metrics.handled_failure.inc()
         of_how_many = f" of {policy.max_attempts}" if policy.max_attempts else ""
         message = "%s offset %d failed at attempt %d%s, after its handler had returned: %s"
-        logger.error(message, partition, end - 1, failed.failures, of_how_many, in_one_line(reason))
+        about = {**partition.key._asdict(), "offset": end - 1, "attempt": failed.failures}
+        extra = log_extra(reason, is_known=True, **about)
+        logger.error(
+            message, partition, end - 1, failed.failures, of_how_many, in_one_line(reason), extra=extra
+        )
         self._failures.judge(failed)
         wait_seconds = 0.0 if failed.is_refused else policy.wait_seconds(failed.failures)
         failing.due[first] = asyncio.get_running_loop().time() + wait_seconds

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire.frames import Ack, Nack

@@ -1,5 +1,6 @@
 """Which worker gets the next run of which lane. They choose; the dispatcher acts."""
 
+import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
@@ -10,6 +11,10 @@ from headrace.runtime.partitions.lane import Lane
 
 class Allocator(Protocol):
     """Called by the dispatcher on its event loop; never blocks. Only its own queues are its state."""
+
+    @property
+    def waited_seconds(self) -> float:
+        """How long that had been offered which `take` has given last."""
 
     def place(self, keys: Collection[PartitionKey]) -> None:
         """What this replica has changed: these are all the partitions of the trigger that are here now."""
@@ -38,13 +43,15 @@ class LaneQueue:
 
     def __init__(self) -> None:
         self._lanes: deque[Lane] = deque()
-        self._ids: set[int] = set()
+        self._ids: dict[int, float] = {}  # since when it is there
+        self.waited_seconds = 0.0
+        """What `take` has given last."""
 
     def offer(self, lane: Lane) -> bool:
         """To the end, unless it is there."""
         if lane.id in self._ids:
             return False
-        self._ids.add(lane.id)
+        self._ids[lane.id] = time.monotonic()
         self._lanes.append(lane)
         return True
 
@@ -52,15 +59,16 @@ class LaneQueue:
         """The first that may still be handed out; those before it leave the queue."""
         while self._lanes:
             lane = self._lanes.popleft()
-            self._ids.discard(lane.id)
+            since = self._ids.pop(lane.id)
             if _is_waiting(lane):
+                self.waited_seconds = time.monotonic() - since
                 return lane
         return None
 
     def put_back(self, lanes: Sequence[Lane]) -> None:
         """To the beginning, in this order."""
         self._lanes.extendleft(reversed(lanes))
-        self._ids.update(lane.id for lane in lanes)
+        self._ids |= dict.fromkeys((lane.id for lane in lanes), time.monotonic())
 
     def waiting(self) -> list[Lane]:
         """What `take` would give one by one."""
@@ -75,7 +83,7 @@ class LaneQueue:
         """Forget those that can't be handed out now; the others."""
         left = self.waiting()
         self._lanes = deque(left)
-        self._ids = {lane.id for lane in left}
+        self._ids = {lane.id: self._ids[lane.id] for lane in left}
         return left
 
 
@@ -88,6 +96,11 @@ class PoolAllocator:
 
     def __init__(self) -> None:
         self._queue = LaneQueue()
+
+    @property
+    def waited_seconds(self) -> float:
+        """In the one queue."""
+        return self._queue.waited_seconds
 
     def place(self, keys: Collection[PartitionKey]) -> None:
         """Nothing is decided beforehand."""
@@ -122,10 +135,26 @@ class StaticAllocator:
     def __init__(self, worker_count: int) -> None:
         self._queues = [LaneQueue() for _ in range(worker_count)]
         self._worker_of: dict[PartitionKey, int] = {}
+        self._last = self._queues[0]
+
+    @property
+    def waited_seconds(self) -> float:
+        """In the queue that was asked last."""
+        return self._last.waited_seconds
 
     def place(self, keys: Collection[PartitionKey]) -> None:
-        """Ranges over all partitions in order; sizes differ by at most one. What waits moves along."""
-        self._worker_of = contiguous_ranges(keys, len(self._queues))
+        """Ranges over all in order, whose sizes differ by at most one, where none was here before.
+
+        What was keeps its worker: the others go to those that have fewest. What waits moves along.
+        """
+        stay = {key: worker for key, worker in self._worker_of.items() if key in keys}
+        self._worker_of = stay or contiguous_ranges(keys, len(self._queues))
+        loads = [0] * len(self._queues)
+        for worker in self._worker_of.values():
+            loads[worker] += 1
+        for key in sorted(set(keys) - self._worker_of.keys()):
+            self._worker_of[key] = worker = loads.index(min(loads))
+            loads[worker] += 1
         waiting = [lane for queue in self._queues for lane in queue.waiting()]
         for queue in self._queues:
             queue.clear()
@@ -138,7 +167,8 @@ class StaticAllocator:
 
     def take(self, worker_index: int) -> Lane | None:
         """The head of this worker's queue."""
-        return self._queues[worker_index].take()
+        self._last = self._queues[worker_index]
+        return self._last.take()
 
     def put_back(self, worker_index: int, lanes: Sequence[Lane]) -> None:
         """To the head of this worker's queue."""

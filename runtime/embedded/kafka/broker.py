@@ -1,6 +1,7 @@
 """A real Apache Kafka on loopback: one KRaft node, owned by this process and dying with it."""
 
 import signal
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +13,7 @@ from headrace.runtime.embedded.kafka.guards import CLIENTS_PEM, SERVER_PEM, Guar
 from headrace.runtime.embedded.kafka.java import BrokerJava, find_broker_java
 from headrace.runtime.embedded.kafka.process import BrokerProcess, last_lines
 from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
-from headrace.runtime.embedded.ports import HOST, choose_ports
+from headrace.runtime.embedded.ports import HOST, choose_ports, claim_port
 from headrace.runtime.embedded.programs import in_thread
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka.access import BrokerAccess
@@ -25,8 +26,9 @@ class EmbeddedKafka:
     """One broker. `start` may fail, `stop` is idempotent and bounded, `async with` does both.
 
     `data_dir` None: a temporary folder, deleted by `stop`. Given: kept, formatted when it is new.
-    `port` 0: a free one. `guards` add listeners, whose certificate is `ca_pem`; the SCRAM users are
-    written when the folder is formatted. The plaintext listener is always there.
+    `port` 0: a free one, also where `port` is taken and `may_move`. `guards` add listeners, whose certificate
+    is `ca_pem`; the SCRAM users are written when the folder is formatted. The plaintext listener is always
+    there.
 
     Call `start` and `restart` from a thread that lives as long as the broker shall (the main
     one): the kernel kills the broker when that thread ends. Bound to no event loop in between.
@@ -37,11 +39,14 @@ class EmbeddedKafka:
         data_dir: Path | None = None,
         *,
         port: int = 0,
+        may_move: bool = False,
         heap_mib: int = 512,
         guards: Guards = _NONE,
     ) -> None:
         self._folder = OwnedFolder(data_dir.expanduser().absolute() if data_dir else None, "headrace-kafka-")
         self._port = port
+        self._may_move = may_move
+        self._claim: socket.socket | None = None
         self._heap_mib = heap_mib
         self._guards = guards
         self._ports: dict[str, int] = {}
@@ -101,7 +106,7 @@ class EmbeddedKafka:
         """End the broker: SIGTERM, a bounded wait, SIGKILL. A temporary folder goes with it."""
         await self._halt(signal.SIGTERM)
         await self._folder.release()
-        self._ports = {}
+        self._give_up_ports()
 
     def kill(self) -> None:
         """`stop` for who can't wait: kill -9. Idempotent."""
@@ -109,7 +114,7 @@ class EmbeddedKafka:
             self._process.kill()
             self._process = None
         self._folder.release_at_once()
-        self._ports = {}
+        self._give_up_ports()
 
     async def restart(self, *, kill: bool = False) -> None:
         """The same broker again, same ports and data; `kill` ends it with kill -9 first."""
@@ -144,7 +149,7 @@ class EmbeddedKafka:
 
     def _prepare(self, folder: Path) -> None:
         """Everything that the broker needs before it starts. Blocks: runs in a thread."""
-        self._ports = choose_ports(self._port, self._guards.listeners)
+        self._ports = choose_ports(self._claimed_port(), self._guards.listeners)
         self._java = find_broker_java(folder, self._ports["PLAINTEXT"])
         (folder / "tmp").mkdir(exist_ok=True)
         settings = broker_settings(self._ports, self._guards)
@@ -155,6 +160,24 @@ class EmbeddedKafka:
             (folder / name).touch(mode=0o600)
             (folder / name).write_text(pem)
         write_properties(folder / "broker.properties", settings)
+
+    def _claimed_port(self) -> int:
+        """0 for any. UsageError where the one that is wanted can't be had."""
+        if not self._port:
+            return 0
+        try:
+            self._claim = claim_port(self._port)
+        except UsageError:
+            if not self._may_move:
+                raise
+            return 0
+        return self._port
+
+    def _give_up_ports(self) -> None:
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
+        self._ports = {}
 
     async def _launch(self) -> None:
         assert self._java is not None

@@ -26,6 +26,11 @@ def broker_settings(ports: Mapping[str, int], guards: Guards) -> dict[str, str]:
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
+        # With the protocol `consumer` the broker decides, and not each member: as Headrace's defaults.
+        "group.consumer.session.timeout.ms": "10000",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.heartbeat.interval.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "200",
         "log.retention.check.interval.ms": "10000",  # a small disk is soon full
         "log.cleaner.dedupe.buffer.size": "4194304",
         "broker.session.timeout.ms": "2000",  # a killed broker may register again only after it

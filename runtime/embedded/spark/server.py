@@ -108,6 +108,9 @@ class SparkServer:
 
     def kill(self) -> None:
         """`stop` for who can't wait: kill -9. Idempotent."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+        self._token.withdraw()
         if self._process is not None:
             self._process.kill()
             self._process = None

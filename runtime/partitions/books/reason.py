@@ -1,11 +1,16 @@
 """Why a record failed, in a line: the one that names the exception."""
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 _LINE_CHARS = 300
 _HEADER = "Traceback (most recent call last):"
 _GROUP = "  + Exception Group " + _HEADER
+_HEADERS = (_HEADER, _GROUP)
 _FRAMES_IN_GROUP = "  | "
+_FRAME = '  File "'
+_EXCEPTION = re.compile(r"[^\W\d][\w.]*")
 # What stands between two tracebacks, in Python's words. The last one is of what was raised at last.
 _BETWEEN = (
     "The above exception was the direct cause of the following exception:",
@@ -15,15 +20,44 @@ _BETWEEN = (
 
 def in_one_line(reason: str) -> str:
     """Of a traceback the line with the exception's name, of another text its first; cut where it is long."""
+    return _named_in(_last_part(reason)).rstrip(":")[:_LINE_CHARS]
+
+
+def log_extra(reason: str, *, is_known: bool = False, **fields: Any) -> dict[str, Any]:
+    """For a log line that has it in one line: `fields`, the exception, and the rest unless `is_known`."""
+    if name := _exception_in(reason):
+        fields["exception"] = name
+    return {"fields": fields, "error": "" if is_known or in_one_line(reason) == reason else reason}
+
+
+def is_alike(reason: str, other: str) -> bool:
+    """Whether they differ in the exception's message alone: it was raised at the same place."""
+    return _origin(reason) == _origin(other)
+
+
+def _exception_in(reason: str) -> str:
+    """The exception's name, "" where it is another text than a traceback."""
+    found = _EXCEPTION.match(in_one_line(reason)) if _last_part(reason)[0] in _HEADERS else None
+    return found[0] if found else ""
+
+
+def _origin(reason: str) -> tuple[str, ...]:
+    name = _exception_in(reason)
+    frames = [line for line in reason.splitlines() if line.startswith(_FRAME)]
+    return (name, *frames) if name else (in_one_line(reason),)
+
+
+def _last_part(reason: str) -> Sequence[str]:
+    """Its lines from the last traceback on. At least one."""
     lines = [line for line in reason.splitlines() if line.strip()] or [""]
     last = max((at + 1 for at, line in enumerate(lines) if line in _BETWEEN), default=0)
-    return _named_in(lines[last:] or lines).rstrip(":")[:_LINE_CHARS]
+    return lines[last:] or lines
 
 
 def _named_in(lines: Sequence[str]) -> str:
     """The first line behind the frames. What follows it belongs to the message."""
     if lines[0] == _GROUP:
         lines = [line.removeprefix(_FRAMES_IN_GROUP) for line in lines]
-    if lines[0] not in (_HEADER, _GROUP):
+    if lines[0] not in _HEADERS:
         return lines[0]
     return next((line for line in lines[1:] if not line.startswith(" ")), lines[-1])

@@ -11,29 +11,31 @@ NOBODY = -1
 
 
 class Unacked(AbstractSet[int]):
-    """A set of first offsets. Of each it knows the worker that has handled it, and where a range ends.
+    """A set of first offsets. Of each it knows which worker has handled it, when, and where a range ends.
 
     Orphans are those whose worker has died: nobody is left to ack them.
     """
 
-    __slots__ = ("_ends", "_workers", "has_orphans")
+    __slots__ = ("_ends", "_handled", "_seen", "has_orphans")
 
     def __init__(self) -> None:
         self.has_orphans = False
-        self._workers: dict[int, int | None] = {}
+        # As they were handled. When is one list for all that came between two looks: the second one fills it.
+        self._handled: dict[int, tuple[int | None, list[float]]] = {}
+        self._seen: list[float] = []
         self._ends: dict[int, int] = {}  # of ranges
 
     def __contains__(self, first: object) -> bool:
-        return first in self._workers
+        return first in self._handled
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._workers)
+        return iter(self._handled)
 
     def __len__(self) -> int:
-        return len(self._workers)
+        return len(self._handled)
 
     def __eq__(self, other: object) -> bool:
-        return self._workers.keys() == other
+        return self._handled.keys() == other
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
@@ -47,43 +49,52 @@ class Unacked(AbstractSet[int]):
 
     def add(self, firsts: Iterable[int], worker_index: int | None) -> None:
         """That worker has handled these."""
-        self._workers |= dict.fromkeys(firsts, worker_index)
+        self._handled |= dict.fromkeys(firsts, (worker_index, self._seen))
+
+    def look(self, now: float) -> float:
+        """How long what was handled first has waited; what came since the last look, from `now` on."""
+        if not self._handled:
+            return 0.0
+        self._seen.append(now)
+        self._seen = []
+        _, (seen_at,) = next(iter(self._handled.values()))
+        return now - seen_at
 
     def add_ends(self, ranges: Iterable[Span]) -> None:
         """Where those of these end that were added."""
         self._ends |= ranges
-        self._ends = {first: end for first, end in self._ends.items() if first in self._workers}
+        self._ends = {first: end for first, end in self._ends.items() if first in self._handled}
 
     def forget(self, first: int, end: int) -> None:
         """Those in `[first, end)` are settled."""
-        if end - first < len(self._workers):
+        if end - first < len(self._handled):
             for offset in range(first, end):
-                self._workers.pop(offset, None)
+                self._handled.pop(offset, None)
         else:
-            self._workers = {at: worker for at, worker in self._workers.items() if not first <= at < end}
+            self._handled = {at: of for at, of in self._handled.items() if not first <= at < end}
 
     def orphan(self, worker_index: int) -> int:
         """That worker has died; how many orphans it leaves."""
-        orphans = [first for first, worker in self._workers.items() if worker == worker_index]
-        self._workers |= dict.fromkeys(orphans)
+        orphans = {at: (None, of[1]) for at, of in self._handled.items() if of[0] == worker_index}
+        self._handled |= orphans
         self.has_orphans |= bool(orphans)
         return len(orphans)
 
     def abandon(self, first: int) -> bool:
         """Nobody is to ack this one any more; whether it waits for that."""
-        if first not in self._workers:
+        if first not in self._handled:
             return False
-        self._workers[first] = None
+        self._handled[first] = (None, self._handled[first][1])
         self.has_orphans = True
         return True
 
     def is_orphan(self, first: int) -> bool:
         """It is to come again."""
-        return first in self._workers and self._workers[first] is None
+        return first in self._handled and self._handled[first][0] is None
 
     def drop_orphans(self) -> None:
         """They come again."""
-        self._workers = {first: worker for first, worker in self._workers.items() if worker is not None}
+        self._handled = {first: of for first, of in self._handled.items() if of[0] is not None}
         self.has_orphans = False
 
     def settled_in(self, ledger: Ledger) -> Ledger:
@@ -91,6 +102,6 @@ class Unacked(AbstractSet[int]):
         found = Ledger(ledger.committable, ledger.settled_spans())
         if ledger.committable < ledger.position:
             found.add(ledger.committable, ledger.position)
-        for first in self._workers:
+        for first in self._handled:
             found.settle(first, self.end_of(first))
         return found

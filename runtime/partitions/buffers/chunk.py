@@ -23,6 +23,8 @@ class Chunk:
     count: int
     data: Buffer
     decode: Decode
+    timestamp: int | None = None
+    """Of its first record, ms since the epoch, where its source says that without decoding it."""
     held: object = None
     """Whoever counts what the data is a part of knows by this that some of it is still needed."""
     id: int = field(default_factory=_next_id)  # on the wire
@@ -91,6 +93,11 @@ class ChunkSlice(Sequence[WireRecord]):
         if isinstance(index, slice):
             return ChunkSlice(self.chunk, self.offsets[index])
         return ChunkRecord(self.chunk, self.offsets[index])
+
+
+def first_timestamp(records: Sequence[WireRecord]) -> int | None:
+    """Ms since the epoch. Nothing is decoded for that: of a chunk it is that of its first record."""
+    return records.chunk.timestamp if isinstance(records, ChunkSlice) else records[0].timestamp
 
 
 def offsets_of(records: Sequence[WireRecord]) -> Sequence[int]:

@@ -8,8 +8,7 @@ import aiohttp
 import click
 
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin.hosts import reachable
-from headrace.runtime.processor.admin.server import is_loopback
+from headrace.runtime.processor.admin.hosts import is_loopback, reachable
 
 _ANSWER_SECONDS = 30.0
 
@@ -60,6 +59,11 @@ async def ask_admin(
                 method, admin + path, json=body, headers=headers, allow_redirects=False
             ) as response,
         ):
+            if response.status == 401 and response.content_type != "application/json":
+                raise UsageError(
+                    f"{admin} asks for a sign-in that is none of Headrace's: a proxy's? --admin takes "
+                    "http://USER:PASSWORD@HOST:PORT, and HEADRACE_ADMIN too, which nobody else can read"
+                )
             return response.status, json.loads(await response.read())
     except TimeoutError:
         raise HeadraceError(f"the admin server at {admin} did not answer in {_ANSWER_SECONDS:g} s") from None

@@ -12,3 +12,11 @@ def reachable(host: str, everywhere: str = "") -> str:
     if address.is_unspecified:
         return reachable(everywhere or ("::1" if address.version == 6 else "127.0.0.1"))
     return f"[{address}]" if address.version == 6 else str(address)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine is meant."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

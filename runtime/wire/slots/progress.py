@@ -78,8 +78,8 @@ class ProgressSlot:
             self._end(seq)
         self.enter(seq)
 
-    def enter(self, seq: int) -> None:
-        """Record `seq` starts now; where the lease is over, this process ends instead."""
+    def enter(self, seq: int) -> int:
+        """Record `seq` starts now, which is returned; where the lease is over, this process ends instead."""
         now = time.monotonic_ns()
         if now > self._lease_words[0]:
             self._end(seq)
@@ -87,6 +87,7 @@ class ProgressSlot:
         # The time first: a reader may see a new time with an old record, never an old time with a new one.
         words[1] = now
         words[0] = 2 * seq + 1
+        return now
 
     def enter_beside(self, seq: int) -> None:
         """Record `seq` starts now, beside others; where the lease is over, this process ends instead."""

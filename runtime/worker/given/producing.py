@@ -112,6 +112,8 @@ class WorkerProduces:
         `outputs` are all that a message may name; None: it may name any. `is_transactional`: whether messages
         of that lane's records go with a commit.
         """
+        self.trace_headers: Callable[[], Headers] = lambda: ()
+        """Of the span that is current where it is called, if one is. Its owner may set it."""
         self._outputs = outputs
         self._is_transactional = is_transactional
         self._send = send
@@ -131,8 +133,9 @@ class WorkerProduces:
         if self._is_forked:
             raise RuntimeError(f"produce({message.topic}): in a process that the handler has forked")
         lane_id, offset, record = self._place()
-        if record is not None and record.headers:
-            message = message._replace(headers=traced(message.headers, record.headers))
+        origin = self.trace_headers() or (record.headers if record is not None else ())
+        if origin:
+            message = message._replace(headers=traced(message.headers, origin))
         goes_with_commit = not message.output and self._is_transactional(lane_id)
         one = OnItsWay(message.size_bytes, goes_with_commit=goes_with_commit)
         with self._room:

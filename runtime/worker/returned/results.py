@@ -69,10 +69,15 @@ def check(result: Any) -> None:
     if isinstance(body, GeneratorType):
         for _ in body:
             pass
-    is_pair = isinstance(result, tuple) and len(result) == 2
-    status = result[0] if is_pair else getattr(result, "status_code", 200)
+    status = status_of(result)
     if isinstance(status, int) and status >= 500:
         raise HandlerReturnedError(f"the handler's response has status {status}: {body!r:.200}")
+
+
+def status_of(result: Any) -> Any:
+    """What stands where a response has its status; 200 where it has none."""
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    return result[0] if is_pair else getattr(result, "status_code", 200)
 
 
 NO_RESPONSE = object()

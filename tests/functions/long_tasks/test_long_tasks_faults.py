@@ -1,7 +1,9 @@
 """Long tasks on a real broker, with real workers: kills, acks that can't be written, tasks that raise."""
 
 from itertools import repeat
+from pathlib import Path
 
+from broker import Broker
 from long_task_scene import Response, Scene, judge, wait_committed
 from replica import wait_until
 from task_history import Place, committed_unanswered, unanswered
@@ -80,6 +82,25 @@ def test_what_failed_holds_back_every_commit_behind_it(scene: Scene) -> None:
     assert scene.starts(failing) == 3  # attempts outlive the pool
     assert [it.is_processed for it in scene.responses() if it.sequence != failing] == [True] * 7
     assert len(others) == 4
+
+
+def test_a_newcomer_takes_tasks_at_once_while_those_that_stay_go_on(broker: Broker, tmp_path: Path) -> None:
+    """With groupProtocol consumer. What moves may wait for tasks of the first one that it runs there."""
+    scene = Scene(broker, tmp_path, protocol="consumer")
+    scene.send(*repeat({"seconds": 5}, 8))
+    with scene.pool("--workers", "2", name="-a") as a:
+        wait_until(lambda: len(scene.said("start")) == 2, about=a)
+        running = {line.split()[2] for line in scene.said("start")}
+        with scene.pool("--workers", "1", name="-b") as b:
+            b.logged(f"assigned: {scene.requests}")
+            scene.wait_answered(8, b)
+            wait_committed(scene, b)
+            assert (b.stop(), a.stop()) == (0, 0)
+    begun = [line.split()[2] for line in scene.said("start")]
+    assert len(begun) == 8 + len(scene.said("resumed"))
+    assert len(set(begun)) == 8
+    assert running <= set(begun)
+    assert [it.is_processed for it in scene.responses()] == [True] * 8
 
 
 def test_a_task_that_runs_when_partitions_come_is_the_only_one_of_its_worker(scene: Scene) -> None:

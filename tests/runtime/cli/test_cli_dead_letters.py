@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from dead_letters import Record, dead_letters, written
 from refusal import refused
 
-from headrace.runtime.cli.dead_letters import deadletters
+from headrace.runtime.cli.kafka.dead_letters import deadletters
 from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
@@ -76,7 +76,7 @@ def test_a_list_shows_where_each_record_came_from_and_why(broker: Broker, topic:
 
 
 def test_a_list_for_programs_is_a_json_line_per_record(broker: Broker, topic: str) -> None:
-    fail(broker, topic, "orders", [(3, Record())])
+    fail(broker, topic, "orders", [(3, Record(key=b"\xff", value="thrée".encode(), headers=HEADERS))])
     send(broker, topic, b"stray")
     lines: list[dict[str, Any]] = [
         json.loads(it) for it in run(broker, "list", topic, "--json").stdout.splitlines()
@@ -85,6 +85,9 @@ def test_a_list_for_programs_is_a_json_line_per_record(broker: Broker, topic: st
     assert lines[0] == {
         "partition": 3,
         "offset": 0,
+        "key": {"base64": "/w=="},
+        "body": "thrée",
+        "headers": [["trace", {"base64": "AP8="}], ["twice", "1"], ["none", None], ["twice", "2"]],
         "provenance": {
             "topic": "orders",
             "partition": 3,

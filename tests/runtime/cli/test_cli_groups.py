@@ -86,6 +86,20 @@ def test_lag_is_the_way_from_the_commit_to_the_end(broker: Broker, topic: str) -
     assert shown.splitlines()[-1] == f"group g-{topic} is Empty; lag 6 in all"
 
 
+def test_lag_is_watched_until_it_has_been_looked_at_so_often(broker: Broker, topic: str) -> None:
+    produce(broker, topic, 80)
+    commit(broker, f"g-{topic}", topic, {1: 4})
+    shown = run(broker, "lag", f"g-{topic}", "--watch", "--count", "2", "--interval", "0.1")
+    assert shown.exit_code == 0, shown.exception
+    heads, *rows = (line.split() for line in shown.stdout.splitlines())
+    assert heads == ["time", "topic", "partition", "committed", "end", "lag", "member"]
+    assert [row[1:] for row in rows] == [[topic, "1", "4", "10", "6", "-"]] * 2
+
+
+def test_what_is_watched_is_not_json(broker: Broker, topic: str) -> None:
+    assert "give one of them" in refused(run(broker, "lag", "g", "--watch", "--json"), UsageError)
+
+
 def test_members_are_shown_with_what_they_have_and_keep_seek_away(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -254,3 +268,25 @@ async def test_a_broker_that_has_just_been_made_knows_no_group_yet() -> None:
         assert await list_groups(BrokerAccess(kafka.bootstrap)) == []
         with pytest.raises(NoSuchGroupError):
             await read_lag(BrokerAccess(kafka.bootstrap), "g")
+
+
+def test_groups_of_the_protocol_consumer_are_shown_and_kept_from_seeks(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], groupProtocol="consumer")
+    group = f"group-{topic}"
+    produce(broker, topic, 16)
+    with replica(folder) as running:
+        wait_until(lambda: len(lines(folder)) == 16, about=running)
+        (found,) = [row for row in answer(broker, "groups") if row["name"] == group]
+        assert (found["protocol"], found["epoch"], found["state"]) == ("consumer", 1, "Stable")
+        (member,) = found["members"]
+        assert (member["epoch"], len(member["partitions"])) == (1, 8)
+        assert isinstance(
+            run(broker, "seek", group, topic, "--to", "earliest").exception, GroupHasMembersError
+        )
+        assert {row["client"] for row in answer(broker, "lag", group)["partitions"]} == {member["client"]}
+        assert running.stop() == 0
+    (found,) = [row for row in answer(broker, "groups") if row["name"] == group]
+    assert (found["protocol"], found["state"], found["members"]) == ("consumer", "Empty", [])
+    assert after(broker, group, topic, "--to", "earliest") == dict.fromkeys(range(8), 0)

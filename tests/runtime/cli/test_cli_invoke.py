@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 from replica import PROGRAM, Replica, replica
 
-from headrace.runtime.cli.invoke import invoke as command
+from headrace.runtime.cli.running.invoke import invoke as command
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.processor.admin.client import _from_here
 

@@ -14,10 +14,10 @@ from broker import Broker
 from click.testing import CliRunner, Result
 from refusal import refused
 
-from headrace.runtime.cli.kafka import kafka
+from headrace.runtime.cli.kafka.commands import kafka
 from headrace.runtime.errors import BrokerError, UsageError
 
-PROGRAM = (sys.executable, "-c", "from headrace.runtime.cli.kafka import kafka; kafka()")
+PROGRAM = (sys.executable, "-c", "from headrace.runtime.cli.kafka.commands import kafka; kafka()")
 
 
 def run(broker: Broker, *arguments: str, stdin: str = "") -> Result:

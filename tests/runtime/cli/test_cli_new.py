@@ -4,20 +4,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import command
 import pytest
 from broker import Broker
 from click.testing import CliRunner
 from kafka_records import produce
 from replica import replica, wait_until
+from root import ROOT
 
 from headrace.runtime.cli.new import new
 from headrace.runtime.errors import UsageError
 
 
-def make(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def make(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, *more: str) -> str:
     """What it prints; made in `folder`."""
     monkeypatch.chdir(folder)
-    result = CliRunner().invoke(new, [name])
+    result = CliRunner().invoke(new, [name, *more])
     assert result.exit_code == 0, result.exception
     return result.stdout
 
@@ -37,6 +39,40 @@ def test_what_it_makes_passes_its_own_tests(tmp_path: Path, monkeypatch: pytest.
         pytest_command, cwd=tmp_path / "greeter-2", capture_output=True, text=True, check=False
     )
     assert "2 passed" in result.stdout, result.stdout
+
+
+@pytest.mark.parametrize(
+    "template", ["async", "batch", "http", "kafka", pytest.param("spark", marks=pytest.mark.spark)]
+)
+def test_each_template_is_valid_and_passes_its_own_tests(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = make(tmp_path, "greeter", monkeypatch, "--template", template)
+    assert ("--embedded-kafka" in told) == (template != "http")
+    folder = tmp_path / "greeter"
+    assert not [file for file in folder.iterdir() if "NAME" in file.read_text()]
+    assert command.run("validate", str(folder)).returncode == 0
+    pytest_command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    result = subprocess.run(pytest_command, cwd=folder, capture_output=True, text=True, check=False)
+    assert "passed" in result.stdout, result.stdout
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("example", ["async_http", "spark_orders", "v3io_stream"])
+def test_an_example_is_copied_whole_and_is_valid(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = make(tmp_path, "mine", monkeypatch, "--example", example)
+    assert told.endswith("    cd mine\n    cat README.md\n")
+    copied = {file.name for file in (tmp_path / "mine").iterdir()}
+    assert copied == {file.name for file in (ROOT / "examples" / example).iterdir() if file.is_file()}
+    assert "name: mine" in (tmp_path / "mine" / "function.yaml").read_text()
+    assert command.run("validate", str(tmp_path / "mine")).returncode == 0
+
+
+def test_a_template_and_a_ready_made_function_exclude_each_other() -> None:
+    result = CliRunner().invoke(new, ["greeter", "--template", "http", "--from", "long_tasks"])
+    assert isinstance(result.exception, UsageError)
 
 
 def test_what_it_makes_runs_on_a_kafka_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,10 @@ from click.testing import CliRunner, Result
 from fake_processor import FakeProcessor
 from refusal import refused
 
-from headrace.runtime.cli.partition import NoSuchPartitionError, partition
+from headrace.runtime.cli.running.partition import NoSuchPartitionError, partition
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin.server import NotHaltedError, TcpAddress, admin_server
+from headrace.runtime.processor.admin.reported import NotHaltedError
+from headrace.runtime.processor.admin.server import TcpAddress, admin_server
 
 
 @contextmanager

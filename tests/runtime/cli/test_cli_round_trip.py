@@ -8,7 +8,7 @@ from broker import Broker
 from click.testing import CliRunner, Result
 from refusal import refused
 
-from headrace.runtime.cli.kafka import kafka
+from headrace.runtime.cli.kafka.commands import kafka
 from headrace.runtime.errors import UsageError
 
 RECORDS: list[dict[str, Any]] = [

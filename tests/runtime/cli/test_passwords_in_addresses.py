@@ -76,7 +76,7 @@ def test_an_address_that_is_taken_is_shown_without_its_password(
         assert shown.returncode == 0
         assert "https://***@h/x" in shown.stdout
         assert SECRET not in shown.stdout + shown.stderr
-    with replica(folder, "--log-level", "debug") as running:
+    with replica(folder, "--log-level", "trace") as running:
         running.wait_ready()
         said = [running.get(path)[1] for path in ("/api/status", "/ready", "/metrics")]
         assert running.stop() == 0

@@ -112,9 +112,9 @@ def test_a_wrong_key_in_build_is_found(tmp_path: Path) -> None:
 
 
 def test_what_is_not_built_yet_is_refused(tmp_path: Path) -> None:
-    unbuilt = {"groupInstanceId": "a"}
+    unbuilt = {"balanceStrategy": "cooperative"}
     text = problems_of(tmp_path, lambda d: d["spec"]["triggers"]["t"]["attributes"].update(unbuilt))
-    assert "is known, but not built into this version of Headrace yet; remove it" in text
+    assert "is known, but not built into this version of Headrace yet; built: range" in text
 
 
 @pytest.mark.parametrize("kind", ["http", "nats", "v3ioStream", "kinesis"])
@@ -151,6 +151,35 @@ def test_a_function_without_an_enabled_trigger_is_refused(tmp_path: Path) -> Non
 )
 def test_wrong_trigger_fields_are_refused(tmp_path: Path, fields: dict[str, Any], says: str) -> None:
     assert says in problems_of(tmp_path, lambda d: d["spec"]["triggers"]["t"].update(fields))
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        (
+            {"level": "debug", "redactions": []},
+            "entry 0 has more than level and sink, which nothing here knows",
+        ),
+        ({"level": "loud"}, "expected a list of entries with level: debug, info, warn or error"),
+        ("debug", "expected a list of entries with level: debug, info, warn or error"),
+    ],
+)
+def test_a_logger_sink_that_is_not_honoured_is_refused(tmp_path: Path, entry: object, says: str) -> None:
+    said = problems_of(tmp_path, lambda d: d["spec"].update(loggerSinks=[entry]))
+    assert "spec.loggerSinks: " in said
+    assert says in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("sink", ["stdout", "", "myStdoutLoggerSink", "myElastic"])
+def test_the_log_of_the_run_stands_for_each_sink_and_another_one_is_noticed(
+    tmp_path: Path, sink: str
+) -> None:
+    entry = {"level": "debug", "sink": sink}
+    function = load_changed(tmp_path, lambda d: d["spec"].update(loggerSinks=[entry]))
+    assert function.handler_log_level == 10
+    said = [str(it) for it in function.notices if "the sink myElastic has no effect" in str(it)]
+    assert len(said) == (sink == "myElastic")
 
 
 def test_one_allocator_name_is_harmless_and_one_of_two_streams_is_refused(tmp_path: Path) -> None:

@@ -122,7 +122,6 @@ def test_the_schema_accepts_what_is_valid(accepts: Callable[[object], bool], cha
         _attribute("channelBufferSize", 300),
         _attribute("fetchMin", "5"),
         _attribute("initialOffset", "first"),
-        _attribute("groupInstanceId", "a"),
         _attribute("balanceStrategy", "cooperative"),
         _attribute("tls", {"enabled": True}),
         _trigger("kind", "kafka-clutser"),

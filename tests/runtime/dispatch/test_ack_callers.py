@@ -131,8 +131,8 @@ async def test_an_ack_made_while_draining_counts_for_a_handler_that_is_killed_th
         await until(b.lines)
         revoke = asyncio.create_task(b.dispatcher.revoke([p], 600))
         await until(lambda: "acked" in b.lines())
-        b.dispatcher.shorten_revoke(0)
-        await revoke
+        with b.dispatcher.hurry(0, 0):
+            await revoke
         assert b.lines() == ["0", "acked"]
         assert p.checkpoint == Checkpoint(1)
 

@@ -18,7 +18,7 @@ from worker_bench import Bench, bench, records, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.reports import Warnings
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey

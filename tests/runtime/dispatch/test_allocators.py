@@ -60,6 +60,31 @@ def test_static_gives_a_worker_only_its_own_partitions() -> None:
     assert allocator.worker_of(partitions[0].key) == 0
 
 
+@given(
+    st.lists(st.sets(st.integers(0, 20)), min_size=1, max_size=8),
+    st.integers(1, 5),
+)
+def test_what_stays_keeps_its_worker_and_what_comes_fills_the_emptiest(
+    assignments: list[set[int]], workers: int
+) -> None:
+    allocator = StaticAllocator(workers)
+    before: dict[PartitionKey, int | None] = {}
+    for numbers in assignments:
+        keys = {PartitionKey("t", number) for number in numbers}
+        allocator.place(keys)
+        now = {key: allocator.worker_of(key) for key in keys}
+        stay = before.keys() & keys
+        assert {key: now[key] for key in stay} == {key: before[key] for key in stay}
+        if not stay:
+            assert now == contiguous_ranges(keys, workers)
+        loads = [list(now.values()).count(worker) for worker in range(workers)]
+        for key in keys - stay:
+            worker = now[key]
+            assert worker is not None
+            assert loads[worker] - 1 <= min(loads)
+        before = now
+
+
 def test_ranges_read_as_people_write_them() -> None:
     keys = [("orders", 3), ("orders", 0), ("orders", 1), ("refunds", 7), ("orders", 2), ("orders", 9)]
     assert describe_partitions(keys) == "orders/0-3, orders/9, refunds/7"

@@ -339,7 +339,7 @@ async def test_lines_belong_to_the_record_that_their_task_works_for(
             if line.getMessage().startswith(("part", "whole"))
         ]
         assert len(said) == 24
-        assert all((f"t/{number}", 7) == (place, offset) for (_, number), place, offset in said)
+        assert all((int(number), 7) == (place, offset) for (_, number), place, offset in said)
 
 
 @pytest.mark.parametrize("word", ["async ", ""])

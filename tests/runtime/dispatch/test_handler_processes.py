@@ -1,6 +1,7 @@
 """What a handler may do to its process, and what the dispatcher makes of it."""
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ async def test_prints_and_log_lines_name_their_record(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = """
+        import logging
         class Thing:
             def __log__(self):
                 return {"of": "mine"}
@@ -39,17 +41,56 @@ async def test_prints_and_log_lines_name_their_record(
             print("printed")
             context.logger.info_with("logged", answer=42, thing=Thing(), many=[float("nan")])
             context.logger.debug("unheard")
+            context.logger.info_with("claimed", worker="mine", offset=-1)
+            logging.getLogger("mine.own").warning("named", extra={"customer": "Ada"})
+            try:
+                raise KeyError("amid")
+            except KeyError:
+                logging.exception("caught")
     """
     with caplog.at_level("INFO"):
         async with bench(tmp_path, handler) as b:
             (p,) = b.assign(("t", 3))
             b.feed(p, records(0, 1))
             await b.settled(p, 1)
-    lines = {record.getMessage(): getattr(record, "bound", None) for record in caplog.records}
-    where = {"worker": 0, "partition": "t/3", "offset": 0}
-    assert lines["printed"] == where
-    assert lines["logged"] == {**where, "answer": 42, "thing": {"of": "mine"}, "many": ["NaN"]}
+    lines = {record.getMessage(): vars(record) for record in caplog.records if record.name == "handler"}
+    where = {"worker": 0, "topic": "t", "partition": 3, "offset": 0}
+    assert all(line["bound"] == where for line in lines.values())
+    assert lines["printed"]["given"] == {}
+    assert lines["logged"]["given"] == {"answer": 42, "thing": {"of": "mine"}, "many": ["NaN"]}
     assert "unheard" not in lines
+    assert lines["claimed"]["given"] == {"worker": "mine", "offset": -1}
+    assert (lines["named"]["source"], lines["named"]["given"]) == ("mine.own", {"customer": "Ada"})
+    assert lines["caught"]["error"].endswith("KeyError: 'amid'")
+    assert not {"source", "error"} & lines["logged"].keys()
+
+
+async def test_at_debug_a_handler_is_heard_and_libraries_are_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = """
+        import concurrent.futures, logging, uuid
+
+        def library(name):
+            code = compile(f"logging.getLogger({name!r}).debug({name!r})", uuid.__file__, "exec")
+            exec(code, {"logging": logging})
+
+        def handler(context, event):
+            logging.debug("by root")
+            logging.getLogger(__name__).debug("by name")
+            context.logger.debug("by context")
+            library("a.library")
+            logging.getLogger("wanted").setLevel(logging.DEBUG)
+            library("wanted.library")
+            asyncio.new_event_loop().close()  # says which selector it has
+    """
+    with caplog.at_level("DEBUG"):
+        async with bench(tmp_path, handler, log_level=logging.DEBUG) as b:
+            (p,) = b.assign(("t", 0))
+            b.feed(p, records(0, 1))
+            await b.settled(p, 1)
+    said = [record.getMessage() for record in caplog.records if record.name == "handler"]
+    assert said == ["by root", "by name", "by context", "wanted.library"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
 from headrace.runtime.dispatch.choice.allocators import PoolAllocator
 from headrace.runtime.dispatch.handout import Runs
 from headrace.runtime.dispatch.shared import Shared
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey

@@ -9,8 +9,9 @@ from typing import Any
 from worker_bench import QUICK, Bench, bench, records, until
 
 from headrace.runtime.dispatch.reports import worker_statuses
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.processor.admin.gauges import fill_gauges
+from headrace.triggers.base import TriggerStatus
 
 WAITS = """
     def handler(context, event):
@@ -22,7 +23,7 @@ WAITS = """
 def longest_seconds(b: Bench) -> list[float]:
     """By worker, as a scrape would show them."""
     labels = TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t").labels
-    fill_gauges(b.metrics.gauges, labels, b.dispatcher.workers, ())
+    fill_gauges(b.metrics.gauges, labels, b.dispatcher.workers, TriggerStatus())
     (family,) = b.metrics.gauges.running.collect()
     return [sample.value for sample in family.samples]
 

@@ -4,6 +4,7 @@ import gc
 import struct
 import weakref
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,6 +39,7 @@ from headrace.runtime.worker.given.event import PartitionView, StreamEvent
 from headrace.runtime.workers import outbox as worker_outbox
 from headrace.runtime.workers.process import WorkerProcess
 from headrace.triggers.kafka.client import chunks as kafka_chunks
+from headrace.triggers.kafka.format.batches import FetchedBatches
 from headrace.triggers.kafka.format.decoder import decode
 from headrace.triggers.kafka.item_limit import ItemLimit
 
@@ -64,6 +66,40 @@ def events(items: Iterable[Any], run_length: int = 5) -> list[tuple[Any, ...]]:
         for begin in range(0, len(records), run_length)
         for event in in_worker(records[begin : begin + run_length])
     ]
+
+
+@pytest.mark.parametrize("is_undecoded", [True, False], ids=["undecoded", "decoded"])
+def test_what_is_dropped_amid_its_records_is_let_go_at_once(*, is_undecoded: bool) -> None:
+    data = b"".join((*(batch(at, [Written()] * 3) for at in (0, 10, 20)), control_batch(30, is_commit=True)))
+    for count in range(3):
+        holds: list[weakref.ref[Any]] = []
+        found = counted(data, holds, is_undecoded=is_undecoded)
+        gc.disable()
+        try:
+            assert len(list(islice(found, count))) == count
+            del found
+            assert [it() for it in holds] == [None]
+        finally:
+            gc.enable()
+
+
+def counted(data: bytes, holds: list["weakref.ref[Any]"], *, is_undecoded: bool) -> Any:
+    """As a fetch has it whose bytes are counted."""
+
+    class Held:
+        pass
+
+    def hold(*_: object) -> Held:
+        held = Held()
+        holds.append(weakref.ref(held))
+        return held
+
+    if is_undecoded:
+        fetched: Any = kafka_chunks._FetchedBytes(data)
+        return kafka_chunks._PartitionBatches(TP, fetched, None, 0, None, None, True, 0, hold=hold)
+    return kafka_chunks._CountedRecords(
+        TP, FetchedBatches(data, 1 << 20), None, 0, None, None, True, 0, hold=hold
+    )
 
 
 FIELDS = ("offset", "body", "key", "header_list", "timestamp", "timestamp_type", "size")

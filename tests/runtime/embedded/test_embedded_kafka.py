@@ -24,6 +24,7 @@ from headrace.runtime.embedded.ivy import cache_dir
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.embedded.kafka.java import BrokerJava
+from headrace.runtime.embedded.ports import free_port
 from headrace.runtime.errors import BrokerError, UsageError
 
 OWNER = """
@@ -268,6 +269,21 @@ async def test_a_busy_port_is_one_clear_line() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"listen on 127\.0\.0\.1:{port}: Address already"):
             await EmbeddedKafka(port=port).start()
+
+
+async def test_of_two_that_start_at_once_one_gets_the_port_and_the_other_moves() -> None:
+    port = free_port()
+    async with EmbeddedKafka(port=port, may_move=True) as one, EmbeddedKafka(port=port, may_move=True) as two:
+        assert one.bootstrap == f"127.0.0.1:{port}"
+        assert two.bootstrap not in {"", one.bootstrap}
+    both = [EmbeddedKafka(port=port, may_move=True) for _ in range(2)]
+    try:
+        await asyncio.gather(*(each.start() for each in both))
+        found = {each.bootstrap for each in both}
+        assert len(found) == 2
+        assert f"127.0.0.1:{port}" in found
+    finally:
+        await asyncio.gather(*(each.stop() for each in both))
 
 
 async def test_a_folder_in_use_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,13 @@ import socket
 import pytest
 from neighbour import as_neighbour, needs_neighbour
 
-from headrace.runtime.embedded.ports import HOST, check_listener, free_port_of_localhost
+from headrace.runtime.embedded.ports import (
+    HOST,
+    check_listener,
+    claim_port,
+    free_port,
+    free_port_of_localhost,
+)
 from headrace.runtime.errors import UsageError
 
 GRABS = """
@@ -37,6 +43,24 @@ def test_a_port_that_another_user_grabbed_is_refused(address: str) -> None:
     finally:
         stranger.kill()
         stranger.communicate()
+
+
+def test_a_port_is_claimed_by_one_server_at_a_time() -> None:
+    port = free_port()
+    with (
+        claim_port(port),
+        pytest.raises(UsageError, match=f"cannot listen on {HOST}:{port}: Address already"),
+    ):
+        claim_port(port)
+    claim_port(port).close()
+
+
+def test_a_port_that_somebody_listens_on_is_not_claimed() -> None:
+    with (
+        socket.create_server((HOST, 0)) as others,
+        pytest.raises(UsageError, match="stop what uses that port or choose another"),
+    ):
+        claim_port(others.getsockname()[1])
 
 
 def test_localhosts_other_address_is_held() -> None:

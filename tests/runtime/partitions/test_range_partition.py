@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -50,7 +51,7 @@ def fail(p: AssignedPartition, ranges: Sequence[Any], among: int = 1) -> bool:
 
 
 async def _decide(p: AssignedPartition) -> bool:
-    shared: Any = SimpleNamespace(policy=DeliveryPolicy(failure=POLICY), metrics=None, feed=NoFeed())
+    shared: Any = SimpleNamespace(policy=DeliveryPolicy(failure=POLICY), metrics=MagicMock(), feed=NoFeed())
     resumed = asyncio.Event()
     failures = Failures(shared, lambda _: resumed.set())
     failures.after_failure(p, p.lane)

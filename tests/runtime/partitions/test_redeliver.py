@@ -9,7 +9,8 @@ from worker_bench import records
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.acks.owned import Acks
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey

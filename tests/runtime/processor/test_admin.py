@@ -5,41 +5,24 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+from admin_asked import JSON, ask
 from fake_processor import FakeProcessor
 from yarl import URL
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.server import (
-    MOST_CONNECTIONS,
-    Action,
-    NotHaltedError,
-    TcpAddress,
-    admin_server,
-)
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
+from headrace.runtime.processor.admin.server import MOST_CONNECTIONS, TcpAddress, admin_server
 from headrace.runtime.processor.admin.token import AdminToken
 from headrace.runtime.processor.supervisor import Replica, Supervisor
 
 if TYPE_CHECKING:
     from headrace.runtime.processor.options import RunOptions
-
-JSON = {"Content-Type": "application/json"}
-
-
-async def ask(
-    url: str, path: str, method: str = "POST", headers: dict[str, str] | None = None, body: bytes = b"{}"
-) -> tuple[int, Any]:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.request(method, url + path, data=body, headers=headers or JSON) as answer,
-    ):
-        text = await answer.text()
-        return answer.status, json.loads(text) if answer.content_type == "application/json" else text
 
 
 @asynccontextmanager

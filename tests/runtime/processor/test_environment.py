@@ -13,7 +13,7 @@ from replica import lines, replica, set_spec, wait_until, write_function
 from spark import QUICK, use_spark
 
 from headrace.runtime.embedded.programs import run_program
-from headrace.runtime.environment import PASSED_ON, PASSED_TO_JAVA, picked
+from headrace.runtime.environment import FOR_TRACES, PASSED_ON, PASSED_TO_JAVA, picked
 
 HANDLER = """
     def handler(context, event):
@@ -63,7 +63,7 @@ def test_what_is_not_on_the_list_is_not_passed_on(name: str) -> None:
 
 def test_the_page_lists_what_is_passed_on() -> None:
     page, like_those = PAGE.read_text(), {"https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
-    assert [name for name in {*PASSED_TO_JAVA} - like_those if f"`{name}`" not in page] == []
+    assert [name for name in {*PASSED_TO_JAVA, *FOR_TRACES} - like_those if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -8,7 +8,9 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from headrace.runtime.metrics import METRICS, Metrics, TriggerMetrics, declared_in
+from headrace.runtime.metrics.declared import declared_in
+from headrace.runtime.metrics.registry import METRICS, Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_records
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint
@@ -16,6 +18,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import PartitionStatus, status
 from headrace.runtime.processor.admin.gauges import fill_gauges
+from headrace.triggers.base import TriggerStatus
 from headrace.triggers.kafka.format.decoder import decode
 
 OWN = {
@@ -60,8 +63,8 @@ def test_a_counter_counts_its_own_metric_and_nothing_else(
 ) -> None:
     getattr(counters, name).inc(3)
     ((metric, values),) = [(m, v) for n, m, v in declared_in(TriggerMetrics) if n == name]
-    (counted,) = [sample for sample in scraped(metrics) if sample.value]
-    result = dict(zip(["result"], values, strict=False))
+    (counted,) = [sample for sample in scraped(metrics) if sample.value and "function" in sample.labels]
+    result = dict(zip(metric.labels[len(OWN) :], values, strict=True))
     assert (counted.name, counted.labels, counted.value) == (metric.shown_name, OWN | result, 3)
 
 
@@ -76,14 +79,14 @@ def test_metrics_have_different_names() -> None:
 
 def test_a_partition_is_shown_as_its_trigger_reports_it(metrics: Metrics, counters: TriggerMetrics) -> None:
     partition = assigned(3)
-    fill_gauges(metrics.gauges, counters.labels, (), [row(partition)])
+    fill_gauges(metrics.gauges, counters.labels, (), TriggerStatus(partitions=(row(partition),)))
     assert shown(metrics, "headrace_unsettled_records") == [(PARTITION, 0)]
     assert shown(metrics, "headrace_partition_halted") == [(PARTITION, 0)]
     assert shown(metrics, "headrace_committed_offset") == []
 
     partition.why_cut_off = "a reason"
     committed = replace(row(partition), committed=7)
-    fill_gauges(metrics.gauges, counters.labels, (), [committed])
+    fill_gauges(metrics.gauges, counters.labels, (), TriggerStatus(partitions=(committed,)))
     assert shown(metrics, "headrace_partition_halted") == [(PARTITION, 1)]
     assert shown(metrics, "headrace_committed_offset") == [(PARTITION, 7)]
 
@@ -97,10 +100,10 @@ def test_what_waits_behind_a_halted_record_is_unsettled() -> None:
 
 
 def test_a_partition_that_has_left_is_shown_no_more(metrics: Metrics, counters: TriggerMetrics) -> None:
-    rows = [replace(row(assigned(number)), committed=7) for number in (3, 4)]
-    fill_gauges(metrics.gauges, counters.labels, (), rows)
+    rows = tuple(replace(row(assigned(number)), committed=7) for number in (3, 4))
+    fill_gauges(metrics.gauges, counters.labels, (), TriggerStatus(partitions=rows))
     metrics.gauges.clear()
-    fill_gauges(metrics.gauges, counters.labels, (), rows[:1])
+    fill_gauges(metrics.gauges, counters.labels, (), TriggerStatus(partitions=rows[:1]))
     assert shown(metrics, "headrace_committed_offset") == [(PARTITION, 7)]
 
 
@@ -116,11 +119,15 @@ def test_a_status_page_says_the_names_in_camel_case() -> None:
         "unsettled": 0,
         "unacked": 0,
         "attempt": 1,
+        "end": 7,
+        "lag": 0,
         "oldestOpenSeconds": 0.0,
+        "oldestUnackedSeconds": 0.0,
         "limitedBy": "",
         "worker": 1,
         "committed": None,
         "reason": "",
+        "record": None,
     }
 
 

@@ -5,15 +5,12 @@ import logging
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
-from headrace.runtime.log import (
-    QUEUED_BYTES,
-    QUEUED_LINES,
-    ConsoleFormatter,
-    JsonFormatter,
-    StderrHandler,
-    context_bound_to,
-)
+import pytest
+
+from headrace.runtime.lines import ConsoleFormatter, JsonFormatter, context_bound_to
+from headrace.runtime.log import QUEUED_BYTES, QUEUED_LINES, StderrHandler
 
 SCRIPT = """
 import logging, sys, time
@@ -68,9 +65,10 @@ def test_json_lines_carry_what_is_bound() -> None:
     )
 
 
-def _json(name: str, **bound: object) -> object:
+def _json(name: str, given: object = None, **bound: object) -> object:
     record = logging.LogRecord(name, logging.INFO, __file__, 1, "said", None, None)
     record.bound = bound
+    record.given = given
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
@@ -79,9 +77,71 @@ def _json(name: str, **bound: object) -> object:
 
 
 def test_a_json_line_is_json_whatever_is_bound() -> None:
-    line = _json("handler", rate=float("nan"), rates=[float("-inf"), 1.5], thing=object)
+    given = {"rate": float("nan"), "rates": [float("-inf"), 1.5], "thing": object}
+    line = _json("handler", given)
     assert isinstance(line, dict)
-    assert (line["rate"], line["rates"]) == ("NaN", ["-Infinity", 1.5])
+    assert (line["with"]["rate"], line["with"]["rates"]) == ("NaN", ["-Infinity", 1.5])
+
+
+def test_a_json_line_says_when_by_iso_8601() -> None:
+    line = _json("handler")
+    assert isinstance(line, dict)
+    age = datetime.now(UTC) - datetime.fromisoformat(line["time"])
+    assert timedelta() <= age < timedelta(hours=1)
+
+
+def test_what_a_handler_says_overwrites_nothing_of_the_runtimes() -> None:
+    line = _json("handler", {"worker": "mine", "message": "mine", "time": "now"}, worker=3)
+    assert isinstance(line, dict)
+    assert (line["worker"], line["message"]) == (3, "said")
+    assert line["with"] == {"worker": "mine", "message": "mine", "time": "now"}
+    record = line_of("said", worker=3)
+    record.given = {"worker": "mine"}
+    assert ConsoleFormatter("").format(record).endswith("said  worker=3  |  worker=mine")
+
+
+def test_a_failure_has_fields_in_json_and_for_people_a_traceback_below_it() -> None:
+    record = line_of("t/0 offset 3 failed: ValueError: no")
+    fields = {"topic": "t", "partition": 0, "offset": 3, "attempt": 2, "exception": "ValueError"}
+    record.fields = fields
+    record.error = error = (
+        "Traceback (most recent call last):\nValueError: no\n12:00:00.000 INFO    all is well"
+    )
+    line = json.loads(JsonFormatter("").format(record))
+    assert line.items() >= fields.items()
+    assert line["error"] == error
+    first, *rest = ConsoleFormatter("").format(record).splitlines()
+    assert first.endswith("t/0 offset 3 failed: ValueError: no")
+    assert rest[:2] == ["    Traceback (most recent call last):", "    ValueError: no"]
+    assert rest[2].startswith("    ")
+
+
+@pytest.mark.parametrize(("env", "has_colours"), [({"TERM": "xterm"}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_are_for_terminals(env: dict[str, str], has_colours: bool) -> None:
+    reading, writing = os.openpty()
+    script = (
+        "import logging; from headrace.runtime.log import set_up_logging; set_up_logging('info', 'console');"
+    )
+    code = script + "logging.error('red'); logging.shutdown()"
+    subprocess.run([sys.executable, "-c", code], stderr=writing, env={**os.environ, **env}, check=True)
+    os.close(writing)
+    said = os.read(reading, 1 << 16).decode()
+    os.close(reading)
+    assert ("\x1b[31mERROR" in said) is has_colours
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert "ERROR   red" in piped.stderr
+    assert "\x1b" not in piped.stderr
+
+
+def test_the_client_is_heard_at_trace_alone() -> None:
+    script = (
+        "import logging, sys; from headrace.runtime.log import set_up_logging; set_up_logging(*sys.argv[1:]);"
+    )
+    code = script + "[logging.getLogger(name).debug(name) for name in ('aiokafka.conn', 'asyncio', 'ours')]"
+    for level, heard in (("debug", {"ours"}), ("trace", {"aiokafka.conn", "asyncio", "ours"})):
+        command = [sys.executable, "-c", code, level, "json"]
+        said = subprocess.run(command, capture_output=True, check=True, text=True).stderr
+        assert {json.loads(line)["message"] for line in said.splitlines()} == heard
 
 
 def test_lines_of_handlers_name_their_trigger() -> None:

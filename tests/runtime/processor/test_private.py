@@ -55,10 +55,10 @@ def test_a_new_functions_files_are_as_the_caller_wants_them(tmp_path: Path) -> N
     assert (tmp_path / "clicks").stat().st_mode & 0o777 == 0o750
 
 
-def test_the_clients_lines_at_level_debug_have_no_password(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_clients_lines_at_level_trace_have_no_password(capfd: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
-    set_up_logging("debug", "console")
+    set_up_logging("trace", "console")
     try:
         client = logging.getLogger("aiokafka.conn")
         client.debug("Request to %s:%d %d: %s", "h", 1, 2, SaslAuthenticateRequest_v1(b"\0me\0canary"))

@@ -85,6 +85,18 @@ def test_embedded_kafka_comes_with_the_functions_topics_and_goes_with_it(tmp_pat
         assert not any(map(is_running, pids))
 
 
+def test_embedded_kafka_is_where_commands_look_for_it_unless_somebody_else_is(tmp_path: Path) -> None:
+    folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:1", ["t"])
+    with replica(folder, "--embedded-kafka", name="-a") as one:
+        one.wait_ready()
+        where = one.log.split("embedded Kafka at ")[1].split()[0]
+        with replica(folder, "--embedded-kafka", name="-b") as other:
+            other.wait_ready()
+            elsewhere = other.log.split("embedded Kafka at ")[1].split()[0]
+            assert elsewhere != where  # one of them is at 9092, unless another test's is
+            assert f"headrace kafka produce --brokers {elsewhere} --topic t\n" in other.log
+
+
 def test_a_broker_that_is_away_is_named_and_waited_for_until_ctrl_c(tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:1", ["t"])
     with replica(folder) as running:

@@ -79,6 +79,12 @@ async def handled(processor: Processor) -> dict[str, float]:
     return {name: float(count) for name, count in found}
 
 
+async def sampled(processor: Processor) -> dict[str, int]:
+    """How many each trigger had handled when the page's history was written last."""
+    (replica,) = (await processor.recent())["replicas"]
+    return {it["name"]: samples[-1][2] for it in replica["triggers"] if (samples := it["samples"])}
+
+
 def lines(folder: Path) -> list[str]:
     path = folder / "log"
     return path.read_text().splitlines() if path.exists() else []
@@ -118,6 +124,8 @@ async def test_requests_and_records_take_turns_at_one_worker(
         while (counted := await handled(processor)) != {"orders": 50, "web": 1}:
             assert counted["orders"] <= 50
             await asyncio.sleep(0.01)
+        while (await sampled(processor)) != {"orders": 50, "web": 1}:
+            await asyncio.sleep(0.05)
     assert (await asyncio.to_thread(group_offsets, broker, topic))[topic, 0] == 50
 
 

@@ -50,7 +50,9 @@ def token_of(running: Replica) -> str:
 
 
 def shown(running: Replica) -> str:
-    return "".join(running.get(path)[1] for path in ("/api/status", "/ready", "/live", "/metrics", "/"))
+    return "".join(
+        running.get(path)[1] for path in ("/api/status", "/ready", "/live", "/metrics", "/", "/api/recent")
+    )
 
 
 @pytest.mark.parametrize("whose", ["embedded", "remote"])
@@ -60,7 +62,7 @@ def test_a_run_says_nothing_of_sparks_token(
     is_embedded = whose == "embedded"
     folder = write_function(own.parent, HANDLER, broker.bootstrap, [topic], workers=1, onFailure=FAILS)
     use_spark(folder, QUICK if is_embedded else {"remote": spark.link.url, "token": spark.link.token})
-    with watched_command_lines() as watch, replica(folder, "--log-level", "debug") as running:
+    with watched_command_lines() as watch, replica(folder, "--log-level", "trace") as running:
         running.wait_ready()
         canaries = told(token_of(running) if is_embedded else spark.link.token)
         produce(broker, topic, 4, partitions=1)

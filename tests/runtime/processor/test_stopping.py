@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import tempfile
+import textwrap
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ from broker import Broker
 from command import one_line
 from hanging_java import STEPS, hanging, hanging_java, left_behind
 from kafka_records import produce
-from processes import children_of, is_running, java_children
+from processes import below, children_of, is_running, java_children
 from replica import (
     PROGRAM,
     Replica,
@@ -168,14 +170,101 @@ def test_a_kafka_for_commands_leaves_nothing_when_its_terminal_goes_while_it_sta
     assert left_behind(tmp_path) == []
 
 
+NEVER = """
+    import time
+    print("it is never loaded", flush=True)
+    time.sleep(600)
+    def handler(context, event): ...
+"""
+
+
+@pytest.mark.parametrize("arguments", [("--replicas", "1"), ("--replicas", "2"), ("--embedded-kafka",)])
+def test_a_stop_waits_for_no_module_that_is_being_loaded(
+    tmp_path: Path, short_tmp: Path, arguments: tuple[str, ...]
+) -> None:
+    function = write_function(tmp_path / "f", NEVER, "127.0.0.1:1", ["t"])
+    with replica(function, *arguments, program=("env", f"TMPDIR={short_tmp}", *PROGRAM)) as running:
+        wait_until(lambda: "it is never loaded" in running.log, about=running)
+        pids = below(running.process.pid)
+        stop_in_seconds(running, signal.SIGINT)
+        assert "what is starting is ended" in running.log
+        assert not any(map(is_running, pids))
+    assert list(short_tmp.iterdir()) == []
+
+
+def test_a_stop_does_not_wait_for_a_spark_that_has_served_nobody(tmp_path: Path, short_tmp: Path) -> None:
+    function = set_spec(write_function(tmp_path / "f", NEVER, "127.0.0.1:1", ["t"]), spark={})
+    with replica(function, program=("env", f"TMPDIR={short_tmp}", *PROGRAM)) as running:
+        wait_until(lambda: "it is never loaded" in running.log, about=running)
+        pids, (spark,) = below(running.process.pid), java_children(running.process.pid)
+        os.kill(spark, signal.SIGSTOP)  # it can't heed anything but a kill
+        stop_in_seconds(running, signal.SIGTERM)
+        assert not any(map(is_running, pids))
+    assert list(short_tmp.iterdir()) == []
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_before_anything_was_started_is_one_line(tmp_path: Path, signum: signal.Signals) -> None:
+    function = write_function(tmp_path / "f", WAITS, "127.0.0.1:1", ["t"])
+    program = at_start(
+        tmp_path,
+        f"""
+        import pathlib, sys, time
+        class Slow:
+            def find_spec(self, name, path=None, target=None):
+                if name == "headrace.runtime.processor.run":
+                    pathlib.Path({str(tmp_path / "imports")!r}).touch()
+                    time.sleep(600)
+        sys.meta_path.insert(0, Slow())
+        """,
+    )
+    with replica(function, program=program) as running:
+        wait_until((tmp_path / "imports").exists, about=running)
+        stop_in_seconds(running, signum)
+        assert running.log == f"headrace: {signum.name}: stopped, before anything was started\n"
+
+
+def test_a_stop_does_not_wait_for_a_name_server_that_is_away(tmp_path: Path) -> None:
+    function = write_function(tmp_path / "f", WAITS, "broker.invalid:9092", ["t"])
+    program = at_start(
+        tmp_path,
+        f"""
+        import pathlib, socket, time
+        def getaddrinfo(host, *rest, ask=socket.getaddrinfo, **more):
+            if host == "broker.invalid":
+                pathlib.Path({str(tmp_path / "asked")!r}).touch()
+                time.sleep(600)
+            return ask(host, *rest, **more)
+        socket.getaddrinfo = getaddrinfo
+        """,
+    )
+    with replica(function, program=program) as running:
+        wait_until((tmp_path / "asked").exists, about=running)
+        stop_in_seconds(running, signal.SIGINT)
+        assert running.log.endswith("stopped\n")
+
+
+def at_start(folder: Path, code: str) -> tuple[str, ...]:
+    """The program, each process of which runs this first."""
+    (folder / "path").mkdir()
+    (folder / "path" / "sitecustomize.py").write_text(textwrap.dedent(code))
+    return ("env", f"PYTHONPATH={folder / 'path'}", *PROGRAM)
+
+
+def stop_in_seconds(running: Replica, signum: signal.Signals) -> None:
+    """A second is what people are told; the bound is loose, for whatever else this machine does."""
+    began = time.monotonic()
+    running.process.send_signal(signum)
+    assert running.process.wait(10) == 0, running.log
+    print(f"stopped within {time.monotonic() - began:.2f} s")  # noqa: T201
+    assert "Traceback" not in running.log
+
+
 def test_a_stop_does_not_wait_for_replicas_that_are_still_loading(tmp_path: Path, short_tmp: Path) -> None:
     function = write_function(tmp_path / "f", WAITS, "127.0.0.1:1", ["t"])
     set_trigger(function, workerTerminationTimeout="10m")
-    (tmp_path / "path").mkdir()
-    (tmp_path / "path" / "sitecustomize.py").write_text(
-        "import sys, time\nif '--replica-name' in sys.orig_argv:\n    time.sleep(600)\n"
-    )
-    program = ("env", f"TMPDIR={short_tmp}", f"PYTHONPATH={tmp_path / 'path'}", *PROGRAM)
+    slow = "import sys, time\nif '--replica-name' in sys.orig_argv:\n    time.sleep(600)\n"
+    program = ("env", f"TMPDIR={short_tmp}", *at_start(tmp_path, slow))
     with replica(function, "--replicas", "2", program=program) as running:
         wait_until(lambda: len(children_of(running.process.pid)) == 2, about=running)
         running.process.send_signal(signal.SIGINT)

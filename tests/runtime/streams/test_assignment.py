@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from worker_bench import Bench, Record, bench, records, until
+from worker_bench import QUICK, Bench, Record, bench, records, until
 
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.books.held import Confirm, Outgoing
 from headrace.runtime.partitions.buffers.records import DECODED_BYTES
@@ -98,9 +101,9 @@ class Memory:
 
 @asynccontextmanager
 async def assigned(
-    folder: Path, handler: str, memory: Memory
+    folder: Path, handler: str, memory: Memory, policy: DeliveryPolicy = QUICK
 ) -> AsyncIterator[tuple[Bench, Assignment, asyncio.TaskGroup]]:
-    async with bench(folder, handler, workers=2, static=True) as b:
+    async with bench(folder, handler, workers=2, static=True, policy=policy) as b:
         b.dispatcher.lease.renew(now_ns() + 10**12)  # as a heartbeat that was answered does
         assignment = Assignment(b.dispatcher, memory, Limits(64, "channelBufferSize", 1 << 20))
         assignment.committer = Committer(memory, TriggerMetrics(Metrics(), "", "f", "memory", "t"))
@@ -171,6 +174,104 @@ async def test_all_that_is_given_back_closes_the_gate_for_commits(tmp_path: Path
         assert memory.held == {ONE: Checkpoint(3)}
         assert not await assignment.commit([partition])
         assert b.dispatcher.partitions == {}
+
+
+async def both_run(b: Bench, assignment: Assignment, memory: Memory) -> None:
+    """ONE and OTHER, each in its first record of two, in a worker of its own."""
+    await until(lambda: memory.held == {ONE: Checkpoint(0), OTHER: Checkpoint(0)})
+    for partition in assignment.partitions.values():
+        b.feed(partition, records(0, 2))
+    await until(lambda: sorted(b.lines()) == ["0 0", "1 0"])
+
+
+async def test_a_stop_takes_all_at_once_and_gives_no_more_time_to_what_leaves_already(tmp_path: Path) -> None:
+    memory = Memory()
+    async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await both_run(b, assignment, memory)
+        leaving = tasks.create_task(assignment.give_back(600, 600, [ONE]))
+        await until(lambda: memory.left == [ONE])
+        stop = tasks.create_task(assignment.give_back(0.5, 0))
+        await until(lambda: not assignment.partitions)
+        (tmp_path / "go1").touch()  # it ends its first record, and the second one isn't started
+        await stop
+        assert leaving.done()
+        assert sorted(b.lines()) == ["0 0", "1 0"]
+        assert memory.held == {ONE: Checkpoint(0), OTHER: Checkpoint(1)}
+
+
+async def test_what_a_stop_gives_back_is_nobody_elses_before_it_has_ended(tmp_path: Path) -> None:
+    memory = Memory()
+    async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await both_run(b, assignment, memory)
+        stop = tasks.create_task(assignment.give_back(600, 0))
+        await until(lambda: not assignment.partitions)
+        revoked = tasks.create_task(assignment.give_back(0, 0, [ONE]))
+        (tmp_path / "go1").touch()
+        await until(lambda: not b.dispatcher.workers[1].in_flight.runs)
+        assert not revoked.done()
+        (tmp_path / "go0").touch()
+        await revoked
+        assert stop.done()
+        assert memory.held == {ONE: Checkpoint(1), OTHER: Checkpoint(1)}
+
+
+async def test_a_stop_ends_the_wait_for_late_acks_of_what_leaves_already(tmp_path: Path) -> None:
+    memory = Memory()
+    handler = """
+        def handler(context, event):
+            write(f"{event.shard_id} {event.offset}")
+    """
+    explicit = replace(QUICK, ack_mode=AckMode.EXPLICIT_ONLY)
+    async with assigned(tmp_path, handler, memory, explicit) as (b, assignment, tasks):
+        assignment.on_assigned([ONE], 1, tasks)
+        await until(lambda: ONE in memory.held)
+        b.feed(assignment.partitions[ONE], records(0, 1))
+        await until(lambda: b.lines() == ["0 0"])
+        leaving = tasks.create_task(assignment.give_back(1, 600, [ONE]))
+        await until(lambda: not assignment.partitions)
+        await assignment.give_back(0, 0)
+        await leaving
+        assert memory.held == {ONE: Checkpoint(0)}
+
+
+async def test_what_leaves_does_not_wait_for_what_left_before(tmp_path: Path) -> None:
+    memory = Memory()
+    async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await both_run(b, assignment, memory)
+        slow = tasks.create_task(assignment.give_back(600, 0, [ONE]))
+        await until(lambda: memory.left == [ONE])
+        quick = tasks.create_task(assignment.give_back(600, 0, [OTHER]))
+        await until(lambda: memory.left == [ONE, OTHER])
+        (tmp_path / "go1").touch()
+        await quick
+        assert not slow.done()
+        assert b.dispatcher.lease.left_seconds < 2000, "one of them still runs"
+        (tmp_path / "go0").touch()
+        await slow
+        assert b.dispatcher.lease.left_seconds > 10**9
+
+
+async def test_what_is_started_anew_is_read_again_and_may_leave_before_that(tmp_path: Path) -> None:
+    memory = Memory()
+    async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE, OTHER], 1, tasks)
+        await both_run(b, assignment, memory)
+        kept = assignment.partitions[OTHER]
+        memory.may_read.clear()
+        await assignment.start_anew([ONE], 0)
+        await until(lambda: memory.reads[1:] == [{ONE}])
+        assert list(assignment.partitions) == [OTHER]
+        await assignment.give_back(0, 0, [ONE])
+        memory.may_read.set()
+        assignment.on_assigned([ONE], 1, tasks)
+        await until(lambda: len(assignment.partitions) == 2)
+        assert assignment.partitions[OTHER] is kept
+        assert memory.reads[1:] == [{ONE}, {ONE}]
+        for name in ("go0", "go1"):
+            (tmp_path / name).touch()
 
 
 WAITS_FOR_EACH = """

@@ -15,6 +15,7 @@ from headrace.runtime.wire.clock import now_ns
 KEEPERS = (
     "runtime/workers/fence_main.py",
     "triggers/kafka/trigger.py",
+    "triggers/kafka/membership/classic.py",
     "triggers/kafka/client/internals.py",
 )
 SUSPENDED = (

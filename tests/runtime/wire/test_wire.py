@@ -64,7 +64,7 @@ def test_small_frames_round_trip(seq: int, text: str) -> None:
     assert wire.decode_failed(wire.encode_failed(seq, seq + 3, text)[8:]) == (seq, seq + 3, False, text)
     named = wire.encode_failed(seq, seq + 3, text, is_named=True)
     assert wire.decode_failed(named[8:]) == (seq, seq + 3, True, text)
-    assert wire.decode_progress(wire.encode_progress(seq, 5, 6)[8:]) == (seq, 5, 6)
+    assert wire.decode_progress(wire.encode_progress(seq, 5, 6, 4)[8:]) == (seq, 5, 6, 4)
     assert wire.decode_returned(wire.encode_returned([(seq, seq + 1), (3, 9)])[8:]) == [
         (seq, seq + 1),
         (3, 9),

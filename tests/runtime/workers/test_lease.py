@@ -22,8 +22,8 @@ from headrace.runtime.wire.kill_list import KillList
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.workers.fence import Fence
+from headrace.triggers.kafka.membership.classic import membership_end_ns
 from headrace.triggers.kafka.settings.model import KafkaSettings
-from headrace.triggers.kafka.trigger import membership_end_ns
 
 # Holds the interpreter: nothing else in its process runs until it is over.
 HOLDS_THE_INTERPRETER = """
@@ -127,7 +127,7 @@ async def test_a_worker_reaches_neither_its_leases_end_nor_the_list_of_whom_the_
         [partition] = b.assign(("t", 0))
         b.feed(partition, records(0, 1))
         await b.settled(partition, 1)
-        assert b.lines() == ["['headrace-lease', 'headrace-progress']", "refused", "refused"]
+        assert b.lines() == ["['headrace-lease', 'headrace-progress', 'headrace-stacks']", *["refused"] * 2]
         assert not b.dispatcher.lease.is_over
 
 

@@ -111,7 +111,7 @@ def test_what_is_not_a_workers_to_say_is_refused() -> None:
 numbers = st.integers(0, 12) | st.sampled_from([2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1])
 offsets = st.integers(-2, 12) | st.sampled_from([-(2**63), 2**31, 2**62, 2**63 - 1])
 said = st.one_of(
-    st.builds(wire.encode_progress, numbers, numbers, st.integers(0, 2**32 - 1)),
+    st.builds(wire.encode_progress, numbers, numbers, st.integers(0, 2**32 - 1), numbers),
     st.builds(wire.encode_failed, numbers, numbers, st.text(max_size=5)),
     st.builds(wire.encode_returned, st.lists(st.tuples(numbers, numbers), max_size=3)),
     st.builds(wire.encode_seq, st.just(Kind.UNACKED), numbers),
@@ -170,6 +170,7 @@ def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
         wire.encode_progress(3, 0, 1),
         wire.encode_progress(1, 2**63, 1),
         wire.encode_progress(1, 0, 2**31),
+        wire.encode_progress(1, 5, 1, 6),
         wire.encode_failed(2**63, 2**63 + 1, ""),
         wire.encode_failed(1, 1, ""),
         wire.encode_failed(0, 2, ""),

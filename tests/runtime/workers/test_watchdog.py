@@ -66,6 +66,33 @@ async def test_a_failure_by_time_says_so(tmp_path: Path) -> None:
         assert "after 2 attempts: it ran past eventTimeout" in problem(p)
 
 
+HANGS = """
+    import re
+
+    def asks_for_the_price():
+        {}
+
+    def handler(context, event):
+        asks_for_the_price()
+"""
+
+
+@pytest.mark.parametrize("call", ["time.sleep(600)", "re.match('(a+)+b', 'a' * 64)"], ids=["python", "c"])
+async def test_a_handler_that_is_killed_for_its_time_says_where_it_was(
+    tmp_path: Path, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path, HANGS.format(call), policy=timed(0.3, "halt")) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 1))
+        await until(lambda: p.lane.state is PartitionState.HALTED)
+        (module,) = tmp_path.rglob("*.py")
+        line = 1 + module.read_text().splitlines().index("    " + call)
+        assert f"past eventTimeout (300ms), in asks_for_the_price, {module.name}:{line}" in problem(p)
+    assert "in asks_for_the_price" in caplog.text
+    assert "in handler" in caplog.text
+    assert caplog.text.count("(most recent call first)") > 1, "the link thread too"
+
+
 async def test_a_handler_that_swallows_its_cancellation_and_goes_on_is_killed(tmp_path: Path) -> None:
     handler = """
         async def handler(context, event):

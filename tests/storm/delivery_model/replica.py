@@ -11,7 +11,8 @@ from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.acks.owned import Acks
 from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.metrics import Metrics, TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.tasks import end_tasks
@@ -32,7 +33,7 @@ class Replica(NoFeed):
     def __init__(self, group: Group, member: int, policy: DeliveryPolicy, write_letter: WriteLetter) -> None:
         metrics = TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
         self.client = Client(group, member)
-        self.offsets = GroupOffsets(self.client)
+        self.offsets = GroupOffsets(self.client, None, "group")
         self.offsets.topics = GroupTopics(first_partition_counts={"t": PARTITIONS})
         self.committer = Committer(self.offsets, metrics)
         self.acks = Acks(policy, metrics, lambda p: group.ends[p.key.partition])

@@ -144,7 +144,9 @@ def handled(world: World, topic: str, count: int) -> bool:
 
 
 def shown(running: Replica) -> str:
-    return "".join(running.get(path)[1] for path in ("/api/status", "/ready", "/live", "/metrics", "/"))
+    return "".join(
+        running.get(path)[1] for path in ("/api/status", "/ready", "/live", "/metrics", "/", "/api/recent")
+    )
 
 
 @pytest.mark.parametrize("how", [("--replicas", "2"), ("--log-format", "json")], ids=["console", "json"])
@@ -157,7 +159,7 @@ def test_a_run_with_failures_says_none_of_its_secrets(
     world.plain.create(topic, 1)
     folder = function_of(world, tmp_path / "f", topic)
     produce(world.plain, topic, RECORDS, partitions=1)
-    debug = (*by_set(world), "--log-level", "debug", *how)
+    debug = (*by_set(world), "--log-level", "trace", *how)
     with replica(folder, *debug, log=tmp_path / "log") as running:
         running.wait_ready()
         wait_until(lambda: handled(world, topic, RECORDS), about=running)
@@ -197,13 +199,13 @@ def test_a_refused_run_says_none_of_its_secrets(
     folder = function_of(world, tmp_path / "f", "refused")
     wrong = world.secrets["wrong"]
     monkeypatch.setenv("PASSWORD", wrong)
-    once = run("run", str(folder), "--admin-port", "0", "--log-level", "debug", *by_set(world))
+    once = run("run", str(folder), "--admin-port", "0", "--log-level", "trace", *by_set(world))
     assert once.returncode == 3
     assert "refuses the sign-in" in once.stderr
     monkeypatch.setenv("PASSWORD", world.secrets["plain"])
     (folder / "secrets" / "password").write_text(wrong)
     monkeypatch.setattr(world.tokens, "secret", "changed")
-    with replica(folder, *by_set(world), "--log-level", "debug", "--replicas", "2") as running:
+    with replica(folder, *by_set(world), "--log-level", "trace", "--replicas", "2") as running:
         running.logged("refuses a token (401)")
         running.logged("replica-1 ended with exit code 3")
         said = running.log + shown(running)

@@ -11,7 +11,8 @@ from worker_bench import Bench, Record, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.dispatch.reports import Warnings
-from headrace.runtime.metrics import TriggerMetrics
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.buffers.records import DECODED_BYTES
 from headrace.runtime.partitions.checkpoint import Checkpoint
@@ -31,7 +32,9 @@ WRITES = """
 
 
 class ByHand(KafkaStream):
-    """Its positions are its partitions' own."""
+    """Its positions are its partitions' own; there is no group."""
+
+    _membership: Any = SimpleNamespace(drop=lambda _: None)
 
     def seek(self, key: PartitionKey, offset: int) -> None:
         """Nothing is fetched by itself."""
@@ -150,6 +153,8 @@ async def test_a_rebalance_that_meets_a_stop_waits_for_its_last_commit(tmp_path:
     may_commit = asyncio.Event()
 
     class Committer:
+        metrics = TriggerMetrics(Metrics(), "", "f", "memory", "t")
+
         async def commit(self, partitions: object, timeout_seconds: float) -> bool:
             await may_commit.wait()
             order.append("committed")
@@ -165,7 +170,7 @@ async def test_a_rebalance_that_meets_a_stop_waits_for_its_last_commit(tmp_path:
         assignment.committer = Committer()
         stop = asyncio.create_task(assignment.give_back(1, 0))
         await asyncio.sleep(0)
-        assert assignment.is_releasing
+        assert assignment._releases
         revoke = asyncio.create_task(assignment.give_back(5, 0))
         revoke.add_done_callback(lambda _: order.append("rejoins"))
         await asyncio.wait([revoke], timeout=0.1)

@@ -1,5 +1,6 @@
 """Logs behind names: whose topic is another one by now, whatever is known of the name itself."""
 
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,9 @@ class Assignment:
         self.restarts: list[tuple[dict[PartitionKey, Checkpoint], dict[PartitionKey, str]]] = []
         self._offsets = offsets
 
+    async def start_anew(self, keys: Collection[PartitionKey], wait_seconds: float) -> None:
+        assert not keys, "this group goes by names"
+
     async def restart(self, starts: dict[PartitionKey, Checkpoint], wait_seconds: float) -> None:
         self.restarts.append((starts, dict(self._offsets.begun)))
 
@@ -32,7 +36,8 @@ class Assignment:
 async def test_what_began_by_another_topic_begins_anew_whatever_the_name_stands_for_by_now(
     known: str,
 ) -> None:
-    offsets = GroupOffsets(None)
+    none: Any = None
+    offsets = GroupOffsets(none, none, "g")
     # Where starts are read a second time, of partitions that had no leader, the new id is known already.
     offsets.topics = GroupTopics(ids={"t": known}, first_partition_counts={"t": 2})
     offsets.begun = {KEY: "old", OTHER: "new"}
@@ -44,7 +49,6 @@ async def test_what_began_by_another_topic_begins_anew_whatever_the_name_stands_
         on_failure=SimpleNamespace(then="halt", dead_letter_topic=""),
         max_wait_handler_during_rebalance_seconds=5,
     )
-    none: Any = None
     logs = Logs((none, none), settings, assignment, offsets, trigger_metrics())
     await logs._compare("t", Topic("new", 2, frozenset()))
     await logs._compare("t", Topic(known if known == "old" else "new", 2, frozenset()))

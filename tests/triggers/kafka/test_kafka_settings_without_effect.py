@@ -5,13 +5,7 @@ from typing import Any
 
 import pytest
 from function_files import problems_of
-from kafka_settings import NOT_BUILT, loaded, nested, notices_of, problems_with
-
-
-@pytest.mark.parametrize("attribute", NOT_BUILT)
-def test_an_attribute_that_is_not_built_is_refused(tmp_path: Path, attribute: str) -> None:
-    text = problems_with(tmp_path, nested(attribute, NOT_BUILT[attribute]))
-    assert f"attributes.{attribute}: is known, but not built into this version" in text
+from kafka_settings import loaded, nested, notices_of, problems_with
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,11 @@ async def read(  # noqa: PLR0917  # what a start depends on
     async def topics(*_: object) -> dict[str, Topic]:
         return broker.topics
 
-    monkeypatch.setattr(kafka_start, "fetch_commits", commits)
     monkeypatch.setattr(kafka_start, "describe_topics", topics)
     settings: Any = SimpleNamespace(consumer_group="g", topics=[TOPIC], initial_offset=initial_offset)
     tps = [TopicPartition(topic, number) for number in assigned]
-    return await kafka_start.read_starts(broker, broker, settings, tps, before)
+    group: Any = SimpleNamespace(topics=before, read=commits, given_id=lambda _: None)
+    return await kafka_start.read_starts(broker, broker, settings, tps, group)
 
 
 async def starts(

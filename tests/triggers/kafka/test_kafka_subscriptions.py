@@ -4,10 +4,18 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from broker import Broker
+from kafka_records import produce
 
-from headrace.triggers.kafka.client.subscriptions import hurry_topics, resubscribe
+from headrace.triggers.kafka.client.subscriptions import (
+    drop,
+    hurry_topics,
+    place,
+    read_by_hand,
+    read_topics,
+    resubscribe,
+)
 
 
 @pytest.fixture
@@ -69,3 +77,33 @@ async def test_amid_a_join_nothing_is_changed(topic: str, consumer: AIOKafkaCons
         assert consumer.subscription() == {topic}
     finally:
         consumer._coordinator._performed_join_prepare = False
+
+
+async def test_a_partition_comes_and_goes_and_the_others_are_fetched_as_they_were(
+    broker: Broker, topic: str
+) -> None:
+    await asyncio.to_thread(produce, broker, topic, 32)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=broker.bootstrap, group_id=None, auto_offset_reset="none", enable_auto_commit=False
+    )
+    await consumer.start()
+    try:
+        read_by_hand(consumer)
+        read_topics(consumer, [topic])
+        assert consumer.subscription() == {topic}
+        place(consumer, first, 1, is_paused=False)
+        assert [it.offset for it in (await consumer.getmany(timeout_ms=9000))[first]] == [1, 2, 3]
+        assignment = consumer._subscription.subscription.assignment
+        place(consumer, second, 2, is_paused=False)
+        assert consumer.assignment() == {first, second}
+        assert [it.offset for it in (await consumer.getmany(timeout_ms=9000))[second]] == [2, 3]
+        drop(consumer, [second])
+        await asyncio.to_thread(produce, broker, topic, 16)
+        found = await consumer.getmany(timeout_ms=9000)
+        assert {tp: [it.offset for it in records] for tp, records in found.items()} == {first: [4, 5]}
+        place(consumer, second, 5, is_paused=False)
+        assert [it.offset for it in (await consumer.getmany(timeout_ms=9000))[second]] == [5]
+        assert consumer._subscription.subscription.assignment is assignment
+    finally:
+        await consumer.stop()

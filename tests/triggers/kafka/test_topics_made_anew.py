@@ -36,13 +36,19 @@ def test_a_topic_that_appears_while_the_group_runs_is_noticed_soon_and_read_from
     assert handled(folder) == {(new, partition): list(range(55)) for partition in range(2)}
 
 
-@pytest.mark.parametrize("initial", ["latest", "earliest"])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        PATIENT | {"initialOffset": "latest"},
+        PATIENT | {"initialOffset": "earliest"},
+        {"groupProtocol": "consumer", "initialOffset": "latest"},
+    ],
+    ids=["latest", "earliest", "consumer"],
+)
 def test_a_topic_that_is_made_anew_while_the_group_runs_is_read_from_its_beginning(
-    initial: str, broker: Broker, topic: str, tmp_path: Path
+    attributes: dict[str, Any], broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    folder = write_function(
-        tmp_path / "f", WRITES, broker.bootstrap, [topic], initialOffset=initial, **PATIENT
-    )
+    folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], **attributes)
     with replica(folder) as running:
         running.wait_ready()
         wait_until(lambda: set(running.committed().values()) == {0}, 90, about=running)
@@ -60,10 +66,11 @@ def test_a_topic_that_is_made_anew_while_the_group_runs_is_read_from_its_beginni
 
 
 @pytest.mark.usefixtures("either_path")
+@pytest.mark.parametrize("attributes", [PATIENT, {"groupProtocol": "consumer"}], ids=["classic", "consumer"])
 def test_a_topic_that_is_made_anew_and_refilled_within_a_stall_loses_no_record(
-    broker: Broker, topic: str, tmp_path: Path
+    attributes: dict[str, Any], broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], **PATIENT)
+    folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], **attributes)
     produce(broker, topic, 80)
     with replica(folder) as running:
         wait_until(lambda: running.get("/ready")[0] == 200, 90, about=running)

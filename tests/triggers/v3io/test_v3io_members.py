@@ -46,7 +46,9 @@ def test_members_that_come_at_once_share_all_shards(tmp_path: Path) -> None:
         ids = {it.member_id for it in scene.sessions()}
         (idle,) = [it for it in members if it.trigger()["memberId"] not in ids]
         idle.logged("this replica stands by")
-        assert idle.get("/ready")[0] == 200
+        status, said = idle.get("/ready")
+        assert status == 503
+        assert "no partition is assigned to this replica: it stands by" in said
         victim = next(it for it in members if it is not idle)
         shards = scene.owner(victim).shards
         scene.kill(victim)

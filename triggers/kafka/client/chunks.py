@@ -4,6 +4,7 @@ Batches of format v2 without a hole go through as they are, checked; others come
 does, with read_committed, a whole answer that names aborted transactions: aiokafka finds their batches.
 """
 
+import contextlib
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -30,10 +31,11 @@ from headrace.triggers.kafka.format.decoder import CODEC_MASK, HEADER, MAX_BATCH
 PIECE_BYTES = 1 << 17
 _BEFORE_LENGTH, _BEFORE_CHECKED = 12, 21
 _LEAST_BYTES = 26  # of a batch in the oldest format
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
-_PLAIN = CODEC_MASK | 0x08 | _TRANSACTIONAL  # attributes that need no more than a decoder
+_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x08, 0x10, 0x20
+_PLAIN = CODEC_MASK | _APPEND_TIME | _TRANSACTIONAL  # attributes that need no more than a decoder
 _CODECS = 4
 _MAGIC = 2
+_ATTRIBUTES, _FIRST_TIMESTAMP, _LAST_TIMESTAMP = 22, 27, 35  # where they are in a batch
 _ARGUMENTS = (
     "tp",
     "records",
@@ -156,23 +158,33 @@ class _FetchedBytes:
 
 
 class _SafeRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
-    """What was fetched of one partition: an iterator that the fetcher drains."""
+    """What was fetched of one partition: an iterator that the fetcher drains.
+
+    It has aiokafka's own one, and is in no cycle with it: what is held is let go with this at once, however
+    much of it was drained, and not when cycles are found, which may be never where nothing happens.
+    """
 
     def __init__(self, tp: TopicPartition, records: Any, *others: Any) -> None:
-        super().__init__(tp, records, *others)
-        records.position = self.next_fetch_offset
-        # Weakly, here and below: what is held is let go with this at once, not when cycles are found.
+        inner = self._inner = PartitionRecords(tp, records, *others)
+        self._records_iterator, inner._records_iterator = inner._records_iterator, None  # noqa: SLF001
+        records.position = inner.next_fetch_offset
         mix = weakref.WeakMethod(self._mix)
         records.on_undecodable = lambda: (it := mix()) and it()
 
+    @property
+    def next_fetch_offset(self) -> int:
+        """After what was drained."""
+        offset: int = self._inner.next_fetch_offset
+        return offset
+
     def _mix(self) -> None:
         """From now on some are no records of aiokafka's. Not before: a call for each costs a fifth of all."""
-        plain = MethodType(PartitionRecords._consumer_record, weakref.proxy(self))  # noqa: SLF001
+        plain = MethodType(PartitionRecords._consumer_record, weakref.proxy(self._inner))  # noqa: SLF001
 
         def either(tp: TopicPartition, record: Any) -> Any:
             return record if isinstance(record, UndecodableRecord) else plain(tp, record)
 
-        self._consumer_record = either
+        self._inner._consumer_record = either  # noqa: SLF001
 
 
 class _CountedRecords(_SafeRecords):
@@ -215,9 +227,13 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
         self._decode = partial(decode, max_batch_bytes=max_batch_bytes)
 
     def _unpack_records(self) -> Iterator[ConsumerRecord | ChunkSlice]:
-        data = self._records.data
+        this: Any = weakref.proxy(self)  # in no cycle, as above
+        return _PartitionBatches._unpack(this)
+
+    def _unpack(self) -> Iterator[ConsumerRecord | ChunkSlice]:
+        data, decoded = self._records.data, partial(_PartitionBatches._decoded, self)
         if self._aborted:
-            yield from self._decoded(data, self._aborted, self._isolation_level)
+            yield from decoded(data, self._aborted, self._isolation_level)
             return
         piece: list[_Batch] = []
         for batch in _batches(data):
@@ -225,7 +241,7 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
                 yield self._piece(data, piece)
                 piece = []
             if not batch.size and batch.begin < batch.end:
-                yield from self._decoded(data[batch.begin : batch.end])
+                yield from decoded(data[batch.begin : batch.end])
                 continue
             if not _is_sound(data, batch):
                 if piece:
@@ -238,8 +254,14 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
 
     def _piece(self, data: bytes, piece: Sequence[_Batch]) -> ChunkSlice:
         first, end = piece[0].first, piece[-1].next_offset
+        begin = piece[0].begin
         batch = Chunk(
-            first, end - first, memoryview(data)[piece[0].begin : piece[-1].end], self._decode, self._held
+            first,
+            end - first,
+            memoryview(data)[begin : piece[-1].end],
+            self._decode,
+            _first_timestamp(data, begin),
+            self._held,
         )
         wanted = range(max(first, self.next_fetch_offset), end)
         self.next_fetch_offset = max(self.next_fetch_offset, end)
@@ -264,7 +286,8 @@ class _PartitionBatches(PartitionRecords):  # type: ignore[misc]  # as above
                 self.next_fetch_offset = records.next_fetch_offset
                 yield record
         finally:
-            self.next_fetch_offset = max(self.next_fetch_offset, records.next_fetch_offset)
+            with contextlib.suppress(ReferenceError):  # whoever drained it has dropped it amid this
+                self.next_fetch_offset = max(self.next_fetch_offset, records.next_fetch_offset)
 
 
 def _end_of_batch(data: bytes, at: int) -> int | None:
@@ -284,6 +307,13 @@ def _batches(data: bytes) -> Iterator[_Batch]:
             return
         yield _Batch(first, _plain_size(data, at), at, end)
         at = end
+
+
+def _first_timestamp(data: bytes, at: int) -> int:
+    """Ms since the epoch, of the first record of the batch there."""
+    is_append_time = data[at + _ATTRIBUTES] & _APPEND_TIME
+    begin = at + (_LAST_TIMESTAMP if is_append_time else _FIRST_TIMESTAMP)
+    return int.from_bytes(data[begin : begin + 8], "big", signed=True)
 
 
 def _least_bytes(data: bytes, at: int) -> int:

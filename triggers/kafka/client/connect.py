@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
@@ -18,10 +19,13 @@ logger = logging.getLogger(__name__)
 _RECONNECT_SECONDS = 2.0
 
 
-async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaConsumer, AIOKafkaAdminClient]:
+async def connect(
+    settings: KafkaSettings, client_id: str, on_away: Callable[[str], None]
+) -> tuple[AIOKafkaConsumer, AIOKafkaAdminClient]:
     """A consumer that has joined no group yet, and an admin client.
 
-    A broker that doesn't answer is waited for, with a line each time; what it refuses raises BrokerError.
+    A broker that doesn't answer is waited for, with a line and an `on_away` each time; what it refuses raises
+    BrokerError.
     """
     access = settings.access
     common = {"client_id": client_id, **access.client_options()}
@@ -41,7 +45,8 @@ async def connect(settings: KafkaSettings, client_id: str) -> tuple[AIOKafkaCons
             if isinstance(heard.last, REFUSALS):
                 raise explain(heard.last, settings) from None
             cause = heard.last or error
-            logger.warning("%s (%s); trying again in %g s", no_answer(access), cause, _RECONNECT_SECONDS)
+            on_away(why := f"{no_answer(access)} ({cause})")
+            logger.warning("%s; trying again in %g s", why, _RECONNECT_SECONDS)
             await asyncio.sleep(_RECONNECT_SECONDS)
         else:
             logger.info("connected to %s", access)

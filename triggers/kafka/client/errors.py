@@ -32,7 +32,7 @@ def _line(error: BaseException, settings: KafkaSettings) -> str:
         case InconsistentGroupProtocolError():
             return (
                 f"group {settings.consumer_group} is used by members with another balanceStrategy than "
-                f"{settings.balance_strategy}: stop them first, or use theirs"
+                f"{settings.balance_strategy}, or groupProtocol consumer: stop them first, or use theirs"
             )
         case GroupAuthorizationFailedError():
             return f"{brokers} does not let this user join group {settings.consumer_group}"

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.consumer.subscription_state import TopicPartitionState
 
 
 def resubscribe(consumer: AIOKafkaConsumer, names: Collection[str]) -> bool:
@@ -42,3 +43,49 @@ def hurry_topics(consumer: AIOKafkaConsumer) -> None:
         return told
 
     client.set_topics = hurried
+
+
+# ---- partitions that a consumer is given one by one
+
+
+def read_by_hand(consumer: AIOKafkaConsumer) -> None:
+    """Let `place` and `drop` say what is fetched; nothing so far."""
+    consumer.assign([])
+
+
+def read_topics(consumer: AIOKafkaConsumer, names: Collection[str]) -> None:
+    """Have `subscription()` name these, whatever of them is placed; and know their leaders.
+
+    By itself it names the topics of what it fetches.
+    """
+    consumer._subscription.subscription._topics = frozenset(names)  # noqa: SLF001
+    consumer._client.set_topics(names)  # noqa: SLF001
+
+
+def place(consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int, *, is_paused: bool) -> None:
+    """Fetch it from there on, beside what is fetched.
+
+    `consumer.assign` would replace the assignment: what was fetched of all other partitions, and their
+    requests under way, would be thrown away.
+    """
+    assignment: Any = consumer._subscription.subscription.assignment  # noqa: SLF001
+    if tp not in assignment.tps:
+        state = assignment._tp_state[tp] = TopicPartitionState(assignment)  # noqa: SLF001
+        state.seek(offset)  # first: without a position the fetcher would ask for one
+        if is_paused:
+            state.pause()
+        assignment._topic_partitions |= {tp}  # noqa: SLF001
+        fetcher = consumer._fetcher  # noqa: SLF001
+        fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
+    consumer.seek(tp, offset)
+
+
+def drop(consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition]) -> None:
+    """Fetch these no more. What a request under way brings of them is thrown away."""
+    assignment: Any = consumer._subscription.subscription.assignment  # noqa: SLF001
+    assignment._topic_partitions -= frozenset(partitions)  # noqa: SLF001
+    for tp in partitions:
+        if (state := assignment.state_value(tp)) is not None:
+            state.resume()
+            state._position = None  # noqa: SLF001  # the answer is compared with it
+        consumer._fetcher._records.pop(tp, None)  # noqa: SLF001

@@ -3,13 +3,11 @@
 import base64
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
 from zlib import crc32
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import UnknownTopicOrPartitionError, for_code
-from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest_v5
 from aiokafka.protocol.types import (
@@ -22,6 +20,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
+from headrace.runtime.kafka.requests.uuid import Uuid
 from headrace.runtime.partitions.checkpoint_text import TOPIC_ID_CHARS
 
 _NO_LEADER = -1
@@ -62,6 +61,12 @@ async def list_topics(admin: AIOKafkaAdminClient) -> set[str]:
     }
 
 
+async def topic_names(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[bytes, str]:
+    """By id, as group coordinators tell of topics. Raises KafkaError."""
+    topics = await _ask(admin, names)
+    return {topic["topic_id"]: topic["topic"] for topic in topics if topic.get("topic_id", _NO_ID) != _NO_ID}
+
+
 async def _ask(admin: AIOKafkaAdminClient, names: Collection[str] | None) -> list[dict[str, Any]]:
     """About all topics where no names are given."""
     asked = None if names is None else sorted(names)
@@ -76,21 +81,15 @@ def _topic(described: Mapping[str, Any]) -> Topic:
     topic_id = described.get("topic_id", _NO_ID)
     if topic_id == _NO_ID:
         topic_id = crc32(described["topic"].encode()).to_bytes(16, "little")
-    shown = base64.urlsafe_b64encode(topic_id).decode()  # as the broker's own tools show it
-    return Topic(shown[:TOPIC_ID_CHARS], len(partitions), leaderless)
+    return Topic(shown_id(topic_id), len(partitions), leaderless)
+
+
+def shown_id(topic_id: bytes) -> str:
+    """The beginning of what the broker's own tools show."""
+    return base64.urlsafe_b64encode(topic_id).decode()[:TOPIC_ID_CHARS]
 
 
 # ---- Metadata v10, the first one with ids; aiokafka ends at v5
-
-
-class _Uuid(AbstractType[bytes]):  # type: ignore[misc]  # aiokafka is untyped
-    @classmethod
-    def encode(cls, value: bytes) -> bytes:
-        return value
-
-    @classmethod
-    def decode(cls, data: BytesIO) -> bytes:
-        return data.read(16)
 
 
 class _Response(Response):  # type: ignore[misc]  # aiokafka is untyped
@@ -115,7 +114,7 @@ class _Response(Response):  # type: ignore[misc]  # aiokafka is untyped
             CompactArray(
                 ("error_code", Int16),
                 ("topic", CompactString()),
-                ("topic_id", _Uuid),
+                ("topic_id", Uuid),
                 ("is_internal", Boolean),
                 (
                     "partitions",
@@ -145,7 +144,7 @@ class _Request(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = _Response
     SCHEMA = Schema(
-        ("topics", CompactArray(("topic_id", _Uuid), ("topic", CompactString()), ("tags", TaggedFields))),
+        ("topics", CompactArray(("topic_id", Uuid), ("topic", CompactString()), ("tags", TaggedFields))),
         ("allow_auto_topic_creation", Boolean),
         ("include_cluster_authorized_operations", Boolean),
         ("include_topic_authorized_operations", Boolean),

@@ -26,6 +26,7 @@ from headrace.runtime.settings.types import (
     spelled,
 )
 from headrace.runtime.streams.attributes import AckSemantics, AllocationMode, explicit_ack_semantics
+from headrace.runtime.wire.start import RANGE_EVENT
 from headrace.triggers.kafka.settings.cluster import Addresses, ClusterAttributes
 from headrace.triggers.kafka.settings.without_effect import ClientAttributes
 
@@ -36,6 +37,8 @@ _DECODER = "headrace.triggers.kafka.format.decoder:decode"
 InitialOffset = Annotated[Literal["earliest", "latest"], spelled(), CHOICE]
 BalanceStrategy = Annotated[Literal["range", "roundrobin", "sticky", "cooperative"], spelled(), CHOICE]
 IsolationLevel = Annotated[Literal["read_uncommitted", "read_committed"], CHOICE]
+GroupProtocol = Annotated[Literal["classic", "consumer"], spelled(), CHOICE]
+RemoteAssignor = Annotated[Literal["uniform", "range"], spelled(), CHOICE]
 Ordering = Annotated[Literal["partition", "key", "none"], CHOICE]
 Delivery = Annotated[Literal["events", "ranges"], CHOICE]
 
@@ -293,11 +296,25 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         effect="What a handler produces for a record is written in one transaction with the record's commit:"
         " who reads with read_committed finds it once. It costs a transaction per partition and 0.1 s.",
     )
+    group_protocol: GroupProtocol = setting(
+        "groupProtocol",
+        "classic",
+        effect="With consumer (Kafka 4.0 or newer) the broker shares the partitions out, and only those that"
+        " move stop; classic stops all of the group's for the longest handler. Sessions, heartbeats and the"
+        " strategy are the broker's then.",
+    )
+    group_remote_assignor: RemoteAssignor = setting(
+        "groupRemoteAssignor",
+        "uniform",
+        effect="How the broker shares them out, with groupProtocol consumer: uniform moves few, range keeps"
+        " partitions of the same number in all topics together.",
+    )
     group_instance_id: Text = setting(
         "groupInstanceId",
         "",
-        built=False,
-        effect="Two replicas with the same id throw each other out of the group.",
+        effect="A replica that comes back under its id within its session moves nothing; one that doesn't"
+        " leaves its partitions idle for as long. Two with the same id throw each other out: $HOSTNAME stands"
+        " for the variable, and --replicas adds a number.",
     )
 
     @classmethod
@@ -305,6 +322,10 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         """The trigger's url stands in for brokers."""
         url = getattr(trigger, "url", "")
         return {"brokers": [url]} if url else {}
+
+    def takes(self, partition: int) -> bool:
+        """Whether partitions of that number are read, in any topic."""
+        return not self.partitions or partition in self.partitions
 
     def reads(self, topic: str) -> bool:
         """Whether it is among the trigger's own topics, or would be once it is there."""
@@ -327,4 +348,4 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
     @property
     def event(self) -> str:
         """What handlers get; empty for a record."""
-        return "headrace.runtime.worker.given.event:RangeEvent" if self.delivery == "ranges" else ""
+        return RANGE_EVENT if self.delivery == "ranges" else ""

@@ -15,7 +15,9 @@ _METADATA_MAX_AGE_SECONDS = 60.0
 def consumer_options(settings: KafkaSettings) -> dict[str, Any]:
     """Everything but where the brokers are and how to get in."""
     return {
-        "group_id": settings.consumer_group,
+        # With the other protocol the group is ours, and the consumer only fetches.
+        "group_id": settings.consumer_group if settings.group_protocol == "classic" else None,
+        "group_instance_id": settings.group_instance_id or None,
         "enable_auto_commit": False,
         "auto_offset_reset": "none",  # start positions are ours to decide, and resets ours to report
         "session_timeout_ms": _ms(settings.session_timeout_seconds),

@@ -1,5 +1,6 @@
 """A Kafka trigger's settings: its attributes, and the rules between them."""
 
+import os
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from headrace.runtime.streams.assignment import Limits
 from headrace.triggers.kafka.settings.access import broker_access
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
 from headrace.triggers.kafka.settings.failure_rules import FAILURE_RULES
+from headrace.triggers.kafka.settings.group_rules import GROUP_RULES
 from headrace.triggers.kafka.settings.order_rules import ORDER_RULES
 from headrace.triggers.kafka.settings.rules import RULES
 from headrace.triggers.kafka.settings.spark_options import spark_source_options
@@ -17,11 +19,19 @@ from headrace.triggers.kafka.settings.spark_options import spark_source_options
 ANNOTATIONS: Mapping[str, str] = {"explicit_ack_mode": "kafka-explicit-ack-mode"}
 """For fields that all triggers have, after `nuclio.io/`."""
 
+_DAY = 86_400.0
+
 
 class KafkaSettings(KafkaAttributes):
     """What a Kafka trigger goes by."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*RULES, *FAILURE_RULES, *ORDER_RULES, *CONCURRENCY_RULES)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *RULES,
+        *FAILURE_RULES,
+        *ORDER_RULES,
+        *GROUP_RULES,
+        *CONCURRENCY_RULES,
+    )
 
     @property
     def limits(self) -> Limits:
@@ -29,6 +39,20 @@ class KafkaSettings(KafkaAttributes):
         held, more = self.channel_buffer_size, self.max_in_flight
         unsettled, name = (more, "maxInFlight") if more > held else (held, "channelBufferSize")
         return Limits(unsettled, name, self.max_buffered_bytes)
+
+    def of_replica(self, index: int | None) -> "KafkaSettings":
+        """With a groupInstanceId of its own: variables are expanded, and those of one run are numbered."""
+        if not self.group_instance_id:
+            return self
+        number = "" if index is None else f"-{index}"
+        return self.model_copy(
+            update={"group_instance_id": os.path.expandvars(self.group_instance_id) + number}
+        )
+
+    def unhurried(self) -> "KafkaSettings":
+        """As Hurrying says: its group waits for it, too."""
+        waits = {"max_wait_handler_during_rebalance_seconds": _DAY, "rebalance_timeout_seconds": 2 * _DAY}
+        return self.model_copy(update=waits)
 
     @property
     def access(self) -> BrokerAccess:

@@ -22,7 +22,7 @@ def _waits_seconds(settings: KafkaAttributes, trigger: TriggerFields) -> float:
 def _rebalance_above_waits(settings: KafkaAttributes, trigger: TriggerFields) -> str:
     """must be above maxWaitHandlerDuringRebalance plus waitExplicitAckDuringRebalanceTimeout."""
     waits = _waits_seconds(settings, trigger)
-    if settings.balance_strategy == "cooperative" or settings.rebalance_timeout_seconds > waits:
+    if settings.group_protocol == "consumer" or settings.rebalance_timeout_seconds > waits:
         return ""
     return (
         f"{format_duration(settings.rebalance_timeout_seconds)} must be above"
@@ -35,7 +35,7 @@ def _rebalance_well_above_waits(settings: KafkaAttributes, trigger: TriggerField
     """less than 120 % of those waits is noticed."""
     waits = _waits_seconds(settings, trigger)
     rebalance, advised = settings.rebalance_timeout_seconds, round(waits * 1.2, 9)
-    if settings.balance_strategy == "cooperative" or not waits < rebalance < advised:
+    if settings.group_protocol == "consumer" or not waits < rebalance < advised:
         return ""
     return (
         f"{format_duration(rebalance)} leaves little time after the waits of"
@@ -177,7 +177,7 @@ def _trigger_sign_in(settings: KafkaAttributes, trigger: TriggerFields) -> str: 
 _REBALANCE = (
     "rebalance_timeout_seconds",
     "max_wait_handler_during_rebalance_seconds",
-    "balance_strategy",
+    "group_protocol",
     "trigger.wait_explicit_ack_during_rebalance_timeout_seconds",
 )
 

@@ -1,0 +1,1 @@
+"""Functions to read and to copy: `headrace new NAME --example`."""

@@ -1,0 +1,1 @@
+"""`headrace kafka` and `headrace deadletters`: a broker, and hands on any."""

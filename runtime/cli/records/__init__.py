@@ -1,0 +1,1 @@
+"""Records and rows as commands read them and print them, whatever they are kept in."""

@@ -1,0 +1,1 @@
+"""Commands for a function that runs: they reach it by its admin server."""

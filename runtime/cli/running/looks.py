@@ -1,0 +1,160 @@
+"""What a run says of itself at its admin server, read."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.runtime.cli.running.access import signed
+from headrace.runtime.errors import HeadraceError
+from headrace.runtime.processor.admin.client import ask_admin, somebody_else
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker process. `running` names what its handler is in, `places` the partitions of that."""
+
+    index: int
+    pid: int | None
+    state: str
+    in_flight: int
+    restarts: int
+    running: str
+    places: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """`worker` is None where any may get its records, `reason` is empty without the token."""
+
+    place: str
+    state: str
+    is_stuck: bool
+    worker: int | None
+    committed: int | None
+    committable: int
+    end: int
+    lag: int
+    in_flight: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """One trigger in one replica. `url` is where it is called, where it is."""
+
+    replica: str
+    title: str
+    kind: str
+    url: str
+    workers: Sequence[Worker]
+    partitions: Sequence[Partition]
+
+    @property
+    def lag(self) -> int:
+        """Of all that it has."""
+        return sum(partition.lag for partition in self.partitions)
+
+    @property
+    def in_flight(self) -> int:
+        """Records, or requests, at its workers."""
+        return sum(worker.in_flight for worker in self.workers)
+
+    @property
+    def restarts(self) -> int:
+        """Of its workers."""
+        return sum(worker.restarts for worker in self.workers)
+
+    @property
+    def ready(self) -> str:
+        """How many of its workers are, of how many; a guest of other workers has none."""
+        return f"{sum(worker.state == 'ready' for worker in self.workers)}/{len(self.workers)}"
+
+    def worker_of(self, partition: Partition) -> str:
+        """The one that gets its records, or those that have some now where any may get them."""
+        if partition.worker is not None:
+            return str(partition.worker)
+        return " ".join(str(it.index) for it in self.workers if partition.place in it.places) or "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A run. `problems`: why it isn't ready, a line each."""
+
+    functions: Sequence[str]
+    problems: Sequence[str]
+    triggers: Sequence[Trigger]
+
+    @property
+    def workers(self) -> Iterator[tuple[Trigger, Worker]]:
+        """All of them, each with its trigger."""
+        return ((trigger, worker) for trigger in self.triggers for worker in trigger.workers)
+
+    @property
+    def partitions(self) -> Iterator[tuple[Trigger, Partition]]:
+        """All of them, each with its trigger."""
+        return ((trigger, partition) for trigger in self.triggers for partition in trigger.partitions)
+
+
+async def ask_json(admin: str, token: str, path: str) -> Any:
+    """What the admin server answers. Raises HeadraceError."""
+    status, told = await ask_admin(admin, "GET", path, signed(admin, token))
+    if status == 200:
+        return told
+    problem = told.get("problem") if isinstance(told, dict) else None
+    raise HeadraceError(f"{admin}: {problem}") if problem else somebody_else(admin)
+
+
+def read_look(admin: str, told: Any) -> Look:
+    """From the body of /api/status. Raises HeadraceError where it is something else."""
+    try:
+        replicas = told["replicas"]
+        problems = [(it["name"], line) for it in replicas for line in it["problems"]]
+        return Look(
+            told["functions"],
+            [f"{name}: {line}" if name else line for name, line in problems] if replicas else ["starting"],
+            [_trigger(it["name"], row) for it in replicas for row in it["triggers"]],
+        )
+    except (KeyError, TypeError):
+        raise somebody_else(admin) from None
+
+
+def _trigger(replica: str, row: Any) -> Trigger:
+    return Trigger(
+        replica=replica,
+        title=f"{row['function']}/{row['name']}",
+        kind=row["kind"],
+        url=row.get("url") or "",
+        workers=list(map(_worker, row["workers"])),
+        partitions=list(map(_partition, row["partitions"])),
+    )
+
+
+def _worker(row: Any) -> Worker:
+    return Worker(
+        index=row["index"],
+        pid=row["pid"],
+        state=row["state"],
+        in_flight=row["inFlight"],
+        restarts=row["restarts"],
+        running=row["running"] or "",
+        places=list(map(_place, row["runningRecords"])),
+    )
+
+
+def _partition(row: Any) -> Partition:
+    return Partition(
+        place=_place(row),
+        state=row["state"],
+        is_stuck=row["isStuck"],
+        worker=row["worker"],
+        committed=row["committed"],
+        committable=row["committable"],
+        end=row["end"],
+        lag=row["lag"],
+        in_flight=row["inFlight"],
+        reason=row["reason"] or "",
+    )
+
+
+def _place(row: Any) -> str:
+    return f"{row['topic']}/{row['partition']}"

@@ -1,0 +1,81 @@
+"""`headrace partition`: what an operator may do to a partition that has halted."""
+
+import asyncio
+import re
+from typing import Any
+
+import click
+
+from headrace.runtime.cli.running.access import signed, token_option
+from headrace.runtime.errors import HeadraceError, UsageError, printable
+from headrace.runtime.processor.admin.client import admin_option, ask_admin, somebody_else
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError
+from headrace.runtime.processor.admin.routes import NAME
+
+_PLACE = re.compile(rf"({NAME})/([0-9]{{1,9}})")
+
+
+class NoSuchPartitionError(HeadraceError):
+    """No replica of the function has the partition."""
+
+    exit_code = 4
+
+
+class TopicPartition(click.ParamType[tuple[str, int]]):
+    """TOPIC/PARTITION, as in orders/3."""
+
+    name = "topic/partition"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        found = _PLACE.fullmatch(str(value))
+        if found is None:
+            self.fail(f"{value!r} is not TOPIC/PARTITION, as in orders/3", param, ctx)
+        return found[1], int(found[2])
+
+
+_place = click.argument("place", metavar="TOPIC/PARTITION", type=TopicPartition())
+
+
+@click.group()
+def partition() -> None:
+    """Move a partition on that has halted at a failed record.
+
+    \b
+    Exit codes: 1 the running function doesn't answer, 2 a mistake in the command or its token,
+    4 it doesn't have the partition, 5 the partition is not halted.
+    """
+
+
+@partition.command()
+@_place
+@admin_option
+@token_option
+def retry(place: tuple[str, int], admin: str, admin_token: str) -> None:
+    """Deliver the failed record once more, now."""
+    _act(admin, admin_token, "retry", place)
+
+
+@partition.command()
+@_place
+@admin_option
+@token_option
+def skip(place: tuple[str, int], admin: str, admin_token: str) -> None:
+    """Give the failed record up, and go on with the next one."""
+    _act(admin, admin_token, "skip", place)
+
+
+def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None:
+    topic, number = place
+    path = f"/api/partitions/{topic}/{number}/{action}"
+    status, answer = asyncio.run(ask_admin(admin, "POST", path, signed(admin, token)))
+    try:
+        found = answer["done"] if status == 200 else answer["problem"]
+    except (KeyError, TypeError):
+        raise somebody_else(admin) from None
+    if status != 200:
+        kinds = {401: UsageError, 404: NoSuchPartitionError, 409: NotHaltedError}
+        raise kinds.get(status, HeadraceError)(found)
+    for line in found:
+        click.echo(printable(line))

@@ -1,0 +1,82 @@
+"""`headrace status`: one look at a run."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import click
+
+from headrace.runtime.cli.records.columns import Columns, show_columns, shown
+from headrace.runtime.cli.records.options import as_json_option
+from headrace.runtime.cli.running.access import token_option
+from headrace.runtime.cli.running.looks import Look, ask_json, read_look
+from headrace.runtime.errors import printable
+from headrace.runtime.processor.admin.client import admin_option
+
+
+@click.command()
+@admin_option
+@token_option
+@as_json_option
+def status(admin: str, admin_token: str, as_json: bool) -> None:
+    """Show what runs: replicas, triggers, workers, partitions with their lag, and what has halted, with why.
+
+    `headrace top` shows it again and again. Exit codes: 1 nobody answers, 2 a mistake in the command.
+    """
+    told = asyncio.run(ask_json(admin, admin_token, "/api/status"))
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    look = read_look(admin, told)
+    click.echo(printable(f"{', '.join(look.functions)}: {'not ready' if look.problems else 'ready'}"))
+    for line in (*look.problems, *_halted(look)):
+        click.echo(f"  {printable(line)}")
+    for columns in (_triggers(look), _workers(look), _partitions(look)):
+        if columns.rows:
+            click.echo()
+            show_columns(columns)
+
+
+def _halted(look: Look) -> Iterator[str]:
+    for partition in (it for _, it in look.partitions if it.is_stuck):
+        why = f" ({partition.reason})" if partition.reason else ""
+        yield f"`headrace partition retry {partition.place}`, or skip, moves it on{why}"
+
+
+def _triggers(look: Look) -> Columns:
+    heads = [
+        "replica",
+        "trigger",
+        "kind",
+        "workers",
+        "in flight",
+        "restarts",
+        "partitions",
+        "lag",
+        "called at",
+    ]
+    rows = []
+    for it in look.triggers:
+        numbers = map(str, (it.in_flight, it.restarts, len(it.partitions), it.lag))
+        rows.append((it.replica or "-", it.title, it.kind, it.ready, *numbers, it.url or "-"))
+    return Columns(heads, rows)
+
+
+def _workers(look: Look) -> Columns:
+    heads = ["replica", "trigger", "worker", "pid", "in flight", "restarts", "state", "is in"]
+    rows = []
+    for trigger, it in look.workers:
+        numbers = map(shown, (it.index, it.pid, it.in_flight, it.restarts))
+        rows.append((trigger.replica or "-", trigger.title, *numbers, it.state, it.running or "-"))
+    return Columns(heads, rows)
+
+
+def _partitions(look: Look) -> Columns:
+    heads = ["replica", "trigger", "partition", "worker", "committed", "end", "lag", "in flight", "state"]
+    rows = []
+    for trigger, it in look.partitions:
+        numbers = map(shown, (it.committed, it.end, it.lag, it.in_flight))
+        rows.append(
+            (trigger.replica or "-", trigger.title, it.place, trigger.worker_of(it), *numbers, it.state)
+        )
+    return Columns(heads, rows)

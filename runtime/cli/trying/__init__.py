@@ -1,0 +1,1 @@
+"""`headrace try`: one record through a handler, here and now."""

@@ -1,0 +1,1 @@
+"""Requests to a broker that aiokafka doesn't know."""

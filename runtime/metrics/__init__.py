@@ -1,0 +1,1 @@
+"""Every metric that Headrace publishes, each declared once; Nuclio's names where they exist."""

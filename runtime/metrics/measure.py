@@ -1,0 +1,89 @@
+"""A metric of a handler's own: what it may be called, and how much of it there may be."""
+
+import math
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+MOST_SETS = 1000
+"""Of labels' values, of one metric and trigger: each is a series that whoever scrapes has to keep."""
+MOST_VALUE_CHARS = 200
+"""Of a label. Longer ones are cut."""
+_MOST_LABELS = 10
+_MOST_BUCKETS = 50
+_MOST_ABOUT_CHARS = 500
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,199}")
+_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]{0,99}")
+_OURS = ("headrace_", "nuclio_", "process_", "python_")
+_OUR_LABELS = {
+    *("replica", "namespace", "project", "function", "trigger_kind", "trigger_id", "worker_index"),
+    *("le", "quantile"),
+}
+
+Kind = Literal["counter", "gauge", "histogram"]
+_SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a handler declares. A counter's `name` is without `_total`; `buckets` are a histogram's bounds."""
+
+    kind: Kind
+    name: str
+    about: str = ""
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, in one line."""
+        if fault := self._fault():
+            raise ValueError(f"metric {self.name[:200]!r}: {fault}")
+
+    @property
+    def shown_names(self) -> tuple[str, ...]:
+        """Of its samples, as a scrape says them."""
+        return tuple(self.name + suffix for suffix in _SUFFIXES[self.kind])
+
+    def is_sample(self, sample: "Sample") -> bool:
+        """Whether it can be one of this metric's."""
+        if len(sample.labels) != len(self.labels):
+            return False
+        if self.kind == "gauge":
+            return not sample.counts
+        return math.isfinite(sample.value) and len(sample.counts) == (
+            len(self.buckets) + 1 if self.kind == "histogram" else 0
+        )
+
+    def _fault(self) -> str:
+        wrong = next((label for label in self.labels if not _LABEL.fullmatch(label)), None)
+        taken = next((label for label in self.labels if label in _OUR_LABELS), None)
+        faults = {
+            "is no name: letters, digits, _ and :, at most 200": not _NAME.fullmatch(self.name),
+            f"names that begin with {', '.join(_OURS)} are Headrace's own": self.name.startswith(_OURS),
+            f"{wrong!r} is no name of a label: letters, digits and _": wrong is not None,
+            f"the label {taken!r} is Headrace's own": taken is not None,
+            "a label is there twice": len(set(self.labels)) < len(self.labels),
+            f"has more than {_MOST_LABELS} labels": len(self.labels) > _MOST_LABELS,
+            f"is described in more than {_MOST_ABOUT_CHARS} characters": len(self.about) > _MOST_ABOUT_CHARS,
+            f"buckets are 1 to {_MOST_BUCKETS} numbers that rise": not self._are_buckets_right,
+        }
+        return next((fault for fault, is_so in faults.items() if is_so), "")
+
+    @property
+    def _are_buckets_right(self) -> bool:
+        bounds = self.buckets
+        if self.kind != "histogram":
+            return not bounds
+        rises = all(low < high for low, high in pairwise(bounds))
+        return 0 < len(bounds) <= _MOST_BUCKETS and rises and all(map(math.isfinite, bounds))
+
+
+class Sample(NamedTuple):
+    """Of one set of labels' values: a gauge as it is, of others what has come since the last time."""
+
+    labels: tuple[str, ...]
+    value: float
+    """Of a histogram the sum."""
+    counts: tuple[int, ...] = ()
+    """Of a histogram: how many each bucket has by itself, the last one what is above all bounds."""

@@ -1,0 +1,122 @@
+"""What the admin server answers: /live, /ready, /metrics, /api/status, and what is done to a partition."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from headrace.runtime.errors import HeadraceError
+from headrace.runtime.partitions.stuck_record import without_content
+from headrace.runtime.processor.admin.hosts import is_loopback
+from headrace.runtime.processor.admin.page import page_routes
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError, Reported
+from headrace.runtime.processor.admin.token import AdminToken
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_PART = r"(?!\.\.?(?:/|$))[A-Za-z0-9._-]+"
+NAME = rf"{_PART}(?:/{_PART})*"
+"""A topic's, as a pattern. Kafka's have no slash, those of other kinds may."""
+
+
+def application(
+    reported: Reported, why_stuck: Callable[[], str], token: AdminToken, middlewares: Sequence[Middleware]
+) -> web.Application:
+    """`why_stuck` says why the process should be started again; nothing while it needn't."""
+
+    async def live(_: web.Request) -> web.Response:
+        problem = why_stuck()
+        body = {"status": "stuck" if problem else "live", "problems": [problem] if problem else []}
+        return web.json_response(body, status=503 if problem else 200)
+
+    async def ready(_: web.Request) -> web.Response:
+        problems = await reported.problems()
+        body = {"status": "not ready" if problems else "ready", "problems": problems}
+        return web.json_response(body, status=503 if problems else 200)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=await reported.metrics(), headers={"Content-Type": _METRICS_TYPE})
+
+    async def status(request: web.Request) -> web.Response:
+        found = await reported.status()
+        return web.json_response(_for_everybody(found) if token.refusal(request.headers) else found)
+
+    async def recent(request: web.Request) -> web.Response:
+        found = await reported.recent()
+        if token.refusal(request.headers):
+            for replica in found["replicas"]:
+                replica["log"] = None
+        return web.json_response(found)
+
+    async def act(request: web.Request) -> web.Response:
+        if refusal := token.refusal(request.headers):
+            return _problem(401, refusal, {"WWW-Authenticate": "Bearer"})
+        return await _act(reported, request)
+
+    made = web.Application(middlewares=[*middlewares, _outages])
+    made.add_routes(
+        [
+            web.get("/live", live),
+            web.get("/ready", ready),
+            web.get("/metrics", metrics),
+            *page_routes(),
+            web.get("/api/status", status),
+            web.get("/api/recent", recent),
+            # Nothing that is encoded: it would be read as one thing here, and as another behind a proxy.
+            web.post(
+                rf"/api/partitions/{{topic:{NAME}}}/{{partition:[0-9]{{1,9}}}}/{{action:retry|skip}}", act
+            ),
+        ]
+    )
+    return made
+
+
+@web.middleware
+async def _outages(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except NotHaltedError as error:
+        return _problem(409, str(error))
+    except HeadraceError as error:
+        return _problem(503, str(error))
+
+
+@web.middleware
+async def refuse_foreign_names(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A page may have its own domain point at 127.0.0.1: to the browser this is the page's server then."""
+    try:
+        name = urlsplit(f"//{request.host}").hostname
+    except ValueError:
+        name = None
+    if name is None or not is_loopback(name):
+        return _problem(403, f"{request.host!r} is no name of this machine's own, such as localhost")
+    return await handler(request)
+
+
+def _for_everybody(status: dict[str, Any]) -> dict[str, Any]:
+    """Without what records say, and what handlers have said, which may quote them."""
+    for replica in status["replicas"]:
+        for trigger in replica["triggers"]:
+            for row in trigger["partitions"]:
+                row["reason"] = None
+                row["record"] = without_content(row["record"])
+    return status
+
+
+async def _act(reported: Reported, request: web.Request) -> web.Response:
+    # A page in a browser on this machine may post anything but this type without asking first; when it asks,
+    # nothing here says yes.
+    if request.content_type != "application/json":
+        return _problem(415, "Content-Type has to be application/json")
+    topic, partition = request.match_info["topic"], int(request.match_info["partition"])
+    action = cast("Action", request.match_info["action"])
+    done = await reported.act(action, topic, partition)
+    if not done:
+        return _problem(404, f"{topic}/{partition} is not among the partitions of this function")
+    return web.json_response({"done": done})
+
+
+def _problem(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.json_response({"problem": text}, status=status, headers=headers)

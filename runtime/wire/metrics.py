@@ -1,0 +1,45 @@
+"""What a worker's handler has counted: METRICS frames."""
+
+from collections.abc import Iterator, Sequence
+
+from headrace.runtime.metrics.measure import MOST_SETS, Measure, Sample
+from headrace.runtime.wire.frames import Kind, decode_json, json_frame
+
+_PER_FRAME = 50
+
+
+def encode_metrics(measure: Measure, samples: Sequence[Sample]) -> Iterator[bytes]:
+    """METRICS: of one metric, in frames that are short enough."""
+    about = (measure.kind, measure.name, measure.about, measure.labels, measure.buckets)
+    for at in range(0, len(samples), _PER_FRAME):
+        yield json_frame(Kind.METRICS, [about, samples[at : at + _PER_FRAME]])
+
+
+def decode_metrics(body: bytes) -> tuple[Measure, list[Sample]]:
+    """What `encode_metrics` was given. Raises ValueError, or TypeError, for what can't be."""
+    (kind, name, about, labels, buckets), said = decode_json(body)
+    if kind not in {"counter", "gauge", "histogram"} or len(said) > MOST_SETS:
+        raise ValueError(f"a metric of kind {kind!r:.20} and {len(said)} samples")
+    bounds = tuple(map(float, buckets))
+    measure = Measure(kind, _text(name), _text(about), tuple(map(_text, labels)), bounds)
+    samples = [
+        Sample(tuple(map(_text, values)), float(value), tuple(map(_count, counts)))
+        for values, value, counts in said
+    ]
+    if not all(map(measure.is_sample, samples)):
+        raise ValueError(f"samples that {name} can't have")
+    if kind == "counter" and any(sample.value < 0 for sample in samples):
+        raise ValueError(f"{name} goes back")
+    return measure, samples
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.20} is no text")
+    return value
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise TypeError(f"{value!r:.20} is no number of times")
+    return value

@@ -1,0 +1,191 @@
+"""A span for each call of a handler, by OpenTelemetry's conventions for messaging and HTTP."""
+
+import inspect
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Self
+
+from opentelemetry import context, propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+
+from headrace.runtime.wire.frames import Headers
+from headrace.runtime.worker.given.event import StreamEvent
+from headrace.runtime.worker.returned.results import status_of
+from headrace.runtime.worker.tracing import Call
+
+logger = logging.getLogger("headrace.tracing")
+
+_CLOSE_SECONDS = 2.0
+_SYSTEMS = {"kafka-cluster": "kafka"}
+"""Of messaging, where it isn't the trigger's kind."""
+
+
+class Spans:
+    """Keeps tracing.Traces."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        """`env` has the standard variables, and the function's name."""
+        self._env = env
+        self._tracer = trace.get_tracer("headrace")  # of whatever provider is set later
+        self._provider: TracerProvider | None = None
+
+    def around(self, call: Call) -> Call:
+        """As Traces."""
+
+        def traced(of_handler: Any, given: Any) -> Any:
+            it = self._begin(given)
+            with _Ended(it) as ended:
+                result = call(of_handler, given)
+                if inspect.iscoroutine(result):
+                    ended.comes_later = True
+                    return _awaited(it, result)
+                it.note(result)
+                return result
+
+        return traced
+
+    def headers(self) -> Headers:
+        """As Traces."""
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier)
+        return tuple((name, value.encode()) for name, value in carrier.items())
+
+    def start(self) -> None:
+        """As Traces. A provider that the handler has set is left alone."""
+        if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            return
+        self._provider = TracerProvider(resource=self._resource(), shutdown_on_exit=False)
+        for name in self._exporters():
+            try:
+                (found,) = entry_points(group="opentelemetry_traces_exporter", name=name)
+                self._provider.add_span_processor(BatchSpanProcessor(found.load()()))
+            except Exception as error:  # a package that is missing, or a setting that it doesn't take
+                message = "spans don't go to exporter %s (%s: %s); is its package installed, and set up?"
+                logger.warning(message, name, type(error).__name__, error)
+        trace.set_tracer_provider(self._provider)
+
+    def close(self) -> None:
+        """As Traces."""
+        if self._provider is not None:  # a collector that is away must not hold up the stop
+            closing = threading.Thread(target=self._provider.shutdown, daemon=True)
+            closing.start()
+            closing.join(_CLOSE_SECONDS)
+
+    def _exporters(self) -> list[str]:
+        names = self._env.get("OTEL_TRACES_EXPORTER") or "otlp"
+        general = self._env.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
+        protocol = self._env.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or general
+        otlp = "otlp_proto_grpc" if protocol == "grpc" else "otlp_proto_http"
+        return [otlp if name.strip() == "otlp" else name.strip() for name in names.split(",")]
+
+    def _resource(self) -> Resource:
+        """The function's name is the service's, where the variables name none."""
+        is_named = SERVICE_NAME in self._env.get("OTEL_RESOURCE_ATTRIBUTES", "")
+        name = self._env.get("NUCLIO_FUNCTION_NAME")
+        if name and not (is_named or self._env.get("OTEL_SERVICE_NAME")):
+            return Resource.create({SERVICE_NAME: name})
+        return Resource.create()
+
+    def _begin(self, given: Any) -> "_Call":
+        events = given if isinstance(given, list) else [given]
+        first = events[0]
+        kind = _text(first.trigger.kind)
+        origins = [_origin(event) for event in events]
+        if isinstance(first, StreamEvent):
+            # Links, and no parent: a record may be handled again, and with others.
+            spans = [trace.get_current_span(it).get_span_context() for it in origins]
+            links = [Link(it) for it in spans if it.is_valid]
+            parent = trace.set_span_in_context(trace.INVALID_SPAN, origins[0])
+            name, attributes = f"process {_text(first.topic)}", _of_records(kind, events)
+            span = self._tracer.start_span(name, parent, SpanKind.CONSUMER, attributes, links)
+        elif kind == "http":
+            method = _text(first.method)
+            attributes = {"http.request.method": method, "url.path": _text(first.path)}
+            span = self._tracer.start_span(method, origins[0], SpanKind.SERVER, attributes)
+            parent = origins[0]
+        else:
+            parent = origins[0]
+            span = self._tracer.start_span(_text(first.trigger.name), parent, SpanKind.INTERNAL)
+        return _Call(span, trace.set_span_in_context(span, parent), is_http=kind == "http")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    span: Span
+    context: Context
+    is_http: bool
+
+    def note(self, result: Any) -> None:
+        """What the handler has returned."""
+        status = status_of(result)
+        if not isinstance(status, int):
+            return
+        if self.is_http:
+            self.span.set_attribute("http.response.status_code", status)
+        if status >= 500:
+            self.span.set_attribute("error.type", str(status))
+            self.span.set_status(Status(StatusCode.ERROR, f"the handler's response has status {status}"))
+
+
+class _Ended:
+    """A block in which the span is the current one, and at whose end it ends, unless the rest comes later."""
+
+    def __init__(self, call: _Call) -> None:
+        self.comes_later = False
+        self._call = call
+        self._token = context.attach(call.context)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        context.detach(self._token)
+        span = self._call.span
+        if error is not None and kind is not None:
+            span.record_exception(error)
+            span.set_attribute("error.type", kind.__qualname__)
+            span.set_status(Status(StatusCode.ERROR, f"{kind.__name__}: {error}"))
+        if not self.comes_later:
+            span.end()
+
+
+async def _awaited(call: _Call, coroutine: Any) -> Any:
+    with _Ended(call):
+        result = await coroutine
+        call.note(result)
+        return result
+
+
+def _origin(event: Any) -> Context:
+    """What the event's headers say of where it comes from."""
+    pairs = getattr(event, "header_list", None) or ()
+    carrier = {name.lower(): _text(value) for name, value in pairs if value is not None}
+    return propagate.extract(carrier, Context())
+
+
+def _of_records(kind: str, events: Sequence[Any]) -> dict[str, str | int]:
+    first = events[0]
+    attributes: dict[str, str | int] = {
+        "messaging.system": _SYSTEMS.get(kind, kind),
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "process",
+        "messaging.destination.name": _text(first.topic),
+    }
+    if len(events) > 1:
+        return attributes | {"messaging.batch.message_count": len(events)}
+    place = {
+        "messaging.destination.partition.id": str(first.shard_id),
+        "messaging.kafka.offset": first.offset,
+    }
+    return attributes | place | {"headrace.attempt": first.attempt}
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

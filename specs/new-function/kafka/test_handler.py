@@ -1,0 +1,14 @@
+from handler import handler
+
+from headrace.testing import run_handler
+
+
+def test_words_are_counted():
+    run = run_handler(handler, [b"one two", b"three"])
+    assert run.failures == []
+    assert [line.values["words"] for line in run.logs] == [2, 1]
+
+
+def test_a_body_that_is_no_text_is_a_failure():
+    run = run_handler(handler, [b"\xff"])
+    assert "UnicodeDecodeError" in run.failures[0]

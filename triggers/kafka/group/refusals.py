@@ -1,0 +1,67 @@
+"""What a coordinator refuses a member, and what follows from it. Pure."""
+
+from enum import Enum
+
+from headrace.triggers.kafka.group.settings import GroupSettings
+
+STALE_MEMBER_EPOCH = 113
+_FENCED_MEMBER_EPOCH, _UNKNOWN_MEMBER_ID = 110, 25
+_UNRELEASED_INSTANCE_ID, _GROUP_FULL, _UNSUPPORTED_ASSIGNOR = 111, 81, 112
+_FENCED_INSTANCE_ID = 82
+_GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION, _INVALID_REQUEST = 69, 35, 42
+_GROUP_UNAUTHORIZED, _TOPIC_UNAUTHORIZED = 30, 29
+LOST = frozenset({_FENCED_MEMBER_EPOCH, _UNKNOWN_MEMBER_ID})
+NO_SUCH_API = (
+    "{brokers}: this broker has no group protocol `consumer` (Kafka 4.0 brings it); remove groupProtocol, or"
+    " say classic"
+)
+_FATAL = {
+    _GROUP_ID_NOT_FOUND: "group {group} is used by members of the protocol classic, and can't be converted:"
+    " stop them first, or say groupProtocol: classic",
+    _UNSUPPORTED_ASSIGNOR: "the broker has no groupRemoteAssignor {assignor}: {message}",
+    _UNSUPPORTED_VERSION: NO_SUCH_API,
+    _GROUP_UNAUTHORIZED: "{brokers} does not let this user join group {group}",
+    _TOPIC_UNAUTHORIZED: "{brokers} does not let this user read all topics of group {group}",
+    _INVALID_REQUEST: "{brokers} refuses heartbeats to group {group}: {message}",
+    _FENCED_INSTANCE_ID: "another member of group {group} has groupInstanceId {instance}: each replica needs"
+    " one of its own, such as $HOSTNAME",
+}
+_WAITING = {
+    _UNRELEASED_INSTANCE_ID: "group {group} still has a member with groupInstanceId {instance}: waiting until"
+    " it leaves, or its session ends",
+    _GROUP_FULL: "group {group} has as many members as the broker allows (group.consumer.max.size)",
+}
+
+
+class Verdict(Enum):
+    """What a member does about a refusal."""
+
+    LOST = "lost"
+    """All is dropped, then it joins again."""
+    RETRY = "retry"
+    """The coordinator may have moved: it is looked for again."""
+    WAIT = "wait"
+    """Others have to do something."""
+    END = "end"
+    """Waiting doesn't mend it."""
+
+
+def verdict(error_code: int) -> Verdict:
+    """Whatever isn't known is tried again."""
+    if error_code in LOST:
+        return Verdict.LOST
+    if error_code in _FATAL:
+        return Verdict.END
+    return Verdict.WAIT if error_code in _WAITING else Verdict.RETRY
+
+
+def line(error_code: int, message: str, settings: GroupSettings, brokers: str) -> str:
+    """What a user can do about it."""
+    found = {**_FATAL, **_WAITING}.get(error_code, "group {group}: the coordinator answers {message}")
+    return found.format(
+        group=settings.group,
+        brokers=brokers,
+        assignor=settings.remote_assignor,
+        instance=settings.instance_id,
+        message=message or f"with error {error_code}",
+    )

@@ -1,0 +1,1 @@
+"""How a trigger is in its group: one contract, and both of Kafka's protocols."""
