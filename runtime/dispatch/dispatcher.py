@@ -146,7 +146,6 @@ class Dispatcher:
             self._failures.begin(partition)
         self._acks.begin(partitions)
         self._router.on_changed()
-        self.dispatch()  # what waited for another worker may have moved to one that idles
 
     def restart(self, partition: AssignedPartition) -> None:
         """One partition begins anew; it keeps its place."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.workers.handle import REAP_SECONDS, WorkerHandle
 from headrace.runtime.workers.process import ASK_SECONDS
@@ -74,8 +75,7 @@ class Revoking:
         self._kill_workers_with([p for p in partitions if p.lane.state is PartitionState.REVOKED])
 
     def _kill_workers_with(self, partitions: Collection[AssignedPartition]) -> None:
-        lanes = [lane for partition in partitions for lane in partition.lane.parts]
-        for lane in lanes:
+        for lane in _lanes_of(partitions):
             if (write := self._shared.writes.get(lane.id)) is not None:
                 write.cancel()
         for worker in self._workers_with(partitions):
@@ -83,8 +83,7 @@ class Revoking:
                 self._shared.metrics.workers_killed.inc()
 
     def _workers_with(self, partitions: Collection[AssignedPartition]) -> list[WorkerHandle]:
-        lanes = [lane for partition in partitions for lane in partition.lane.parts]
-        held = {lane.worker_index for lane in lanes if lane.in_flight_count}
+        held = {lane.worker_index for lane in _lanes_of(partitions) if lane.in_flight_count}
         return [worker for worker in self._shared.workers if worker.index in held]
 
     async def _quiet(self, partitions: Iterable[AssignedPartition], wait_seconds: float) -> bool:
@@ -109,3 +108,7 @@ class Revoking:
         except TimeoutError:
             return is_so()
         return True
+
+
+def _lanes_of(partitions: Iterable[AssignedPartition]) -> Iterator[PartitionLane]:
+    return (lane for partition in partitions for lane in partition.lane.parts)

@@ -74,11 +74,6 @@ class LaneQueue:
         """What `take` would give one by one."""
         return [lane for lane in self._lanes if _is_waiting(lane)]
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._lanes.clear()
-        self._ids.clear()
-
     def prune(self) -> list[Lane]:
         """Forget those that can't be handed out now; the others."""
         left = self.waiting()
@@ -145,7 +140,7 @@ class StaticAllocator:
     def place(self, keys: Collection[PartitionKey]) -> None:
         """Ranges over all in order, whose sizes differ by at most one, where none was here before.
 
-        What was keeps its worker: the others go to those that have fewest. What waits moves along.
+        What was keeps its worker, and so does what waits: the others go to those that have fewest.
         """
         stay = {key: worker for key, worker in self._worker_of.items() if key in keys}
         self._worker_of = stay or contiguous_ranges(keys, len(self._queues))
@@ -155,11 +150,6 @@ class StaticAllocator:
         for key in sorted(set(keys) - self._worker_of.keys()):
             self._worker_of[key] = worker = loads.index(min(loads))
             loads[worker] += 1
-        waiting = [lane for queue in self._queues for lane in queue.waiting()]
-        for queue in self._queues:
-            queue.clear()
-        for lane in waiting:
-            self.offer(lane)
 
     def offer(self, lane: Lane) -> bool:
         """To the end of its worker's queue."""

@@ -187,18 +187,19 @@ class Session:
             with contextlib.suppress(KafkaError, TimeoutError):  # they are asked for after the next answer
                 async with asyncio.timeout(_NAMES_SECONDS):
                     self._names |= await topic_names(self._admin, machine.topics)
-        self._move(has_joined=has_joined)
-        if machine.epoch != before:
+        has_moved = self._move(has_joined=has_joined)
+        if machine.epoch != before and not has_moved:
             self.neighbours.on_changed(Moves())
         if machine.has_to_say:
             self._due.set()
 
-    def _move(self, *, has_joined: bool) -> None:
-        """Towards what the coordinator has said, as far as its topics have names here."""
+    def _move(self, *, has_joined: bool) -> bool:
+        """Towards what the coordinator has said, as far as its topics have names. Whether any has moved."""
         moves = self.machine.move(self._names)
-        if moves.given or moves.revoked or has_joined:
+        has_moved = bool(moves.given or moves.revoked)
+        if has_moved or has_joined:
             self._pace.moved(time.monotonic())
-        if moves.given or moves.revoked:
+        if has_moved:
             come, go = describe_partitions(moves.given), describe_partitions(moves.revoked)
             stay = len(self.machine.holdings.held) - len(moves.given)
             message = "group %s, epoch %d: %s come, %s go, %d stay as they are"
@@ -208,6 +209,7 @@ class Session:
             self._owner.on_revoked(moves.revoked)
         if moves.given or has_joined:
             self._owner.on_assigned(moves.given)
+        return has_moved
 
     async def _refused(self, sent: Heartbeat, answer: Answer) -> None:
         found = verdict(answer.error_code)
