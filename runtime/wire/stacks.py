@@ -1,4 +1,4 @@
-"""What a worker's threads are in: written by itself when it is asked, even from within C code."""
+"""What a worker's main thread is in: written by itself when it is asked, even from within C code."""
 
 import faulthandler
 import os
@@ -10,12 +10,15 @@ from pathlib import Path
 _ASKS = signal.SIGRTMAX - 3
 _MOST_BYTES = 1 << 16
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.+)')
-_ASKED = "Current thread"
 
 
 def answer_to(fd: int) -> None:
-    """In a worker: write there, when it is asked."""
-    faulthandler.register(_ASKS, fd, all_threads=True)
+    """In a worker: write there, when it is asked.
+
+    The kernel asks the main thread. It writes of itself alone: the frames of another one, which may run
+    meanwhile, can end before they are read, and that would be a segfault.
+    """
+    faulthandler.register(_ASKS, fd, all_threads=False)
 
 
 class Stacks:
@@ -30,7 +33,7 @@ class Stacks:
         os.kill(pid, _ASKS)
 
     def take(self) -> str:
-        """What it has written, the last call of each thread first. Closes the file."""
+        """What it has written, the last call first. Closes the file."""
         try:
             return os.pread(self.fd, _MOST_BYTES, 0).decode(errors="replace").strip()
         finally:
@@ -38,7 +41,7 @@ class Stacks:
 
 
 def place_in(said: str, folder: str) -> str:
-    """`function, file:line` in the thread that was asked: of the last call in `folder`, else of the last."""
-    frames = _FRAME.findall(said[said.find(_ASKED) :])
+    """`function, file:line` of the last call in `folder`, else of the last."""
+    frames = _FRAME.findall(said)
     own = [frame for frame in frames if Path(frame[0]).is_relative_to(folder)]
     return next((f"{name}, {Path(file).name}:{line}" for file, line, name in (*own, *frames)), "")

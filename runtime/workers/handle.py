@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -29,6 +30,9 @@ _FIRST_RESPAWN_SECONDS = 0.1
 _MAX_RESPAWN_SECONDS = 5.0
 _NOBODY_WAITS = "nobody waits for it any more"
 _SWEPT = "its lease is over, and others may have been given its partitions"
+_ASKED = "it crashed after it was asked what it is in, as its partitions leave"
+# Python reads its own stack amid whatever it does to it: rarely, that is the end of it.
+_CRASHES = {-signal.SIGSEGV, -signal.SIGBUS}
 
 Spawn = Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]
 
@@ -218,6 +222,8 @@ class WorkerHandle:
         if was_ready:
             self.state = WorkerState.STARTING  # first: nothing more may be handed to it
         news = self._news
+        if process.was_asked and code in _CRASHES and not self._is_kill_ours:
+            self._is_kill_ours, self._why_killed = True, _ASKED
         is_ours = self._is_kill_ours = self._is_kill_ours or process.is_swept or bool(news.nonsense)
         failure = self._why_replaced or news.nonsense or news.init_failure
         why = _SWEPT if process.is_swept else news.nonsense or self._why_killed

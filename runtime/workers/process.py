@@ -57,8 +57,9 @@ class WorkerProcess:
         self._mark = f"{lease.kills.mark}{next(_serials)}."
         self._is_reaped = False
         self._folder = start.folder
+        self.was_asked = False
         self.was_in = ""
-        """All that its threads were in, where it was asked before it was killed; empty until it is reaped."""
+        """All that its main thread was in, where it was asked before its end; empty until it is reaped."""
         self._session_end: asyncio.Task[None] | None = None
         self.exited: asyncio.Future[int] = loop.create_future()
         with contextlib.ExitStack() as on_failure:
@@ -147,6 +148,7 @@ class WorkerProcess:
 
     def ask(self) -> None:
         """Have it say what it is in."""
+        self.was_asked = True
         with contextlib.suppress(ProcessLookupError):
             self._stacks.ask(self.pid)
 

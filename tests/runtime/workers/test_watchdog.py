@@ -90,7 +90,63 @@ async def test_a_handler_that_is_killed_for_its_time_says_where_it_was(
         assert f"past eventTimeout (300ms), in asks_for_the_price, {module.name}:{line}" in problem(p)
     assert "in asks_for_the_price" in caplog.text
     assert "in handler" in caplog.text
-    assert caplog.text.count("(most recent call first)") > 1, "the link thread too"
+    assert caplog.text.count("(most recent call first)") > 1, "at each attempt"
+    assert "in _follow" not in caplog.text, "the link thread may run meanwhile"
+
+
+async def test_a_worker_that_crashes_once_it_was_asked_costs_no_attempt(tmp_path: Path) -> None:
+    """The question comes as its partitions leave: what follows of it is no fault of the record."""
+    handler = """
+        import signal
+
+        def handler(context, event):
+            write(f"{event.offset} {event.attempt}")
+            stacks = int(sys.argv[4])
+            while event.offset == 1 and not exists("mended"):
+                if os.fstat(stacks).st_size or exists("crash"):
+                    os.kill(os.getpid(), signal.SIGSEGV)
+                time.sleep(0.01)
+    """
+    async with bench(tmp_path, handler, policy=timed(600, attempts=9)) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 3))
+        await until(lambda: b.lines() == ["0 1", "1 1"])
+        b.dispatcher.workers[0].ask()
+        await until(lambda: b.lines() == ["0 1", "1 1", "1 1"])
+        (tmp_path / "crash").touch()  # and one that was not asked is at fault
+        await until(lambda: "1 2" in b.lines())
+        (tmp_path / "mended").touch()
+        await b.settled(p, 3)
+
+
+async def test_asking_a_worker_whose_threads_are_busy_does_it_no_harm(tmp_path: Path) -> None:
+    """The frames of another thread can end while they are read: a crash within seconds, when they were."""
+    handler = """
+        import threading
+
+        def deep(n):
+            return [*map(deep, [n - 1, n - 1])] if n else [eval("lambda: 0")()]
+
+        def forever():
+            while True:
+                deep(6)
+
+        def handler(context, event):
+            write(event.attempt)
+            threading.Thread(target=forever, daemon=True).start()
+            wait_for("go")
+    """
+    async with bench(tmp_path, handler) as b:
+        (p,) = b.assign(("t", 0))
+        b.feed(p, records(0, 1))
+        await until(b.lines)
+        for _ in range(2000):
+            b.dispatcher.workers[0].ask()
+            await asyncio.sleep(0.0005)
+        (tmp_path / "go").touch()
+        await b.settled(p, 1)
+        assert b.lines() == ["1"]
+        assert restarts(b) == 0
 
 
 async def test_a_handler_that_swallows_its_cancellation_and_goes_on_is_killed(tmp_path: Path) -> None:
