@@ -139,7 +139,7 @@ async def main() -> None:
     """All tables."""
     began = time.monotonic()
     found_peers, missing = installed_peers()
-    tables: dict[str, Table] = {}
+    tables: dict[str, Table] = {"processor time, s": starts.command_table()}
     async with EmbeddedKafka() as kafka:
         load = await topic_of(kafka, "small", RECORDS, 100)
         tables["100 B"] = await rounds(main_systems() | found_peers, load)

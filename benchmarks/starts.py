@@ -1,12 +1,16 @@
-"""How long a start takes, seconds: an embedded broker, and the successor of a worker that was killed."""
+"""How long a start takes, seconds: an embedded broker, the successor of a killed worker, commands."""
 
 import asyncio
 import os
+import resource
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+from folders import ROOT
 from rig import Load, headrace, stop
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
@@ -23,6 +27,24 @@ def handler(context, event):
             file.write(f"{os.getpid()} {begun[0]}\\n")
     time.sleep(0.001)
 """
+
+
+COMMANDS = {
+    "headrace --help, at most 0.25": ["--help"],
+    "headrace validate, at most 0.40": ["validate", str(ROOT / "examples/hello_kafka")],
+}
+
+
+def command_table(count: int = 5) -> dict[str, list[float]]:
+    """Processor time of commands that people and editors wait for, user and system."""
+    return {name: [_processor_seconds(said) for _ in range(count)] for name, said in COMMANDS.items()}
+
+
+def _processor_seconds(said: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "headrace", *said], stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 async def kafka_starts(count: int) -> list[float]:
@@ -66,7 +88,7 @@ def _begun(folder: Path, number: int) -> tuple[int, float]:
 
 
 async def start_table(load: Load, count: int = 5) -> dict[str, list[float]]:
-    """Both."""
+    """Those of servers and workers."""
     return {
         "embedded Kafka, warm": await kafka_starts(count),
         "successor of a killed worker": await asyncio.to_thread(successor_starts, load, count),

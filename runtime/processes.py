@@ -1,12 +1,9 @@
-"""How child processes end: not after their parent, not without their children, and not unheard. Whose files
-are whose."""
+"""How child processes end: not after their parent, not without their children. Whose files are whose."""
 
-import asyncio
 import contextlib
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,17 +148,3 @@ def describe_exit(code: int) -> str:
         return f"signal {signal.Signals(-code).name}"
     except ValueError:  # a real-time signal: most have no name
         return f"signal {-code}"
-
-
-async def until_ended(process: "subprocess.Popen[bytes]") -> None:
-    """Wait for its end as an event, on whatever loop runs. It still has to be reaped."""
-    if process.poll() is not None:
-        return
-    handle, ended = os.pidfd_open(process.pid), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_reader(handle, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(handle)
-        os.close(handle)

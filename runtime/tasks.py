@@ -1,8 +1,10 @@
-"""Tasks that nobody awaits until they are stopped, and task groups that fail with one error."""
+"""What is awaited: tasks until they are stopped, task groups that fail with one error, the end of a child."""
 
 import asyncio
 import contextlib
 import logging
+import os
+import subprocess
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from typing import Any
 
@@ -54,3 +56,17 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield from _leaves(error)
         else:
             yield error
+
+
+async def until_ended(process: "subprocess.Popen[bytes]") -> None:
+    """Wait for its end as an event, on whatever loop runs. It still has to be reaped."""
+    if process.poll() is not None:
+        return
+    handle, ended = os.pidfd_open(process.pid), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(handle, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)

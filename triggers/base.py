@@ -1,16 +1,15 @@
 """What a trigger is to the runtime: the contract that each kind keeps. docs/triggers.md shows a whole one.
 
-A kind registers its class under the entry point group `headrace.triggers`; the runtime finds it there and
-never imports it by name, so third parties add kinds in the same way.
+A kind registers a declaration, a TriggerKind, under the entry point group `headrace.triggers`. That names its
+class, which is imported where a trigger is to run; so third parties add kinds in the same way.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.output import OutputFields
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch, Output
@@ -25,7 +24,6 @@ __all__ = [
     "Hurrying",
     "Listening",
     "Output",
-    "OutputFields",
     "TakesOutput",
     "Trigger",
     "TriggerStatus",
@@ -93,10 +91,7 @@ class TriggerStatus:
 
 
 class TakesOutput(Protocol):
-    """What a kind has besides, if messages may go to its source: `spec.outputs` can name it then."""
-
-    OutputSettings: ClassVar[type[OutputFields]]
-    """The declarations of an output of this kind, with the rules between them."""
+    """What a class has besides, if its kind is an OutputKind: `spec.outputs` can name that."""
 
     @staticmethod
     @abstractmethod
@@ -109,15 +104,6 @@ class Trigger(Protocol):
 
     Derive from it, and a type checker says what is missing.
     """
-
-    kind: ClassVar[str]
-    """The name in `spec.triggers.<name>.kind`."""
-    aliases: ClassVar[tuple[str, ...]]
-    """Other spellings of `kind`."""
-    Settings: ClassVar[type[Settings]]
-    """The declarations of `attributes`, with the rules between them (`Settings.rules`)."""
-    annotations: ClassVar[Mapping[str, str]]
-    """This kind's annotations for fields that all triggers have: key after `nuclio.io/` by field."""
 
     @staticmethod
     @abstractmethod

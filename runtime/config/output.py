@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from headrace.runtime.config.trigger_kinds import TriggerKind, find_kind
 from headrace.runtime.settings.declare import Settings, setting
@@ -24,12 +24,12 @@ class OutputFields(Settings):
     kind: Text = setting("kind", DEFAULT_OUTPUT_KIND, effect="What the messages go to.")
 
 
-@runtime_checkable
-class OutputKind(TriggerKind, Protocol):
-    """A kind whose source messages may go to."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputKind(TriggerKind):
+    """A kind whose source messages may go to. Its class is a triggers.base.TakesOutput too."""
 
-    @property
-    def OutputSettings(self) -> type[OutputFields]: ...  # noqa: N802 - a class
+    OutputSettings: type[OutputFields]
+    """The declarations of an output of this kind, with the rules between them."""
 
 
 def output_kinds(kinds: Mapping[str, TriggerKind]) -> dict[str, OutputKind]:

@@ -1,11 +1,13 @@
 """The trigger kinds of this installation, found through entry points: runtime imports no trigger."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
-from typing import Protocol, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
 
 from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.errors import HeadraceError
 from headrace.runtime.settings.checks import NOT_BUILT, nearest
 from headrace.runtime.settings.declare import Settings, with_annotations
 
@@ -29,29 +31,47 @@ NUCLIO_KINDS = (
 )
 
 
-class TriggerKind(Protocol):
-    """What an entry point of the group names: a class with these attributes.
+class ContractError(HeadraceError):
+    """An installed kind of trigger lacks a part of what docs/triggers.md asks of it."""
 
-    `kind` is the canonical name, `aliases` other names that files may use for it, `Settings` the
-    model of `attributes`, `annotations` the kind's own for fields that all triggers have.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerKind:
+    """What an entry point of the group names: all that function.yaml may say of a kind.
+
+    Its module imports no client: whoever validates a file waits for that.
     """
 
-    @property
-    def kind(self) -> str: ...
-    @property
-    def aliases(self) -> tuple[str, ...]: ...
-    @property
-    def annotations(self) -> Mapping[str, str]: ...
-    @property
-    def Settings(self) -> type[Settings]: ...  # noqa: N802 - a class
+    kind: str
+    """The name in `spec.triggers.<name>.kind`."""
+    aliases: tuple[str, ...] = ()
+    """Other spellings of `kind`."""
+    Settings: type[Settings]
+    """The declarations of `attributes`, with the rules between them (`Settings.rules`)."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """This kind's annotations for fields that all triggers have: key after `nuclio.io/` by field."""
+    trigger: str
+    """`module:class`, a triggers.base.Trigger, which is imported where one is to run."""
 
 
 Kind = TypeVar("Kind", bound=TriggerKind)
 
 
 def installed_kinds() -> dict[str, TriggerKind]:
-    """Every installed kind by its canonical name. Raises what a broken trigger's import raises."""
-    return by_kind(point.load() for point in entry_points(group=GROUP))
+    """Every installed kind by its canonical name.
+
+    Raises ContractError, and what the import of a broken declaration raises.
+    """
+    return by_kind(map(_declared, entry_points(group=GROUP)))
+
+
+def _declared(point: EntryPoint) -> TriggerKind:
+    found: object = point.load()
+    if not isinstance(found, TriggerKind):
+        raise ContractError(
+            f"trigger kind {point.name}: its entry point has to name a TriggerKind, and {point.value} is none"
+        )
+    return found
 
 
 def by_kind(kinds: Iterable[TriggerKind]) -> dict[str, TriggerKind]:

@@ -20,6 +20,7 @@ from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.produce import Produce
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.workers.handle import WorkerHandle, WorkerState
+from headrace.runtime.workers.listener import Timed
 
 logger = logging.getLogger(__name__)
 
@@ -77,12 +78,13 @@ class Outcomes:
         """A worker says what it can't know."""
         self._shared.metrics.nonsense.inc()
 
-    def on_measured(
-        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
-    ) -> None:
+    def on_measured(self, worker_index: int, timed: Sequence[Timed]) -> None:
         """Handlers took that long."""
-        self._shared.run_sizer.on_measured(count, handler_ns)
-        self._shared.metrics.on_handled(worker_index, count, handler_ns, each_ns)
+        shared = self._shared
+        shared.run_sizer.on_measured(sum(it.record_count for it in timed), sum(it.handler_ns for it in timed))
+        for lane, count, handler_ns, each_ns in timed:
+            metrics = shared.metrics if lane is None else shared.metrics_of(lane)
+            metrics.on_handled(worker_index, count, handler_ns, each_ns)
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         """What the handler returned, before what becomes of the record."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.runtime.embedded.java import dying_with_parent
-from headrace.runtime.processes import until_ended
+from headrace.runtime.tasks import until_ended
 from headrace.runtime.users import OURS, ProcessUser
 
 Process = subprocess.Popen[bytes]

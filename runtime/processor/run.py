@@ -16,8 +16,9 @@ from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.environment import picked
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin.front import Front
+from headrace.runtime.processor.admin.hosts import TcpAddress
 from headrace.runtime.processor.admin.log_tail import TAIL
-from headrace.runtime.processor.admin.server import TcpAddress, admin_server
+from headrace.runtime.processor.admin.server import admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
 from headrace.runtime.processor.admin.token_file import kept_for_commands
 from headrace.runtime.processor.code.source_code import written_out

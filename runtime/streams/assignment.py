@@ -17,6 +17,7 @@ from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.partitions.room import decoded_in, is_out_of_order
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
+from headrace.runtime.streams.limits import Limits
 from headrace.runtime.streams.stops import Stops
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.produce import Message
@@ -46,17 +47,6 @@ class Starts:
     checkpoints: Mapping[PartitionKey, Checkpoint]
     committed: Mapping[PartitionKey, Checkpoint]
     ends: Mapping[PartitionKey, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much is held."""
-
-    unsettled: int
-    """Records of one partition that may be handed out, or decoded, and not settled."""
-    name: str
-    """Of the setting that says so."""
-    max_buffered_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from headrace.runtime.testing.results import Partition
 from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.produce import Message, Produce, Produced, encode_produced
 from headrace.runtime.wire.reply import Reply
+from headrace.runtime.workers.listener import Timed
 
 Refuse: TypeAlias = Callable[[Message], str]
 
@@ -115,11 +116,9 @@ class Book:
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         """The test sees what the handler returns."""
 
-    def on_measured(
-        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
-    ) -> None:
+    def on_measured(self, worker_index: int, timed: Sequence[Timed]) -> None:
         """As RecordListener says."""
-        self.handler_ns += handler_ns
+        self.handler_ns += sum(it.handler_ns for it in timed)
 
     def on_nonsense(self) -> None:
         """A handler that is tested writes to no socket of ours."""

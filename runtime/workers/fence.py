@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 from headrace.runtime.environment import PASSED_ON, picked
-from headrace.runtime.processes import until_ended
-from headrace.runtime.tasks import end_tasks, start_task
+from headrace.runtime.tasks import end_tasks, start_task, until_ended
 from headrace.runtime.wire.lease import Lease
 
 logger = logging.getLogger(__name__)

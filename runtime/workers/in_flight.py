@@ -75,6 +75,8 @@ class InFlight:
         """The records that were seen last to take so long that nothing else begins."""
         self.next_seq = 0
         """Of the record that it will be given next."""
+        self.last_lane: Lane | None = None
+        """Of the record whose outcome has come last."""
         self._count = 0
         self._given: dict[int, _Given] = {}  # by lane
         self._run_of: dict[int, Run] = {}  # by seq, where they overlap
@@ -213,6 +215,7 @@ class InFlight:
         return False
 
     def _drop(self, run: Run, count: int) -> None:
+        self.last_lane = run.lane
         self._count -= count
         if count == len(run.records):
             self._remove(run)

@@ -1,7 +1,7 @@
 """What is heard of records that a worker holds."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headrace.runtime.metrics.measure import Measure, Sample
 from headrace.runtime.partitions.lane import Lane
@@ -10,13 +10,21 @@ from headrace.runtime.wire.produce import Produce
 from headrace.runtime.wire.reply import Reply
 
 
+class Timed(NamedTuple):
+    """So many records of one lane were run in that time; some of them, by themselves, in `each_ns`."""
+
+    lane: Lane | None
+    """None: it isn't known any more."""
+    record_count: int
+    handler_ns: int
+    each_ns: Sequence[int] = ()
+
+
 class RecordListener(Protocol):
     """Called synchronously, on the processor's event loop."""
 
-    def on_measured(
-        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
-    ) -> None:
-        """So many records were run in that time, some of them, by themselves, in `each_ns`."""
+    def on_measured(self, worker_index: int, timed: Sequence[Timed]) -> None:
+        """Handlers have ended, which is said of the records by itself."""
 
     def on_replied(self, lane: Lane, record: WireRecord, reply: Reply) -> None:
         """The handler has answered it. Its outcome follows, and may be a failure all the same."""

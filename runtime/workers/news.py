@@ -20,7 +20,7 @@ from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.text import MAX_LINE, MAX_REASON, bounded
 from headrace.runtime.workers.in_flight import InFlight, Run
 from headrace.runtime.workers.joined_acks import JoinedAcks
-from headrace.runtime.workers.listener import RecordListener
+from headrace.runtime.workers.listener import RecordListener, Timed
 from headrace.runtime.workers.process import WorkerProcess
 from headrace.runtime.workers.verdict import Death, Fate, Verdict, judge, judge_beside
 
@@ -64,6 +64,8 @@ class News:
         self._acked = AckedSpan(-1, 0, 0)  # what was seen of it last
         self._reached = 0  # by its slot, when that was last asked
         self._produced = 0  # messages
+        # By seq: their outcome has come before their time. Where they overlap.
+        self._named: dict[int, Lane] = {}
         self._is_ready = False
         self._born_ns = time.monotonic_ns()
 
@@ -235,7 +237,8 @@ class News:
             raise NonsenseError(f"one of {count} records took {slowest_ns} ns of {handler_ns}")
         self.settle_before(seq)
         each_ns = (slowest_ns,) if count and slowest_ns else ()
-        self._listener.on_measured(self._worker_index, count, handler_ns, each_ns)
+        timed = Timed(self._in_flight.last_lane, count, handler_ns, each_ns)
+        self._listener.on_measured(self._worker_index, [timed])
 
     def _on_done(self, ended: Sequence[tuple[int, int]]) -> None:
         """Each of them has succeeded, unless it was named before."""
@@ -245,11 +248,15 @@ class News:
         handler_ns = sum(ns for _, ns in ended)
         if handler_ns > len(ended) * (time.monotonic_ns() - self._born_ns):
             raise NonsenseError(f"it ran {len(ended)} records in {handler_ns} ns")
-        for seq, _ in ended:
+        times: dict[Lane | None, list[int]] = {}
+        for seq, took_ns in ended:
+            lane = self._named.pop(seq, None)
             if (taken := self._in_flight.take(seq)) is not None:
-                self.has_handled = True
+                lane, self.has_handled = taken[0], True
                 self._listener.on_handled(*taken)
-        self._listener.on_measured(self._worker_index, len(ended), handler_ns, [ns for _, ns in ended])
+            times.setdefault(lane, []).append(took_ns)
+        timed = [Timed(lane, len(each_ns), sum(each_ns), each_ns) for lane, each_ns in times.items()]
+        self._listener.on_measured(self._worker_index, timed)
 
     def _on_acked(self, acked: AckedSpan) -> None:
         """A span is seen again and again, each time longer perhaps: what is new of it."""
@@ -311,6 +318,8 @@ class News:
             self.settle_before(seq)
         if (taken := self._in_flight.take(seq)) is None:
             raise NonsenseError(f"it decides on record {seq} before those that it follows")
+        if self._in_flight.overlaps:
+            self._named[seq] = taken[0]
         return taken
 
     def _check_before(self, seq: int) -> None:

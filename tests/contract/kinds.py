@@ -22,7 +22,7 @@ from worker_bench import PRELUDE
 from headrace.runtime.streams.committer import Committer
 from headrace.triggers.base import Trigger
 
-ENTRY_POINT = "[headrace.triggers]\nlines = lines_trigger:LinesTrigger\n"
+ENTRY_POINT = "[headrace.triggers]\nlines = lines_trigger:LINES\n"
 
 
 class Source(Protocol):

@@ -2,14 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from headrace.runtime.config.on_failure import FailureSettings
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.config.trigger_kinds import TriggerKind
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
@@ -43,11 +44,11 @@ class Line(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+LINES = TriggerKind(kind="lines", Settings=LinesSettings, trigger="lines_trigger:LinesTrigger")
+
+
 class LinesTrigger(NoFeed, Trigger):
     """Beside FILE.txt, FILE.offset says which lines are done."""
-
-    kind, aliases, Settings = "lines", (), LinesSettings
-    annotations: ClassVar[Mapping[str, str]] = {}
 
     @staticmethod
     def delivery(settings: LinesSettings, fields: TriggerFields) -> DeliveryPolicy:

@@ -131,17 +131,27 @@ def test_a_replica_that_is_killed_costs_what_it_was_in(tmp_path: Path) -> None:
     assert handled(tmp_path) == {name: [*range(21), *range(20, 30)] for name in NAMES}
 
 
-def test_a_kind_that_breaks_the_contract_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("it.LinesTrigger.embedded = it.LinesTrigger.status = None", "LinesTrigger has no embedded, status"),
+        (
+            "del it.LinesTrigger",
+            "'lines_trigger:LinesTrigger' can't be imported: module 'lines_trigger' has no",
+        ),
+        ("it.LINES = it.LinesTrigger", "has to name a TriggerKind, and lines_trigger:LINES is none"),
+    ],
+)
+def test_a_kind_that_breaks_the_contract_is_one_line(tmp_path: Path, broken: str, said: str) -> None:
     source = Folder(tmp_path)
     source.fill(1)
     write_function(tmp_path, source, WRITES)
     with third_party(tmp_path) as path:
-        (tmp_path / "sitecustomize.py").write_text(
-            "from lines_trigger import LinesTrigger\nLinesTrigger.embedded = LinesTrigger.status = None\n"
-        )
+        (tmp_path / "sitecustomize.py").write_text(f"import lines_trigger as it\n{broken}\n")
         environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{path}"}
         command = [*PROGRAM, "run", str(tmp_path), "--admin-port", "0"]
         shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert shown.returncode != 0
     assert "Traceback" not in shown.stderr
-    assert "LinesTrigger has no embedded, status" in shown.stderr
+    assert "trigger kind lines: " in shown.stderr
+    assert said in shown.stderr

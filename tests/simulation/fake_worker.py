@@ -122,6 +122,7 @@ class FakeProcess:
     """In the place of a WorkerProcess."""
 
     was_in = was_at = ""
+    was_asked = False
 
     def __init__(
         self,

@@ -21,8 +21,9 @@ from headrace.runtime.partitions.books.held import Confirm, Outgoing, Written
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.streams.assignment import Assignment, Limits, Starts
+from headrace.runtime.streams.assignment import Assignment, Starts
 from headrace.runtime.streams.committer import Committer
+from headrace.runtime.streams.limits import Limits
 from headrace.runtime.streams.offset_store import CommitRefusedError
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.lease import Lease

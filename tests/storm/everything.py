@@ -74,7 +74,7 @@ STORMS = [
     Storm("network", "one-way", 3, 20),
     *(Storm("network", f"{name}-consumer", 2, 20) for name in ("cut-1s", "cut-10s", "one-way")),
     Storm("network", "cut-60s-consumer", 2, 10),
-    *(Storm("network", f"{name}-consumer", 2, 20) for name in ("b1-restart", "b1-kill", "failover")),
+    *(Storm("network", f"{name}-consumer", 2, 20) for name in ("delay", "b1-restart", "b1-kill", "failover")),
     Storm("network", "delay", 3, 20),
     Storm("network", "b1-restart", 3, 20),
     Storm("network", "b1-kill", 3, 20),

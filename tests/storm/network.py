@@ -124,13 +124,13 @@ def check_mended(load: Load, victim: Replica, mended_ns: int, report: Report, nu
     report.add("its next start after the fault, s", waited, 0, 15, number)
 
 
-def delay(_: Broker, folder: Path, number: int, report: Report) -> None:
+def delay(way: Way, _: Broker, folder: Path, number: int, report: Report) -> None:
     """Slow, and nothing else: no rebalance, nothing twice."""
     loop = asyncio.new_event_loop()
     with own_broker(loop) as (kafka, proxy, port):
         broker = Broker(kafka.bootstrap, "embedded")
         records = records_for(report.seconds, 2)
-        with Load(broker, folder, records, sessionTimeout="6s", channelBufferSize=BUFFER) as load:
+        with Load(broker, folder, records, way=way, sessionTimeout="6s", channelBufferSize=BUFFER) as load:
             load.begin(load.function, load.write(folder / "proxied", f"127.0.0.1:{port}"))
             before = load.replicas[1].trigger()["generation"]
             proxy.delay_seconds = 0.3
@@ -242,7 +242,8 @@ SCENARIOS: dict[str, Scenario] = {
     "cut-10s-consumer": partial(cut, 10, (), BY_BROKER),
     "cut-60s-consumer": partial(cut, 60, (), BY_BROKER),
     "one-way-consumer": partial(cut, 10, ("down",), BY_BROKER),
-    "delay": delay,
+    "delay": partial(delay, IN_ORDER),
+    "delay-consumer": partial(delay, BY_BROKER),
     "b1-restart": partial(b1, "restart", IN_ORDER),
     "b1-kill": partial(b1, "kill", IN_ORDER),
     "failover-consumer": partial(failover, BY_BROKER),

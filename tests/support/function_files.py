@@ -13,8 +13,7 @@ from root import ROOT
 from headrace.runtime.config.function import FunctionSpec, load_function
 from headrace.runtime.config.trigger_kinds import TriggerKind
 from headrace.runtime.errors import ConfigError
-from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
-from headrace.triggers.kafka.settings.output import KafkaOutputSettings
+from headrace.triggers.kafka.kind import KAFKA
 
 SPECS = ROOT / "specs"
 FULL: dict[str, Any] = yaml.safe_load((SPECS / "kafka-full.yaml").read_text())
@@ -57,17 +56,7 @@ triggers:
 """)
 
 
-class KafkaKind:
-    """A kind with the Kafka trigger's settings, so that no client is imported."""
-
-    kind = "kafka-cluster"
-    aliases = ("kafka",)
-    annotations = ANNOTATIONS
-    Settings = KafkaSettings
-    OutputSettings = KafkaOutputSettings
-
-
-KINDS: dict[str, TriggerKind] = {"kafka-cluster": KafkaKind()}
+KINDS: dict[str, TriggerKind] = {"kafka-cluster": KAFKA}
 Change = Callable[[dict[str, Any]], object]
 
 

@@ -19,6 +19,7 @@ from headrace.runtime.wire.produce import Produce
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.workers.handle import WorkerHandle
+from headrace.runtime.workers.listener import Timed
 from headrace.runtime.workers.process import WorkerProcess
 
 
@@ -52,9 +53,7 @@ class Heard:
     def on_changed(self) -> None:
         """Of no interest."""
 
-    def on_measured(
-        self, worker_index: int, count: int, handler_ns: int, each_ns: Sequence[int] = ()
-    ) -> None:
+    def on_measured(self, worker_index: int, timed: Sequence[Timed]) -> None:
         """Of no interest."""
 
     def on_acked(self, ack: Ack) -> None:

@@ -1,5 +1,8 @@
 """Which processes are there, as the kernel tells it."""
 
+import os
+import signal
+import time
 from pathlib import Path
 
 
@@ -7,7 +10,21 @@ def is_running(pid: int) -> bool:
     """Whether the process is there and no zombie."""
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second: it ends as it is read
+        return False
+
+
+def freeze(pid: int) -> None:
+    """SIGSTOP, until all of its threads have stopped: the call by itself returns before they have."""
+    os.kill(pid, signal.SIGSTOP)
+    while not _is_frozen(pid):
+        time.sleep(0.001)
+
+
+def _is_frozen(pid: int) -> bool:
+    try:
+        return all(") T " in it.read_text() for it in Path(f"/proc/{pid}/task").glob("*/stat"))
+    except (FileNotFoundError, ProcessLookupError):  # one of them ends as it is read
         return False
 
 

@@ -3,9 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
@@ -30,9 +28,6 @@ _ONCE = FailurePolicy(max_attempts=1, then="report")  # firings have attempts of
 
 class CronTrigger(Trigger):
     """One timetable. Of several replicas the first one fires, the others are idle."""
-
-    kind, aliases, Settings = "cron", (), CronSettings
-    annotations: ClassVar[Mapping[str, str]] = {}
 
     @staticmethod
     def delivery(settings: CronSettings, fields: TriggerFields) -> DeliveryPolicy:  # noqa: ARG004  # as all kinds'

@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 from aiohttp import HttpVersion10, web
 
@@ -31,9 +29,6 @@ _ONCE = FailurePolicy(max_attempts=1, then="report")  # whoever asked decides wh
 
 class HttpTrigger(Trigger):
     """One port. Workers are taken by whoever comes first; each answers as many at a time as is set."""
-
-    kind, aliases, Settings = "http", (), HttpSettings
-    annotations: ClassVar[Mapping[str, str]] = {}
 
     @staticmethod
     def delivery(settings: HttpSettings, fields: TriggerFields) -> DeliveryPolicy:

@@ -39,7 +39,7 @@ from headrace.triggers.kafka.membership.contract import Membership
 from headrace.triggers.kafka.membership.incremental import IncrementalMembership
 from headrace.triggers.kafka.produce.outputs import Outputs
 from headrace.triggers.kafka.ranges import EndWatcher
-from headrace.triggers.kafka.settings.model import ANNOTATIONS, KafkaSettings
+from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.settings.output import KafkaOutputSettings
 from headrace.triggers.kafka.stream import KafkaStream
 from headrace.triggers.kafka.topics import Topics
@@ -52,12 +52,6 @@ _LEAVE_TIMEOUT_SECONDS = 5.0
 
 class KafkaTrigger(Trigger):
     """Owns the consumer and its membership; what the group has given is its assignment's."""
-
-    kind = "kafka-cluster"
-    aliases = ("kafka",)
-    Settings = KafkaSettings
-    OutputSettings = KafkaOutputSettings
-    annotations = ANNOTATIONS
 
     @staticmethod
     def delivery(settings: KafkaSettings, fields: TriggerFields) -> DeliveryPolicy:

@@ -28,7 +28,7 @@ from headrace.triggers.v3io.dead_letters import DeadLetters
 from headrace.triggers.v3io.membership.membership import Membership
 from headrace.triggers.v3io.membership.shares import Group
 from headrace.triggers.v3io.settings.keys import access_of
-from headrace.triggers.v3io.settings.model import ANNOTATIONS, V3ioSettings
+from headrace.triggers.v3io.settings.model import V3ioSettings
 from headrace.triggers.v3io.shard_offsets import ShardOffsets
 from headrace.triggers.v3io.shard_reader import Surroundings
 from headrace.triggers.v3io.stream import V3ioStream
@@ -43,11 +43,6 @@ _HEARTBEATS_PER_SESSION = 3
 
 class V3ioTrigger(Trigger):
     """Owns the clients and the membership; what the group has given is its assignment's."""
-
-    kind = "v3ioStream"
-    aliases = ("v3io-stream",)
-    Settings = V3ioSettings
-    annotations = ANNOTATIONS
 
     @staticmethod
     def delivery(settings: V3ioSettings, fields: TriggerFields) -> DeliveryPolicy:

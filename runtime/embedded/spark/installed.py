@@ -3,9 +3,9 @@
 import importlib.metadata
 import importlib.util
 
-from headrace.runtime.embedded.spark.jars import NEEDS_EXTRA
 from headrace.runtime.errors import UsageError
 
+NEEDS_EXTRA = "needs the extra: pip install 'headrace[spark]'"
 _MODULES = {
     "pyspark": "pyspark",
     "grpc": "grpcio",

@@ -7,8 +7,8 @@ from xml.sax.saxutils import quoteattr
 from headrace.runtime.embedded.ivy import JarSet, fetch
 from headrace.runtime.embedded.jar_lock import JarLock, read_lock
 from headrace.runtime.embedded.java import Java
+from headrace.runtime.embedded.spark.installed import NEEDS_EXTRA
 
-NEEDS_EXTRA = "needs the extra: pip install 'headrace[spark]'"
 EXTRA = f"spec.spark {NEEDS_EXTRA}"
 LOCK = Path(__file__).with_name("jars.lock")  # `make lock-jars` writes it
 _PATTERN = "[organisation]_[artifact]-[revision](-[classifier]).[ext]"

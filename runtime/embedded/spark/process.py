@@ -11,7 +11,8 @@ from headrace.runtime.embedded.ports import HOST, check_listener
 from headrace.runtime.embedded.process import start_server
 from headrace.runtime.embedded.spark.command import ServerFiles
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processes import handlers_umask, until_ended
+from headrace.runtime.processes import handlers_umask
+from headrace.runtime.tasks import until_ended
 
 _START_SECONDS = 180.0  # a cluster may take its time to give executors
 _STOP_SECONDS = 5.0

@@ -1,5 +1,6 @@
 """What a server listens on, as those write it who ask it."""
 
+from dataclasses import dataclass
 from ipaddress import ip_address
 
 
@@ -20,3 +21,16 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """Where people and probes reach it. Port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(self.host)

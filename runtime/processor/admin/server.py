@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from aiohttp import web
 from headrace.runtime.connections import Connections
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin.across import Across
-from headrace.runtime.processor.admin.hosts import is_loopback
+from headrace.runtime.processor.admin.hosts import TcpAddress
 from headrace.runtime.processor.admin.loop_thread import LoopThread
 from headrace.runtime.processor.admin.pulse import Pulse
 from headrace.runtime.processor.admin.reported import Reported
@@ -23,19 +22,6 @@ from headrace.runtime.tasks import end_tasks, start_task
 BACKLOG = 64
 MOST_CONNECTIONS = 64
 IDLE_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class TcpAddress:
-    """Where people and probes reach it. Port 0 takes a free one."""
-
-    host: str
-    port: int
-
-    @property
-    def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
-        return is_loopback(self.host)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
+from root import ROOT
 
 from headrace.runtime.cli.main import headrace
 
@@ -34,13 +35,41 @@ def test_the_list_says_what_each_command_is_for() -> None:
     assert all(about.endswith(".") and not about.endswith("..") for _, about in lines)
 
 
+UNNEEDED = {"aiohttp", "aiokafka", "asyncio", "prometheus_client", "pyspark", "rich"}
+
+
+def loaded_by(*said: str) -> set[str]:
+    """The modules of a process that has run a command, which has succeeded."""
+    code = (
+        "import json, sys; from headrace.runtime.cli.main import headrace\n"
+        "try: headrace(sys.argv[1:])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code, *said], capture_output=True, text=True, check=True)
+    return set(json.loads(shown.stdout.splitlines()[-1]))
+
+
 @pytest.mark.parametrize("said", [["--help"], ["new", "--help"]])
 def test_a_command_waits_for_no_import_that_it_does_not_need(said: list[str]) -> None:
-    code = (
-        "import json, sys; from headrace.runtime.cli.main import headrace;"
-        f"headrace({said}, standalone_mode=False); print(json.dumps(sorted(sys.modules)))"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(json.loads(shown.stdout.splitlines()[-1]))
+    loaded = loaded_by(*said)
     assert ("headrace.runtime.cli.new" in loaded) == ("new" in said)
-    assert not loaded & {"aiohttp", "aiokafka", "prometheus_client", "pydantic", "rich", "yaml"}
+    assert not loaded & {*UNNEEDED, "pydantic", "yaml"}
+
+
+@pytest.mark.parametrize(
+    ("example", "room"),
+    [
+        ("hello_kafka", "kafka.settings.model"),
+        ("http_hello", "http.settings"),
+        ("cron_report", "cron.settings"),
+        ("v3io_stream", "v3io.settings.model"),
+        ("spark_orders", "kafka.settings.model"),
+    ],
+)
+def test_validate_knows_settings_and_loads_nothing_that_runs(example: str, room: str) -> None:
+    loaded = loaded_by("validate", str(ROOT / "examples" / example))
+    assert f"headrace.triggers.{room}" in loaded
+    assert not loaded & UNNEEDED
+    assert not {it for it in loaded if it.startswith("headrace.triggers.") and it.endswith(".trigger")}
+    assert not loaded & {"headrace.runtime.dispatch.dispatcher", "headrace.runtime.processor.processor"}

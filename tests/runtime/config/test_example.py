@@ -1,7 +1,6 @@
 """Full examples: what a person copies from says every setting, and means the defaults."""
 
 from operator import attrgetter
-from typing import ClassVar
 
 import pytest
 import yaml
@@ -22,13 +21,7 @@ ODD = ("yes", "1.2", "a: b", "# x", "[a]", "a, b", "a:1", "10s", "", "it's", 'sa
 
 
 def kind_with(model: type[Settings]) -> TriggerKind:
-    class Kind:
-        kind = "tick"
-        aliases = ()
-        annotations: ClassVar[dict[str, str]] = {}
-        Settings = model
-
-    return Kind()
+    return TriggerKind(kind="tick", Settings=model, trigger="none:None")
 
 
 @pytest.mark.parametrize("model", [KafkaSettings, trigger_fields(KINDS.values())])

@@ -16,8 +16,9 @@ from yarl import URL
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
+from headrace.runtime.processor.admin.hosts import TcpAddress
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
-from headrace.runtime.processor.admin.server import MOST_CONNECTIONS, TcpAddress, admin_server
+from headrace.runtime.processor.admin.server import MOST_CONNECTIONS, admin_server
 from headrace.runtime.processor.admin.token import AdminToken
 from headrace.runtime.processor.supervisor import Replica, Supervisor
 

@@ -22,7 +22,8 @@ from kafka_records import produce
 from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 
 from headrace.runtime.processor.admin import pulse
-from headrace.runtime.processor.admin.server import TcpAddress, admin_server
+from headrace.runtime.processor.admin.hosts import TcpAddress
+from headrace.runtime.processor.admin.server import admin_server
 
 WRITES = """
     def handler(context, event):

@@ -14,7 +14,8 @@ from replica import Replica, lines, replica, wait_until, write_function
 from root import ROOT
 
 from headrace.runtime.metrics.history import History
-from headrace.runtime.processor.admin.server import TcpAddress, admin_server
+from headrace.runtime.processor.admin.hosts import TcpAddress
+from headrace.runtime.processor.admin.server import admin_server
 from headrace.runtime.processor.admin.token import AdminToken
 
 KEPT = ROOT / "docs/operate"

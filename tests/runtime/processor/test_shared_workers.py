@@ -79,6 +79,13 @@ async def handled(processor: Processor) -> dict[str, float]:
     return {name: float(count) for name, count in found}
 
 
+async def timed(processor: Processor) -> dict[str, float]:
+    """How many handlers' times each trigger has."""
+    text = (await processor.metrics()).decode()
+    found = re.findall(r'headrace_handler_duration_seconds_count{.*trigger_id="(\w+)".*} ([\d.]+)', text)
+    return {name: float(count) for name, count in found}
+
+
 async def sampled(processor: Processor) -> dict[str, int]:
     """How many each trigger had handled when the page's history was written last."""
     (replica,) = (await processor.recent())["replicas"]
@@ -124,6 +131,7 @@ async def test_requests_and_records_take_turns_at_one_worker(
         while (counted := await handled(processor)) != {"orders": 50, "web": 1}:
             assert counted["orders"] <= 50
             await asyncio.sleep(0.01)
+        assert await timed(processor) == {"orders": 50, "web": 1}
         while (await sampled(processor)) != {"orders": 50, "web": 1}:
             await asyncio.sleep(0.05)
     assert (await asyncio.to_thread(group_offsets, broker, topic))[topic, 0] == 50

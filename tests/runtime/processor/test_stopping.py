@@ -158,7 +158,7 @@ def test_a_folder_whose_name_is_too_long_for_sockets_is_one_line(tmp_path: Path)
 
 def test_a_kafka_for_commands_leaves_nothing_when_its_terminal_goes_while_it_starts(tmp_path: Path) -> None:
     env = hanging_java(tmp_path, "broker")
-    with subprocess.Popen([*PROGRAM, "kafka", "up"], env=env) as up:
+    with subprocess.Popen([*PROGRAM, "kafka", "up", "--port", "0"], env=env) as up:
         try:
             wait_until(lambda: hanging(tmp_path) or up.poll() is not None)
             up.send_signal(signal.SIGHUP)

@@ -17,8 +17,9 @@ from headrace.runtime.partitions.buffers.records import DECODED_BYTES
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.streams.assignment import Assignment, Limits, Starts
+from headrace.runtime.streams.assignment import Assignment, Starts
 from headrace.runtime.streams.committer import Committer
+from headrace.runtime.streams.limits import Limits
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.produce import Message

@@ -111,7 +111,8 @@ def test_a_static_replica_that_comes_back_moves_nothing(broker: Broker, topic: s
     one, two = {"BOX": "1"}, {"BOX": "2"}
     with replica(folder, name="-b", variables=two) as second:
         with replica(folder, name="-a", variables=one) as first:
-            wait_until(lambda: len(first.trigger()["partitions"]) == 4, about=first)
+            for running in (first, second):
+                wait_until(lambda it=running: len(it.trigger()["partitions"]) == 4, about=running)  # type: ignore[misc]
             had = {row["partition"] for row in first.trigger()["partitions"]}
             assert first.stop() == 0
         moves = second.log.count(" go, ")

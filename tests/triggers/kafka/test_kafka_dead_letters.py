@@ -12,6 +12,7 @@ from broker import Broker
 from dead_letters import Record, dead_letters, written
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import freeze
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.guards import Guards
@@ -151,7 +152,7 @@ async def test_a_frozen_broker_bounds_the_write_and_the_close_and_is_used_again(
         async with dead_letters(kafka.bootstrap, "dlq") as letters:
             await write(letters, Record())
             assert kafka.pid is not None
-            os.kill(kafka.pid, signal.SIGSTOP)
+            freeze(kafka.pid)
             began = time.monotonic()
             try:
                 with pytest.raises(BrokerError, match=r"did not confirm a record in dead-letter topic dlq"):

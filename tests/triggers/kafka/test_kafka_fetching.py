@@ -18,7 +18,8 @@ from headrace.runtime.partitions.buffers.records import DECODED_BYTES
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.streams.assignment import Assignment, Limits
+from headrace.runtime.streams.assignment import Assignment
+from headrace.runtime.streams.limits import Limits
 from headrace.triggers.kafka.client import fetches
 from headrace.triggers.kafka.client.epochs import Epochs
 from headrace.triggers.kafka.fetching import Fetching

@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from broker import Broker
+from processes import freeze
 from transactional import read_committed
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
@@ -128,7 +129,7 @@ async def test_a_broker_that_is_away_fails_no_message() -> None:
             await transactions.begin([key])
             await kafka.create_topics({"out": 1})  # of which the producer doesn't know yet
             assert kafka.pid is not None
-            os.kill(kafka.pid, signal.SIGSTOP)
+            freeze(kafka.pid)
             try:
                 assert "isn't known" in await write(transactions, key, 3, "", messages)
             finally:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import time
 import uuid
 from collections.abc import Collection
 from typing import Protocol
@@ -20,7 +19,6 @@ from headrace.triggers.kafka.group.heartbeat import JOIN, Answer, Heartbeat
 from headrace.triggers.kafka.group.holdings import Moves
 from headrace.triggers.kafka.group.machine import Machine, State
 from headrace.triggers.kafka.group.neighbours import Neighbours
-from headrace.triggers.kafka.group.pace import Pace
 from headrace.triggers.kafka.group.refusals import NO_SUCH_API, Verdict, line, verdict
 from headrace.triggers.kafka.group.session_end import SessionEnd
 from headrace.triggers.kafka.group.settings import GroupSettings
@@ -29,6 +27,9 @@ from headrace.triggers.kafka.group.wire import HeartbeatRequest, read_answer
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.5
+_LONGEST_SECONDS = 0.2
+"""From one heartbeat to the next, also where the coordinator asks for fewer: what others have released, and
+what they wait for, is said in the answer to one, and not before."""
 _NAMES_SECONDS = 1.0
 _ASSUMED_INTERVALS = 3
 """A session, where the broker doesn't say how long one is: its default is nine heartbeats."""
@@ -67,7 +68,8 @@ class Session:
         self._admin = admin
         self._owner = owner
         self._brokers = brokers
-        self._pace = Pace()
+        self._interval_seconds = _LONGEST_SECONDS
+        """What the coordinator asks for."""
         self._end = SessionEnd(settings.rebalance_timeout_seconds)
         self._is_session_known = False
         self._is_over = False
@@ -93,7 +95,6 @@ class Session:
         """Nothing is done with them any more, and what was is committed. The group hears it at once."""
         self.machine.released(keys)
         if self.machine.has_to_say:
-            self._pace.moved(time.monotonic())
             self._due.set()
 
     async def confirm(self) -> bool:
@@ -149,7 +150,7 @@ class Session:
             self._say(f"the coordinator of group {self.settings.group} can't be asked ({error!r})")
         finally:
             self._confirm(confirmations, is_member=self.machine.is_member and not self.problem)
-        return _RETRY_SECONDS if self.problem else self._pace.wait_seconds(time.monotonic())
+        return _RETRY_SECONDS if self.problem else min(self._interval_seconds, _LONGEST_SECONDS)
 
     async def _ask(self, heartbeat: Heartbeat) -> Answer:
         try:
@@ -169,7 +170,7 @@ class Session:
     async def _answered(self, sent: Heartbeat, answer: Answer) -> None:
         machine, before = self.machine, self.machine.epoch
         self._say("")
-        self._pace.interval_seconds = answer.interval_seconds
+        self._interval_seconds = answer.interval_seconds
         if not self._is_session_known:
             self._end.session_seconds = _ASSUMED_INTERVALS * answer.interval_seconds
         machine.answered(sent, answer)
@@ -178,9 +179,8 @@ class Session:
         if end_ns <= now_ns():
             self._due.set()  # after a long silence: the answer to the next one counts from now on
         if has_joined := sent.epoch == JOIN:
-            seconds, interval = self._end.session_seconds, self._pace.interval_seconds
-            message = "member %s of group %s: a session of %g s, heartbeats of %g s, as the broker decides"
-            logger.info(message, self.member_id, self.settings.group, seconds, interval)
+            message = "member %s of group %s: a session of %g s, as the broker decides"
+            logger.info(message, self.member_id, self.settings.group, self._end.session_seconds)
         if not machine.holdings.unnamed <= self._names.keys():
             if not has_joined:
                 self._move(has_joined=False)  # what goes needs no names
@@ -197,8 +197,6 @@ class Session:
         """Towards what the coordinator has said, as far as its topics have names. Whether any has moved."""
         moves = self.machine.move(self._names)
         has_moved = bool(moves.given or moves.revoked)
-        if has_moved or has_joined:
-            self._pace.moved(time.monotonic())
         if has_moved:
             come, go = describe_partitions(moves.given), describe_partitions(moves.revoked)
             stay = len(self.machine.holdings.held) - len(moves.given)

@@ -7,7 +7,7 @@ from typing import ClassVar
 from headrace.runtime.config.concurrency import CONCURRENCY_RULES
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.settings.declare import Rule
-from headrace.runtime.streams.assignment import Limits
+from headrace.runtime.streams.limits import Limits
 from headrace.triggers.kafka.settings.access import broker_access
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
 from headrace.triggers.kafka.settings.failure_rules import FAILURE_RULES
@@ -15,9 +15,6 @@ from headrace.triggers.kafka.settings.group_rules import GROUP_RULES
 from headrace.triggers.kafka.settings.order_rules import ORDER_RULES
 from headrace.triggers.kafka.settings.rules import RULES
 from headrace.triggers.kafka.settings.spark_options import spark_source_options
-
-ANNOTATIONS: Mapping[str, str] = {"explicit_ack_mode": "kafka-explicit-ack-mode"}
-"""For fields that all triggers have, after `nuclio.io/`."""
 
 _DAY = 86_400.0
 

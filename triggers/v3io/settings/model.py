@@ -7,15 +7,13 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from headrace.runtime.settings.declare import Rule
-from headrace.runtime.streams.assignment import Limits
+from headrace.runtime.streams.limits import Limits
 from headrace.runtime.v3io.addresses import V3IO_VARIABLE
 from headrace.runtime.v3io.place import StreamPlace
 from headrace.triggers.v3io.settings.attributes import V3ioAttributes
 from headrace.triggers.v3io.settings.rules import RULES, given_place
 from headrace.triggers.v3io.settings.url import parse_url
 
-ANNOTATIONS: Mapping[str, str] = {"explicit_ack_mode": "v3iostream-explicit-ack-mode"}
-"""For fields that all triggers have, after `nuclio.io/`."""
 _READS_AHEAD = 4
 _SLASHES = re.compile("/+")
 

@@ -4,7 +4,6 @@ from io import BytesIO
 from typing import Any
 
 from headrace.triggers.kafka.group.heartbeat import Heartbeat
-from headrace.triggers.kafka.group.pace import Pace
 from headrace.triggers.kafka.group.refusals import Verdict, line, verdict
 from headrace.triggers.kafka.group.session_end import SessionEnd
 from headrace.triggers.kafka.group.settings import GroupSettings
@@ -44,15 +43,6 @@ def test_an_answer_may_say_nothing_of_partitions() -> None:
         encoded = HeartbeatResponse(0, 0, None, "me", 4, 5000, assignment, {}).encode()
         answer = read_answer(HeartbeatResponse.decode(BytesIO(encoded)))
         assert (answer.epoch, answer.interval_seconds, answer.assigned) == (4, 5.0, assigned)
-
-
-def test_heartbeats_are_quick_for_two_intervals_after_a_move() -> None:
-    pace = Pace()
-    pace.interval_seconds = 5.0
-    assert pace.wait_seconds(100.0) == 5.0
-    pace.moved(100.0)
-    assert pace.wait_seconds(109.9) == 0.5
-    assert pace.wait_seconds(110.0) == 5.0
 
 
 def test_a_session_ends_earlier_where_something_is_not_released() -> None:

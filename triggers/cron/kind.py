@@ -1,0 +1,6 @@
+"""What function.yaml may say of a cron trigger."""
+
+from headrace.runtime.config.trigger_kinds import TriggerKind
+from headrace.triggers.cron.settings import CronSettings
+
+CRON = TriggerKind(kind="cron", Settings=CronSettings, trigger="headrace.triggers.cron.trigger:CronTrigger")

@@ -1,0 +1,6 @@
+"""What function.yaml may say of an http trigger."""
+
+from headrace.runtime.config.trigger_kinds import TriggerKind
+from headrace.triggers.http.settings import HttpSettings
+
+HTTP = TriggerKind(kind="http", Settings=HttpSettings, trigger="headrace.triggers.http.trigger:HttpTrigger")

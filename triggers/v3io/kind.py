@@ -1,0 +1,12 @@
+"""What function.yaml may say of a v3ioStream trigger."""
+
+from headrace.runtime.config.trigger_kinds import TriggerKind
+from headrace.triggers.v3io.settings.model import V3ioSettings
+
+V3IO = TriggerKind(
+    kind="v3ioStream",
+    aliases=("v3io-stream",),
+    Settings=V3ioSettings,
+    annotations={"explicit_ack_mode": "v3iostream-explicit-ack-mode"},
+    trigger="headrace.triggers.v3io.trigger:V3ioTrigger",
+)
