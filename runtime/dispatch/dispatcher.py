@@ -86,8 +86,7 @@ class Dispatcher:
         self.hurry = self._revoking.hurry
         self.reload_workers = Reloads(shared).run
         self._old_sessions = OldSessions(end_session)
-        # Nothing waits behind a batch.
-        self._stragglers = Stragglers([] if policy.batch else shared.workers, allocator)
+        self._stragglers = Stragglers(shared.workers, allocator)
         self._is_stopping = False
         self._is_dispatching = False
 

@@ -9,19 +9,21 @@ from typing import Protocol
 
 from headrace.runtime.config.delivery import BatchPolicy
 from headrace.runtime.dispatch.choice.batcher import Batcher
+from headrace.runtime.dispatch.choice.plans import RETRY_SECONDS, Plans, is_short_of_plans
 from headrace.runtime.dispatch.choice.run_sizer import MAX_RUN_BYTES
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.checkpoint import Plan
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition_lane import PartitionLane
+from headrace.runtime.partitions.room import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.tasks import end_tasks, start_task
+from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.workers.handle import WorkerHandle
 
 logger = logging.getLogger(__name__)
 
-_RETRY_SECONDS = 0.5
 _MAX_PASSED = 100
 
 Refuse = Callable[[AssignedPartition, PartitionLane], None]
@@ -121,7 +123,10 @@ class Runs:
 
 
 class Batches:
-    """One batch at a time per worker, each committed as a plan before the worker gets it."""
+    """One batch of a partition at a time. A commit has told of it before its worker gets it.
+
+    Full ones are planned ahead; what is none, and what names a Spark session, when its time has come.
+    """
 
     def __init__(
         self,
@@ -132,24 +137,70 @@ class Batches:
         end_session: EndSession,
     ) -> None:
         self._shared = shared
+        self._size = policy.size
         self._batcher = Batcher(policy, is_of_one_partition=shared.policy.exactly_once)
+        self._plans = Plans(shared.partitions, policy.size, self._commit, self._go_on)
         self._refuse = refuse
         self._dispatch = dispatch
         self._end_session = end_session
         self._planning: dict[int, asyncio.Task[None]] = {}  # by worker
-        self._held: dict[int, asyncio.Task[None]] = {}  # by lane
         self._timer: asyncio.TimerHandle | None = None
 
     def give(self, worker: WorkerHandle) -> bool:
-        """Plan a batch for it."""
-        if worker.in_flight.runs or worker.index in self._planning:
+        """A batch that is planned, or the plan of one."""
+        if not self._has_room(worker):
             return False
         allocator = self._shared.allocator
+        if (lane := allocator.take(worker.index)) is None:
+            return False
+        if self._give_planned(worker, self._shared.partitions[lane.id], allocator.waited_seconds):
+            return True
+        allocator.put_back(worker.index, [lane])
         waiting = [self._shared.partitions[lane.id] for lane in allocator.prune(worker.index)]
         if refused := [partition for partition in waiting if partition.lane.is_head_refused]:
             self._refuse(refused[0], refused[0].lane)
             return True
-        choice = self._batcher.choose(waiting, time.monotonic())
+        if not worker.spark_session_id:
+            self._plans.ahead(waiting)
+        is_planned = worker.index not in self._planning and self._plan(worker, waiting)
+        return any(self._give_planned(worker, partition) for partition in waiting) or is_planned
+
+    async def stop(self) -> None:
+        """Batches that are only planned are not handed out."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await end_tasks(self._planning.values())
+        await self._plans.stop()
+
+    def _has_room(self, worker: WorkerHandle) -> bool:
+        """For the one after the one that it is in, or as much as keeps it busy for some milliseconds.
+
+        Nothing goes behind one on Spark: its session is named by a plan, and may be another one by then.
+        """
+        in_flight = worker.in_flight
+        if not in_flight.runs:
+            return worker.index not in self._planning or not worker.spark_session_id
+        if worker.spark_session_id or self._shared.policy.exactly_once:
+            return False
+        return in_flight.has_one_batch or self._shared.run_sizer.has_room(len(in_flight))
+
+    def _give_planned(
+        self, worker: WorkerHandle, partition: AssignedPartition, waited_seconds: float = 0.0
+    ) -> bool:
+        """Its next batch, if a commit has told of that."""
+        lane = partition.lane
+        end = None if worker.spark_session_id else partition.plan.safe_end(lane.buffer.next_offset)
+        if end is None or missing_of_plan(partition) or lane.is_head_refused:
+            return False
+        self._send(worker, [(lane, lane.take_below(end))], waited_seconds)
+        if is_short_of_plans(partition, self._size):
+            self._plans.ahead()
+        return True
+
+    def _plan(self, worker: WorkerHandle, waiting: Collection[AssignedPartition]) -> bool:
+        """Commit, then send, what has no plan that is safe or about to be."""
+        unplanned = [it for it in waiting if worker.spark_session_id or not self._is_planned(it)]
+        choice = self._batcher.choose(unplanned, time.monotonic())
         if choice.look_again_seconds is not None:
             self._look_again(choice.look_again_seconds)
         if not choice.parts:
@@ -157,16 +208,14 @@ class Batches:
         parts = [(part.partition, part.plan) for part in choice.parts]
         for partition, plan in parts:
             partition.propose(plan)
-        allocator.prune(worker.index)  # what is planned comes back at the end
+        self._shared.allocator.prune(worker.index)  # what is planned comes back at the end
         work = self._commit_and_send(worker, parts)
         self._planning[worker.index] = start_task(work, f"the batch for worker {worker.index}")
         return True
 
-    async def stop(self) -> None:
-        """Batches that are only planned are not handed out."""
-        if self._timer is not None:
-            self._timer.cancel()
-        await end_tasks([*self._planning.values(), *self._held.values()])
+    def _is_planned(self, partition: AssignedPartition) -> bool:
+        next_offset = partition.lane.buffer.next_offset
+        return partition.plan.safe_end(next_offset) is not None or self._plans.takes(partition)
 
     async def _commit_and_send(
         self, worker: WorkerHandle, parts: Sequence[tuple[AssignedPartition, Plan]]
@@ -192,32 +241,34 @@ class Batches:
             else:  # a worker has died, or the lease is over, or all of them were acked meanwhile
                 self._shared.allocator.offer(lane)
         if batch:
-            self._shared.metrics.on_allocated(0.0, self._shared.idle_share)
-            worker.send_batch(batch)
+            self._send(worker, batch)
         self._dispatch()
+
+    def _send(
+        self,
+        worker: WorkerHandle,
+        batch: Sequence[tuple[PartitionLane, Sequence[WireRecord]]],
+        waited_seconds: float = 0.0,
+    ) -> None:
+        self._shared.metrics.on_allocated(waited_seconds, self._shared.idle_share)
+        worker.send_batch(batch)
 
     async def _commit_plans(
         self, parts: Sequence[tuple[AssignedPartition, Plan]]
     ) -> Sequence[tuple[AssignedPartition, Plan]]:
-        """Wait until some are safe, and return those. One that is refused must not hold up the others."""
-        commit = self._shared.feed.commit
-        while (planned := _still_planned(parts)) and not await commit(planned):
-            refused = [it for it in planned if not await commit([it])] if len(planned) > 1 else planned
-            if len(refused) < len(planned):
-                for partition in refused:
-                    self._held[partition.lane.id] = start_task(self._plan_again(partition), f"{partition}")
-                return [(partition, plan) for partition, plan in parts if partition not in refused]
-            await asyncio.sleep(_RETRY_SECONDS)
+        """Wait until some are safe, and return those."""
+        while planned := _still_planned(parts):
+            if safe := await self._plans.commit(planned):
+                return [(partition, plan) for partition, plan in parts if partition in safe]
+            await asyncio.sleep(RETRY_SECONDS)
         return parts
 
-    async def _plan_again(self, partition: AssignedPartition) -> None:
-        """Its commit was refused: in another batch, a little later."""
-        await asyncio.sleep(_RETRY_SECONDS)
-        del self._held[partition.lane.id]
-        if partition.lane.state is PartitionState.PLANNING:
-            partition.lane.become(PartitionState.ACTIVE)
-            self._shared.allocator.offer(partition.lane)
-            self._dispatch()
+    async def _commit(self, planned: Collection[AssignedPartition]) -> bool:
+        return await self._shared.feed.commit(planned)
+
+    def _go_on(self, partition: AssignedPartition) -> None:
+        self._shared.offer(partition.lane)
+        self._dispatch()
 
     async def _end_old_sessions(self, parts: Sequence[tuple[AssignedPartition, Plan]], new: str) -> None:
         """Before a batch comes again: what its last delivery runs on Spark must not end after this one."""
@@ -225,7 +276,7 @@ class Batches:
         plans = [partition.plan.of(partition.lane.buffer.next_offset) for partition in planned]
         for session in {plan.session for plan in plans if plan is not None} - {"", new}:
             while not await self._end_session(session):  # noqa: ASYNC110  # no event tells
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
 
     def _look_again(self, seconds: float) -> None:
         """Timers only move forward: a look too early costs nothing."""

@@ -75,7 +75,7 @@ class Produces:
         first = partition.acked_by(offset)
         if first is None:
             return Call()
-        may_be_of_batch = bool(worker.in_flight.batch_size) and first not in partition.unacked
+        may_be_of_batch = bool(worker.in_flight.batch) and first not in partition.unacked
         if partition.ledger.is_settled(first):  # by an ack: others of its batch may not be
             is_of_batch = may_be_of_batch and _find(worker, lane, offset) is not None
             return self._call_of_batch(worker) if is_of_batch else Call()
@@ -99,8 +99,9 @@ class Produces:
         return call
 
     def _batch(self, worker: WorkerHandle) -> Iterator[tuple[AssignedPartition, int, int]]:
+        running = worker.in_flight.batch
         for run in worker.in_flight.runs:
-            if (partition := self._shared.partition_of(run.lane)) is not None:
+            if run.batch == running and (partition := self._shared.partition_of(run.lane)):
                 for first, record in zip(run.lane.first_offsets(run.records), run.records, strict=True):
                     yield partition, first, record.offset + 1
 

@@ -51,10 +51,12 @@ class Stragglers:
         """Those that wait behind what the worker is in, and that any worker may have."""
         if len(worker.in_flight) <= worker.in_flight.seats:
             return []
-        runs = worker.in_flight.runs
+        runs, batch = worker.in_flight.runs, worker.in_flight.batch
         ids = {lane.id for lane in running or [runs[0].lane]}
         waiting = {
-            run.lane.id: run.lane for run in runs if run.lane.id not in ids and not run.lane.is_recalled
+            run.lane.id: run.lane
+            for run in runs
+            if run.lane.id not in ids and run.first_seq not in batch and not run.lane.is_recalled
         }
         return [lane for lane in waiting.values() if self._allocator.worker_of(lane.key) is None]
 

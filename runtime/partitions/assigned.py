@@ -198,8 +198,7 @@ class AssignedPartition:
 
     def refuse(self, record: WireRecord, reason: str) -> None:
         """It was fetched and must not be delivered."""
-        if self.plan.of(record.offset) is not None:
-            self.plan.plan = None
+        self.plan.drop_at(record.offset)
         if self.ledger.is_open(record.offset):  # else it is settled already
             self.failed.refuse(record.offset, reason)
 
@@ -253,7 +252,8 @@ class AssignedPartition:
         yield from self.lane.buffer.spans(self.lane.buffer.given)
         yield from self.unacked.ranges()
         if self.plan.plan is not None:
-            yield from self.ledger.unsettled_spans(self.plan.plan.first, self.plan.plan.end)
+            for first, end in self.plan.plan.batches:
+                yield from self.ledger.unsettled_spans(first, end)
         for first, failed in self.failed.items():
             yield first, first + failed.span_from(first)
 

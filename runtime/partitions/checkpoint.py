@@ -1,6 +1,12 @@
 """What a commit says of one partition: its offset, and what the next owner has to know besides."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+Span = tuple[int, int]
+"""Offsets `[first, end)`."""
+MOST_PLANNED = 256
+"""Batches of one partition that a commit tells of, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -8,21 +14,56 @@ class Plan:
     """Offsets `[first, end)` of one partition were handed out as one batch, or were about to be.
 
     Whoever delivers them again does so with the same boundaries, and ends `session` first: the Spark session
-    (a UUID) in which they may still be running; empty where the function has none.
+    (a UUID) in which they may still be running; empty where the function has none. `behind`: more batches
+    `[first, end)` of which the same is true, ascending.
     """
 
     first: int
     end: int
     session: str = ""
+    behind: tuple[Span, ...] = ()
+
+    @classmethod
+    def of(cls, batches: tuple[Span, ...], session: str = "") -> "Plan | None":
+        """Of these, ascending; None where there are none."""
+        return cls(*batches[0], session, batches[1:]) if batches else None
+
+    @property
+    def batches(self) -> tuple[Span, ...]:
+        """All of them."""
+        return ((self.first, self.end), *self.behind)
+
+    @property
+    def last_end(self) -> int:
+        """Where the last one ends."""
+        return self.behind[-1][1] if self.behind else self.end
 
     @property
     def count(self) -> int:
-        """Offsets."""
-        return self.end - self.first
+        """Offsets of the longest."""
+        return max(end - first for first, end in self.batches)
 
     def __contains__(self, offset: int) -> bool:
-        """Whether the record at `offset` belongs to it."""
+        """Whether the record at `offset` belongs to the first one."""
         return self.first <= offset < self.end
+
+    def batch_at(self, offset: int) -> Span | None:
+        """The batch that the record at `offset` belongs to."""
+        return next((it for it in self._batches() if it[0] <= offset < it[1]), None)
+
+    def within(self, end: int) -> "Plan | None":
+        """Those that lie below `end`."""
+        return Plan.of(tuple(it for it in self.batches if it[1] <= end), self.session)
+
+    def above(self, offset: int) -> "Plan | None":
+        """Those that don't end before `offset`, or there."""
+        if offset < self.end:
+            return self
+        return Plan.of(tuple(it for it in self.behind if offset < it[1]), self.session)
+
+    def _batches(self) -> Iterator[Span]:
+        yield self.first, self.end
+        yield from self.behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +78,7 @@ class Checkpoint:
     offset: int
     attempts: tuple[tuple[int, int, int], ...] = ()
     plan: Plan | None = None
-    acked: tuple[tuple[int, int], ...] = ()
+    acked: tuple[Span, ...] = ()
 
     @property
     def is_bare(self) -> bool:
@@ -46,6 +87,6 @@ class Checkpoint:
 
     def within(self, end: int) -> "Checkpoint":
         """What of it may be so, where the log ends at `end`: nobody has handled what isn't there."""
-        plan = self.plan if self.plan is not None and self.plan.end <= end else None
+        plan = self.plan.within(end) if self.plan is not None else None
         attempts = tuple(span for span in self.attempts if span[1] <= end)
         return Checkpoint(self.offset, attempts, plan, tuple(span for span in self.acked if span[1] <= end))

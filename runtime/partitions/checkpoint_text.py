@@ -1,22 +1,24 @@
 """What Headrace writes into the metadata of a commit, a string that the broker keeps beside the offset.
 
-    headrace/1 n=8 t=TOPIC f=TOPIC,TOPIC s=CHECKSUM/ATTEMPTS/PLAN/RUNS.
+    headrace/1 n=8 t=TOPIC f=TOPIC,TOPIC s=CHECKSUM/ATTEMPTS/PLAN/RUNS. b=CHECKSUM/BATCHES.
 
 The words after `n=` stand only where there is something to say; unknown ones are skipped. A TOPIC is the
 beginning of a topic's id, as the broker's tools show it. Numbers of `s=` are base 36:
 a span is `GAP+MORE`, GAP offsets after the end of the span before it (the first one: after the commit), of
 MORE + 1 offsets (`GAP` alone: one); attempts are `SPAN*COUNT`; the plan is `SPAN` or `SPAN@SESSION`, with a
-UUID as a number; commas stand between. The checksum covers the commit's offset too: metadata that a tool
-carries to another offset says nothing about that one.
+UUID as a number; commas stand between. `b=` has the batches that are planned behind that one, `SPAN` or
+`SPAN*COUNT` for so many of equal gaps and lengths. The checksums cover the commit's offset too, that of `b=`
+the state: metadata that a tool carries to another offset says nothing about that one.
 """
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from uuid import UUID
 from zlib import crc32
 
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.checkpoint import MOST_PLANNED, Checkpoint, Plan
 
 MAX_TEXT_CHARS = 32767  # what the protocol's length field can say; ours is ASCII, so bytes and characters
 
@@ -24,11 +26,13 @@ _FORMAT = re.compile(r"headrace/1 n=([0-9]{1,9})(?: (.*))?", re.DOTALL)
 _STATE = re.compile(
     r"s=([0-9a-z]{7})/(([0-9a-z+*,]*)/(-?)([0-9a-z+]*)(?:@([0-9a-z]{1,25}))?/([0-9a-z+,]*)\.)"
 )
+_BEHIND = re.compile(r"b=([0-9a-z]{7})/([0-9a-z+*,]+)\.")
 _TOPIC = re.compile(r"t=([0-9A-Za-z_-]{6})")
 _FIRST_TOPICS = re.compile(r"f=([0-9A-Za-z_-]{6}(?:,[0-9A-Za-z_-]{6})*)")
 TOPIC_ID_CHARS = 6  # of 22: two topics of one name in 68 billion share them
 _MAX_FIRST_TOPICS = 64
 _STATE_CHARS = len(" s=0000000/" + "//.")
+_BEHIND_CHARS = len(" b=0000000/" + ".")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _END_OF_OFFSETS = 2**63
 _MAX_FAILURES = 10**6  # of one record
@@ -36,11 +40,10 @@ _MAX_FAILURES = 10**6  # of one record
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """`text` as it goes to the broker. `is_whole`: nothing is left out. `holds_plan`: at most runs are."""
+    """`text` as it goes to the broker. `is_whole`: nothing is left out."""
 
     text: str
     is_whole: bool
-    holds_plan: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class CheckpointText:
     first_topics: tuple[str, ...] = ()
 
     def encode(self, max_chars: int) -> Encoded:
-        """Count, attempts from the lowest up, plan, acked runs from the lowest up, until one doesn't fit.
+        """Count, attempts from the lowest up, plan, acked runs likewise, until something doesn't fit.
 
         What is left out is delivered again, or counted anew: less than the truth is always safe.
         """
@@ -72,12 +75,18 @@ class CheckpointText:
         plan = _plan_item(checkpoint)
         if not is_whole or len(attempts) + len(plan) > max(room, 0):
             plan, is_whole = "", is_whole and not plan
-        holds_plan, runs = is_whole, ""
+        behind, runs = "", ""
+        room -= len(attempts) + len(plan)
+        if plan and checkpoint.plan and checkpoint.plan.behind:
+            behind, is_whole = _as_many_as_fit(_batch_items(checkpoint.plan), room - _BEHIND_CHARS)
+            room -= len(behind) + _BEHIND_CHARS
         if is_whole:
-            runs, is_whole = _as_many_as_fit(_run_items(checkpoint), room - len(attempts) - len(plan))
+            runs, is_whole = _as_many_as_fit(_run_items(checkpoint), room)
         state = f"{attempts}/{plan}/{runs}." if attempts or plan or runs else ""
         text = f"{head} s={_checksum(checkpoint.offset, state)}/{state}" if state else head
-        return Encoded(text, is_whole, holds_plan)
+        if behind:
+            text += f" b={_checksum(checkpoint.offset, state + behind)}/{behind}."
+        return Encoded(text, is_whole)
 
     def _head(self, max_chars: int) -> str:
         """Its first words, as many as fit. Topics beyond a number are left out: all count as new."""
@@ -102,17 +111,19 @@ def decode_text(offset: int, text: str | None) -> CheckpointText | None:
     if found is None:
         return None
     checkpoint, topic_id, first_topics = Checkpoint(offset), "", tuple[str, ...]()
+    sealed = ""
     for word in (found[2] or "").split(" "):
         if topic := _TOPIC.fullmatch(word):
             topic_id = topic[1]
         if topics := _FIRST_TOPICS.fullmatch(word):
             first_topics = tuple(topics[1].split(","))
-        state = _STATE.fullmatch(word)
-        if state is not None and state[1] == _checksum(offset, state[2]):
-            try:
-                checkpoint = _read_state(offset, state)
-            except ValueError:
-                break  # somebody's joke: the checksum is right and the numbers are not
+        try:
+            if (state := _STATE.fullmatch(word)) and state[1] == _checksum(offset, state[2]):
+                checkpoint, sealed = _read_state(offset, state), state[2]
+            if (behind := _BEHIND.fullmatch(word)) and behind[1] == _checksum(offset, sealed + behind[2]):
+                checkpoint = _with_batches(checkpoint, behind[2])
+        except ValueError:
+            break  # somebody's joke: the checksum is right and the numbers are not
     return CheckpointText(int(found[1]), checkpoint, topic_id, first_topics)
 
 
@@ -146,6 +157,17 @@ def _plan_item(checkpoint: Checkpoint) -> str:
     gap = plan.first - checkpoint.offset
     session = f"@{_base36(UUID(plan.session).int)}" if plan.session else ""
     return ("-" if gap < 0 else "") + _span(abs(gap), plan.end - plan.first) + session
+
+
+def _batch_items(plan: Plan) -> Iterator[str]:
+    """Batches that are alike are one: nearly all are full, and follow each other."""
+    at, told = plan.end, list[tuple[int, int]]()
+    for first, end in plan.behind:
+        told.append((first - at, end - first))
+        at = end
+    for (gap, length), alike in groupby(told):
+        count = len(list(alike))
+        yield _span(gap, length) + (f"*{_base36(count)}" if count > 1 else "")
 
 
 def _run_items(checkpoint: Checkpoint) -> Iterator[str]:
@@ -207,6 +229,19 @@ def _read_plan(offset: int, sign: str, span: str, session: str | None) -> Plan |
     if first < 0 or end > _END_OF_OFFSETS:
         raise ValueError("out of range")
     return Plan(first, end, str(UUID(int=int(session, 36))) if session else "")
+
+
+def _with_batches(checkpoint: Checkpoint, items: str) -> Checkpoint:
+    """What `_batch_items` says of its plan. Raises ValueError as `_read_state` does."""
+    if (plan := checkpoint.plan) is None:
+        return checkpoint
+    at, behind = plan.end, list[tuple[int, int]]()
+    for item in items.split(","):
+        span, _, count = item.partition("*")
+        for _ in range(min(int(count or "1", 36), MOST_PLANNED - len(behind))):
+            first, at = _read_span(at, span)
+            behind.append((first, at))
+    return replace(checkpoint, plan=replace(plan, behind=tuple(behind)))
 
 
 def _read_span(at: int, span: str) -> tuple[int, int]:

@@ -40,6 +40,11 @@ def decoded_in(held: Held) -> tuple[int, int]:
     return sum(it.decoded_count for it in buffers), sum(it.decoded_bytes for it in buffers)
 
 
+def missing_of_plan(held: Held) -> int:
+    """How many offsets are still to be fetched of the planned batch that goes next."""
+    return held.plan.missing_from(held.ledger.position, held.lane.buffer.next_offset)
+
+
 class Room(Protocol):
     """One of the three below. `capacity`: records, by channelBufferSize, maxInFlight and maxBufferedBytes."""
 
@@ -80,7 +85,7 @@ class RecordRoom:
         Less only where all that is held waits for acks: a handler may collect just that many before it acks.
         The whole of a planned batch always has room.
         """
-        if missing := held.plan.missing_from(held.ledger.position):
+        if missing := missing_of_plan(held):
             return max(missing, self.capacity // 2)
         room = self.capacity - held.ledger.open_count
         return max(room, 0) if 2 * room >= self.capacity or held.lane.is_idle else 0

@@ -14,7 +14,7 @@ from headrace.runtime.partitions.books.held import Confirm
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
-from headrace.runtime.partitions.room import decoded_in, is_out_of_order
+from headrace.runtime.partitions.room import decoded_in, is_out_of_order, missing_of_plan
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.limits import Limits
@@ -319,7 +319,7 @@ class Assignment:
         for key, partition in list(self.partitions.items()):
             if partition.is_replaced:
                 continue
-            if partition.lane.is_idle or partition.plan.missing_from(partition.ledger.position):
+            if partition.lane.is_idle or missing_of_plan(partition):
                 ledger, position = partition.ledger, await self._stream.position(key)
                 if partition.ledger is ledger:  # else it was sent back meanwhile
                     partition.advance(position)

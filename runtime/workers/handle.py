@@ -289,10 +289,10 @@ class WorkerHandle:
         if not any(run.lane is lane for run in self.in_flight.runs):
             return Withdrawal.NOT_HERE
         self.recall(lane)
-        running = [it for it in self.running() if it.lane is lane or self.in_flight.batch_size]
+        running = [it for it in self.running() if it.lane is lane or self.in_flight.batch_of(it.seq)]
         if not running:
             return Withdrawal.RECALLED
-        if self.in_flight.batch_size or not self.can_cancel:  # in a batch are others too
+        if self.in_flight.batch or not self.can_cancel:  # in a batch are others too
             return Withdrawal.RUNS_ON
         self.outbox.cancel(running[0], _NOBODY_WAITS)
         return Withdrawal.CANCELLED
@@ -318,13 +318,12 @@ class WorkerHandle:
     def has_waiting(self, lane: Lane, first: int, end: int) -> bool:
         """Whether a record of offsets `[first, end)` is there and has not started, as far as is known."""
         in_flight = self.in_flight
-        if self._process is None or not in_flight.runs or in_flight.batch_size:  # a batch starts as a whole
+        if self._process is None or not in_flight.runs:
             return False
         if in_flight.overlaps:
             from_seq = max((it.seq + 1 for it in self.running() if it.lane is lane), default=0)
         else:
-            progress = self._process.slot.read()
-            from_seq = progress.seq + progress.is_running
+            from_seq = in_flight.end_of(self._process.slot.read())
         return in_flight.holds(lane, first, end, from_seq)
 
     def sync_progress(self) -> None:

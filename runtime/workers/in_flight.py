@@ -9,7 +9,7 @@ from itertools import groupby
 
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import NonsenseError, RunHeader, WireRecord
-from headrace.runtime.wire.slots.progress import ProgressSlot
+from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +21,8 @@ class Run:
     records: Sequence[WireRecord]
     epoch: int = 0
     """Of the lane, when they were sent."""
+    batch: range = range(0)
+    """The seqs of the batch that it is of; empty where records are handled one by one."""
 
     @property
     def end_seq(self) -> int:
@@ -69,8 +71,6 @@ class InFlight:
         """How many records its process may run at once."""
         self.is_isolated = False
         """What was sent last may kill its process: nothing is to run beside it."""
-        self.batch_size = 0
-        """How many records the last batch had; 0 where they are handled one by one."""
         self.slow: frozenset[int] = frozenset()
         """The records that were seen last to take so long that nothing else begins."""
         self.next_seq = 0
@@ -92,6 +92,25 @@ class InFlight:
         return bool(self.runs) and self.runs[0].first_seq <= max(self.slow)
 
     @property
+    def batch(self) -> range:
+        """The seqs of the first batch, of which some may be settled; empty where there is none."""
+        return self.runs[0].batch if self.runs else range(0)
+
+    @property
+    def has_one_batch(self) -> bool:
+        """Nothing waits behind it."""
+        return self.batch.stop == self.next_seq
+
+    def batch_of(self, seq: int) -> range:
+        """The seqs of the one that `seq` is in; empty where it is in none, or nothing of that is here."""
+        return next((run.batch for run in self.runs if seq in run.batch), range(0))
+
+    def end_of(self, progress: Progress) -> int:
+        """Where that ends which runs by this reading, a record or a batch: what follows hasn't started."""
+        batch = self.batch_of(progress.seq) if progress.is_running else range(0)
+        return batch.stop or progress.seq + progress.is_running
+
+    @property
     def overlaps(self) -> bool:
         """Its process may run several records at once."""
         return self.seats > 1
@@ -105,7 +124,9 @@ class InFlight:
         """How many records."""
         return self._count
 
-    def add(self, lane: Lane, records: Sequence[WireRecord], has_more: bool = False) -> RunHeader:
+    def add(
+        self, lane: Lane, records: Sequence[WireRecord], batch: range = range(0), *, has_more: bool = False
+    ) -> RunHeader:
         """Records at the same attempt are about to be sent; the header to send them under."""
         first_seq = self.next_seq
         self.next_seq += len(records)
@@ -116,7 +137,7 @@ class InFlight:
         given.first = min(given.first, first.offset)
         given.end = max(given.end, records[-1].offset + 1)
         given.count += len(records)
-        run = Run(lane, first_seq, records, lane.epoch)
+        run = Run(lane, first_seq, records, lane.epoch, batch)
         self.runs.append(run)
         if self.overlaps:
             self._run_of.update(dict.fromkeys(range(first_seq, self.next_seq), run))
@@ -151,12 +172,16 @@ class InFlight:
         self._drop(run, 1)
         return run.lane, record
 
-    def take_started(self, seq: int, *, is_batch: bool) -> list[Run]:
-        """Take out what was being handled when `seq` ran: that record, or a batch, which is all there is."""
-        if is_batch and self.find(seq) is None:
-            return []  # it died between its last word on a batch and the slot's, and another was on its way
-        if is_batch:
-            return [_joined(list(of_one)) for _, of_one in groupby(self.take_all(), key=lambda run: run.lane)]
+    def take_started(self, seq: int) -> list[Run]:
+        """Take out what was being handled when `seq` ran: that record, or its batch.
+
+        Nothing, where it isn't here: it died between its last word on that and the slot's.
+        """
+        if batch := self.batch_of(seq):
+            started = [run for run in self.runs if run.batch == batch]
+            for run in started:
+                self._drop(run, len(run.records))
+            return [_joined(list(of_one)) for _, of_one in groupby(started, key=lambda run: run.lane)]
         taken = self.take(seq)
         return [Run(taken[0], seq, taken[1])] if taken else []
 
@@ -188,10 +213,7 @@ class InFlight:
 
     def find(self, seq: int) -> tuple[Lane, WireRecord] | None:
         """Record `seq`, left where it is."""
-        if self.overlaps:
-            run = self._run_of.get(seq)
-        else:
-            run = next((run for run in self.runs if run.first_seq <= seq < run.end_seq), None)
+        run = self._run_at(seq)
         return None if run is None else (run.lane, run.records[seq - run.first_seq])
 
     def running(self, slot: ProgressSlot) -> list[RunningRecord]:
@@ -213,6 +235,11 @@ class InFlight:
                 if at < len(run.records) and run.records[at].offset < end:
                     return True
         return False
+
+    def _run_at(self, seq: int) -> Run | None:
+        if self.overlaps:
+            return self._run_of.get(seq)
+        return next((run for run in self.runs if run.first_seq <= seq < run.end_seq), None)
 
     def _drop(self, run: Run, count: int) -> None:
         self.last_lane = run.lane

@@ -131,11 +131,10 @@ class News:
         if progress is None and self.nonsense and (seq := self._accused(slot)) is not None:
             progress = Progress(seq, is_running=True, since_ns=0)
             death = replace(death, verdict=Verdict(seq, self.nonsense, is_certain=False))
-            if not self._in_flight.batch_size:
-                self._return_before(seq)
+            self._return_before((self._in_flight.batch_of(seq) or range(seq, seq + 1)).start)
         if progress is None or not progress.is_running:
             return False
-        started = self._in_flight.take_started(progress.seq, is_batch=bool(self._in_flight.batch_size))
+        started = self._in_flight.take_started(progress.seq)
         self._on_died_in(started, *judge(progress.seq, started, death))
         return bool(started)
 
@@ -298,14 +297,15 @@ class News:
     def _on_failed(self, first: int, end: int, is_named: bool, reason: str) -> None:
         in_flight = self._in_flight
         is_held = first < end and in_flight.find(first) is not None and in_flight.find(end - 1) is not None
-        if not is_held or not (in_flight.batch_size or end == first + 1):
+        batch = in_flight.batch_of(first)
+        if not is_held or end > (batch.stop or first + 1):
             raise NonsenseError(f"records {first} to {end} have failed")
         if in_flight.overlaps:
             self._listener.on_failed(*self._take(first), reason, 1)
             return
         self._check_reached(first)
         self.settle_before(first)
-        among = 1 if is_named else in_flight.batch_size or 1
+        among = 1 if is_named else len(batch) or 1
         for lane, records in list(in_flight.settle_before(end)):
             self._listener.on_failed(lane, records, reason, among)
 
@@ -330,15 +330,18 @@ class News:
     def _check_reached(self, seq: int, *, is_end: bool = False) -> None:
         """Its slot, which only its own code can write, says that it has got there.
 
-        Or is in the last record before that end: an answer leaves before the slot does. Not of a batch, whose
-        outcomes do too, nor where several run, whose places others get once that is said.
+        Or is in the last record before that end: an answer leaves before the slot does. So do the outcomes of
+        a batch, which may have settled all of it by then. Not where several run, whose places others get once
+        that is said.
         """
-        is_in_turn = not (self._in_flight.batch_size or self._in_flight.overlaps)
-        if self.look is None or seq <= self._reached or not is_in_turn:
+        if self.look is None or seq <= self._reached or self._in_flight.overlaps:
+            return
+        if is_end and not (self._in_flight.runs and self._in_flight.runs[0].first_seq < seq):
             return
         now = self.look()
         self._reached = now.seq
-        if seq > now.seq + (is_end and now.is_running):
+        is_of_batch = now.is_running and bool(self._in_flight.batch_of(now.seq))
+        if seq > (self._in_flight.end_of(now) if is_end or is_of_batch else now.seq):
             raise NonsenseError(f"it says what became of record {seq} before it was there")
 
     def _on_log(self, seq: int, line: dict[str, Any]) -> None:

@@ -55,14 +55,14 @@ class Outbox:
 
     def send(self, lane: Lane, records: Sequence[WireRecord]) -> None:
         """A run."""
-        self.send_frame(*self._frames(lane, records, has_more=False))
+        self.send_frame(*self._frames(lane, records))
 
     def send_batch(self, parts: Sequence[tuple[Lane, Sequence[WireRecord]]]) -> None:
         """Records of several lanes, for one call of the handler."""
-        self._in_flight.batch_size = sum(len(records) for _, records in parts)
+        first = self._in_flight.next_seq
+        batch = range(first, first + sum(len(records) for _, records in parts))
         runs = [(lane, run) for lane, records in parts for run in by_attempt(lane, records)]
-        last = len(runs) - 1
-        frames = [frame for i, run in enumerate(runs) for frame in self._frames(*run, has_more=i < last)]
+        frames = [frame for run in runs for frame in self._frames(*run, batch)]
         self.send_frame(*frames)
 
     def suits(self, lane: Lane) -> bool:
@@ -107,10 +107,11 @@ class Outbox:
             self.send_frame(wire.encode_about(Kind.CANCEL, running.seq, why))
         return time.monotonic() - self._cancelled_at[call]
 
-    def _frames(self, lane: Lane, records: Sequence[WireRecord], *, has_more: bool) -> list[Buffer]:
+    def _frames(self, lane: Lane, records: Sequence[WireRecord], batch: range = range(0)) -> list[Buffer]:
         frames = [] if lane.whole.id in self._lanes else [self._announce(lane.whole)]
         lane.on_sent(self._worker_index)
-        header = self._in_flight.add(lane, records, has_more)
+        has_more = self._in_flight.next_seq + len(records) < batch.stop
+        header = self._in_flight.add(lane, records, batch, has_more=has_more)
         if isinstance(records, ChunkSlice):
             return [*frames, *self._slice(header, records)]
         return [*frames, wire.encode_run(header, records)]

@@ -33,7 +33,7 @@ class Delivery:
     holder: Any
     """The replica."""
     plan: Plan | None = None
-    """That it has to repeat as it was, if it was to repeat nothing else of it."""
+    """What it has to repeat, batch by batch, as it was: what is left of that."""
     revoked_at: float = float("inf")
     is_over: bool = False
     handled: dict[int, FakeProcess] = field(default_factory=dict)
@@ -147,15 +147,16 @@ class History:
             offsets = [offset for part, span in call.parts if part is delivery for offset in span]
             at = f"{key} offsets {offsets[0]} to {offsets[-1]}"
             plan = self.commits[key].plan
-            is_planned = (plan is not None and offsets[0] < plan.end) or not self.is_text_whole
+            batch = plan.batch_at(offsets[0]) if plan is not None else None
+            is_before = plan is not None and bool(plan.session) and offsets[-1] < plan.first
+            is_planned = (batch is not None and offsets[-1] < batch[1]) or is_before or not self.is_text_whole
             self._require(is_planned, at, f"start, and the plan that is committed is {plan}")
-            if plan is not None and offsets[0] in plan and self.is_text_whole:
+            if plan is not None and batch is not None and self.is_text_whole:
                 session = call.process.spark_session_id
                 self._require(plan.session == session, at, f"start in session {session}, planned as {plan}")
-            if (old := delivery.plan) is not None and offsets[-1] >= old.first:
-                delivery.plan = None
-                if offsets[0] >= old.end:
-                    continue  # nothing was left of it
+            old = delivery.plan and delivery.plan.above(offsets[0])  # nothing is left of those before
+            if old is not None and offsets[-1] >= old.first:
+                delivery.plan = old.above(old.end)
                 is_alone = old.session in {"", call.process.spark_session_id} | self.ended_sessions
                 self._require(is_alone, at, "start before the old session was ended")
                 finished = self.acked[key] | self.given_up[key]

@@ -288,6 +288,7 @@ class Member:
         dispatcher = self.dispatcher
         hand_out = dispatcher._hand_out
         planning = hand_out._planning if isinstance(hand_out, Batches) else {}
+        told = hand_out._plans._told if isinstance(hand_out, Batches) else set()  # by a commit under way
         free = {w.index for w in dispatcher.workers if w.is_ready and not w.in_flight.runs} - planning.keys()
         if self._lease.is_over or not free:
             return set()
@@ -295,6 +296,6 @@ class Member:
         return {
             (lane.id, lane.next_offset)
             for lane in lanes
-            if lane.is_deliverable and not lane.in_flight_count
+            if lane.is_deliverable and not lane.in_flight_count and lane.id not in told
             if (worker := dispatcher.worker_of(lane.key)) is None or worker in free
         }

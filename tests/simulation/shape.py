@@ -80,7 +80,7 @@ def draw(rng: random.Random) -> Shape:
         capacity=rng.choice([4, 16, 64]),
         is_async=is_async,
         max_text_chars=4096 if is_loose else rng.choice([4096, 4096, 80]),
-        has_sessions=is_batch and rng.random() < 0.8,
+        has_sessions=is_batch and rng.random() < 0.4,
         rates=Rates(rng.choice([0, 0.02, 0.1]), rng.choice([0, 0.01, 0.05]), rng.choice([0, 0.01, 0.05])),
         seconds=rng.uniform(2, 8),
         pause_seconds=rng.choice([0.5, 2.0, 100.0]),

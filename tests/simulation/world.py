@@ -177,7 +177,8 @@ class World:
                 self.group.end_a_transaction(key)
             else:
                 is_poisoned = bool(self.shape.rates.fails) and self.rng.random() < 0.05
-                self.group.produce(key, self.rng.randint(1, 12), is_poisoned=is_poisoned)
+                count = self.rng.randint(1, 12) if self.rng.random() < 0.85 else self.rng.randint(20, 60)
+                self.group.produce(key, count, is_poisoned=is_poisoned)
             await asyncio.sleep(self.rng.uniform(0, 0.3))
 
     # ---- peace

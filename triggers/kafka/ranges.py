@@ -149,5 +149,5 @@ def is_out_of_range(partition: AssignedPartition, beginning: int, end: int) -> b
     if lane.in_flight_count or lane.state is PartitionState.HALTED:
         return False
     next_offset = partition.ledger.position if lane.buffer.next_offset is None else lane.buffer.next_offset
-    planned = partition.plan.plan.end if partition.plan.plan is not None else 0
+    planned = partition.plan.plan.last_end if partition.plan.plan is not None else 0
     return not beginning <= next_offset or end < max(partition.ledger.position, planned)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from headrace.runtime.config.delivery import BatchPolicy
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.checkpoint import Plan
+from headrace.runtime.partitions.room import missing_of_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,10 @@ def next_part(partition: AssignedPartition, size: int) -> Part | None:
     plan, buffer = partition.plan.plan, partition.lane.buffer
     first = buffer.next_offset
     assert first is not None, "something waits"
-    if plan is not None and first in plan:
-        if partition.plan.missing_from(partition.ledger.position):
+    if (batch := partition.plan.of(first)) is not None:
+        if missing_of_plan(partition):
             return None
-        return Part(partition, buffer.count_below(plan.end), is_fixed=True)
-    if plan is not None and first < plan.first:
-        size = min(size, buffer.count_below(plan.first))
+        return Part(partition, buffer.count_below(batch.end), is_fixed=True)
+    if plan is not None and (above := plan.above(first)) is not None:
+        size = min(size, buffer.count_below(above.first))
     return Part(partition, *buffer.count_together(size, partition.failed))

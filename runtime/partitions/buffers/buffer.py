@@ -57,6 +57,9 @@ class Buffer(Protocol):
     def count_together(self, size: int, failed: FailedRecords) -> tuple[int, bool]:
         """How many of the first `size` may go in one batch, and whether no others may go with them."""
 
+    def full_batches(self, size: int, above: int) -> list[Span]:
+        """What waits at or above an offset, cut into batches of just `size`: the offsets of each."""
+
     def append(self, units: Records) -> None:
         """After all others."""
 

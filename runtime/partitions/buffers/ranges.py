@@ -107,6 +107,10 @@ class RangeBuffer:
         nearest = failed.nearest_above(first)
         return min(size, self.count if nearest is None else self.count_below(nearest)), False
 
+    def full_batches(self, size: int, above: int) -> list[Span]:
+        """A range is planned by itself."""
+        return []
+
     def append(self, units: Records) -> None:
         """After all others."""
         self._wait(self.spans(units))

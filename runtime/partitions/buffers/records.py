@@ -79,6 +79,22 @@ class RecordBuffer:
             count += 1
         return count, is_limited
 
+    def full_batches(self, size: int, above: int) -> list[Span]:
+        """Each begins where the one before it ends; the first one with a record."""
+        batches: list[Span] = []
+        first, missing = -1, size
+        for part in self._parts:
+            at = _index(part, above) if part[0].offset < above else 0
+            if first < 0 and at < len(part):
+                first = part[at].offset
+            while missing <= len(part) - at:
+                at, missing = at + missing, size
+                end = part[at - 1].offset + 1
+                batches.append((first, end))
+                first = end
+            missing -= len(part) - at
+        return batches
+
     def count_below(self, offset: int) -> int:
         """How many lie before `offset`."""
         below = 0

@@ -16,6 +16,8 @@ class PendingRun:
 
     def __init__(self, header: RunHeader, decode: Callable[[], Iterable[Any]]) -> None:
         self.header = header
+        self.together: list[PendingRun] = []
+        """The batch that it is of, itself included, without what was given back before."""
         self.records: deque[Any] = deque()
         self._decode: Callable[[], Iterable[Any]] | None = decode
 
@@ -71,9 +73,10 @@ class Inbox:
                 self._give_back([run])
             else:
                 self._incomplete.append(run)
+                run.together = self._incomplete
                 if not run.header.has_more:
                     self._waiting.extend(self._incomplete)
-                    self._incomplete.clear()
+                    self._incomplete = []
         self._wake()
 
     def recall(self, lane_id: int) -> None:
@@ -119,10 +122,14 @@ class Inbox:
             del self._begun[run.header.lane_id]
 
     def next_batch(self) -> list[PendingRun]:
-        """All that waits, opened: there is one batch at a time. It can't be given back any more."""
+        """The next one, opened; empty where none waits. It can't be given back any more (main thread)."""
         with self._lock:
-            batch = list(self._waiting)
-            self._waiting.clear()
+            batch: list[PendingRun] = []
+            while self._waiting and (not batch or self._waiting[0].together is batch[0].together):
+                batch.append(self._waiting.popleft())
+            if batch:
+                # Before it is decoded: that may take as long, and kill as well, as a handler.
+                self.enter(batch[0].header.first_seq)
             for run in batch:
                 run.open()
             return batch
@@ -147,8 +154,7 @@ class Inbox:
 
     def _begin(self, run: PendingRun) -> PendingRun:
         self._begun[run.header.lane_id] = run
-        # Before it is decoded: that may take as long, and kill as well, as a handler.
-        self.enter(run.header.first_seq)
+        self.enter(run.header.first_seq)  # as with a batch
         run.open()
         self.on_decoded(run.header.first_seq)
         return run

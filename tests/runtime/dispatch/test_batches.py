@@ -194,7 +194,8 @@ def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> N
         else:
             partition.lane.on_suspected(taken)
         partition.lane.on_returned(taken)
-        assert partition.plan.plan == Plan(4, 8)
+        # What a worker died in comes again as it was, too.
+        assert partition.plan.plan == (Plan(4, 8) if fate == "failed" else Plan(0, 4, behind=((4, 8),)))
     partition.lane.on_settled(partition.lane.take_below(4))
     assert partition.plan.plan == Plan(4, 8)
 
@@ -219,20 +220,30 @@ def test_a_worker_that_died_after_its_batch_was_told_had_not_started_the_next() 
     # Its slot still names the last batch: that word is written after the outcomes are sent.
     in_flight = InFlight()
     partition = of_records(PartitionKey("t", 0), Checkpoint(0), 64)
-    in_flight.add(partition.lane, records(0, 3))
+    in_flight.add(partition.lane, records(0, 3), range(3))
     assert list(in_flight.settle_before(3))
-    in_flight.add(partition.lane, records(3, 3))
-    assert not in_flight.take_started(0, is_batch=True)
-    assert [len(run.records) for run in in_flight.take_started(3, is_batch=True)] == [3]
+    in_flight.add(partition.lane, records(3, 3), range(3, 6))
+    assert not in_flight.take_started(0)
+    assert [len(run.records) for run in in_flight.take_started(3)] == [3]
+
+
+def test_what_waits_behind_a_batch_had_not_started_with_it() -> None:
+    in_flight = InFlight()
+    one, other = (of_records(PartitionKey("t", number), Checkpoint(0), 64) for number in range(2))
+    in_flight.add(one.lane, records(0, 3), range(3))
+    in_flight.add(other.lane, records(0, 2), range(3, 5))
+    assert [run.lane for run in in_flight.take_started(1)] == [one.lane]
+    assert [run.lane for run in in_flight.runs] == [other.lane]
+    assert len(in_flight) == 2
 
 
 def test_what_was_started_of_a_partition_is_one_span_whatever_the_attempts() -> None:
     in_flight = InFlight()
     one, other = (of_records(PartitionKey("t", number), Checkpoint(0), 64) for number in range(2))
-    in_flight.add(one.lane, records(0, 3))
-    in_flight.add(one.lane, records(3, 2))
-    in_flight.add(other.lane, records(0, 1))
-    started = in_flight.take_started(0, is_batch=True)
+    in_flight.add(one.lane, records(0, 3), range(6))
+    in_flight.add(one.lane, records(3, 2), range(6))
+    in_flight.add(other.lane, records(0, 1), range(6))
+    started = in_flight.take_started(0)
     assert [(run.lane, [r.offset for r in run.records]) for run in started] == [
         (one.lane, [0, 1, 2, 3, 4]),
         (other.lane, [0]),

@@ -1,10 +1,12 @@
 """What a commit carries besides its offset, and what is left of it in little room or in other hands."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.checkpoint import MOST_PLANNED, Checkpoint, Plan
 from headrace.runtime.partitions.checkpoint_text import (
     MAX_TEXT_CHARS,
     TOPIC_ID_CHARS,
@@ -14,6 +16,18 @@ from headrace.runtime.partitions.checkpoint_text import (
 
 OFFSETS = st.integers(0, 2**62)
 LENGTHS = st.integers(1, 2**30)
+
+
+@st.composite
+def batches_behind(draw: st.DrawFn, end: int) -> tuple[tuple[int, int], ...]:
+    """Some of them alike."""
+    found: list[tuple[int, int]] = []
+    alike = st.tuples(st.integers(0, 9), st.integers(1, 1000), st.integers(1, 60))
+    for gap, length, count in draw(st.lists(alike, max_size=4)):
+        for _ in range(count):
+            found.append((end + gap, end + gap + length))
+            end += gap + length
+    return tuple(found)
 
 
 @st.composite
@@ -31,7 +45,7 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
     if draw(st.booleans()):
         first = draw(st.integers(max(0, offset - 1000), offset + 1000))
         end = draw(st.integers(max(first, offset) + 1, max(first, offset) + 1000))
-        plan = Plan(first, end, draw(st.uuids().map(str) | st.just("")))
+        plan = Plan(first, end, draw(st.uuids().map(str) | st.just("")), draw(batches_behind(end)))
     return Checkpoint(offset, tuple(attempts), plan, tuple(acked))
 
 
@@ -55,7 +69,6 @@ def read(offset: int, text: str | None) -> CheckpointText:
 def test_metadata_comes_back_as_it_was_written(metadata: CheckpointText) -> None:
     encoded = metadata.encode(MAX_TEXT_CHARS)
     assert encoded.is_whole
-    assert encoded.holds_plan
     assert encoded.text.isascii()
     assert decode_text(metadata.checkpoint.offset, encoded.text) == metadata
 
@@ -72,10 +85,13 @@ def test_in_little_room_attempts_come_first_then_the_plan_then_acked_runs(
     kept = read(metadata.checkpoint.offset, encoded.text).checkpoint
     told = metadata.checkpoint
     assert kept.attempts == told.attempts[: len(kept.attempts)]
-    assert kept.plan is None or (kept.plan == told.plan and kept.attempts == told.attempts)
+    if kept.plan is not None:
+        assert told.plan is not None
+        assert kept.attempts == told.attempts
+        assert kept.plan.session == told.plan.session
+        assert kept.plan.batches == told.plan.batches[: len(kept.plan.batches)]
     assert kept.acked == told.acked[: len(kept.acked)]
     assert not kept.acked or (kept.attempts, kept.plan) == (told.attempts, told.plan)
-    assert encoded.holds_plan == ((kept.attempts, kept.plan) == (told.attempts, told.plan))
     assert encoded.is_whole == (kept == told)
 
 
@@ -86,18 +102,22 @@ def test_a_text_that_was_cut_short_tells_nothing_that_was_not_written(
     text = metadata.encode(MAX_TEXT_CHARS).text
     found = decode_text(metadata.checkpoint.offset, text[:length])
     if found is not None and length < len(text):
-        assert found.checkpoint == Checkpoint(metadata.checkpoint.offset)
+        told = metadata.checkpoint
+        one_batch = told.plan and replace(told, plan=replace(told.plan, behind=()))
+        assert found.checkpoint in {Checkpoint(told.offset), one_batch}
         assert found.first_partition_count <= metadata.first_partition_count
 
 
 @given(METADATA, st.data())
-def test_a_changed_character_makes_the_state_void(metadata: CheckpointText, data: st.DataObject) -> None:
+def test_a_changed_character_makes_void_what_it_is_in(metadata: CheckpointText, data: st.DataObject) -> None:
     text = metadata.encode(MAX_TEXT_CHARS).text
     where = data.draw(st.integers(0, len(text) - 1))
     text = text[:where] + data.draw(st.characters()) + text[where + 1 :]
     found = decode_text(metadata.checkpoint.offset, text)
     if found is not None:
-        assert found.checkpoint in {metadata.checkpoint, Checkpoint(metadata.checkpoint.offset)}
+        told = metadata.checkpoint
+        one_batch = told.plan and replace(told, plan=replace(told.plan, behind=()))
+        assert found.checkpoint in {told, Checkpoint(told.offset), one_batch}
 
 
 @given(st.one_of(st.text(), st.from_regex(r"\Aheadrace/1 n=[0-9]+ s=[0-9a-z+*,/.-]+\Z")), OFFSETS)
@@ -140,6 +160,40 @@ def test_the_first_release_reads_what_is_written_now() -> None:
     text = CheckpointText(8, Checkpoint(7, acked=((9, 10),))).encode(100).text
     assert text.startswith("headrace/1 n=8 ")
     assert CheckpointText(8, Checkpoint(7)).encode(100).text == "headrace/1 n=8"
+
+
+def test_a_plan_that_one_batch_made_is_read_as_it_was_written_before_there_were_several() -> None:
+    session = "6f1f0d2e-7c55-4b1e-9d3a-2f0c8b4d1a90"
+    told = Checkpoint(5, ((5, 6, 2),), Plan(5, 505, session), ((600, 602),))
+    text = "headrace/1 n=8 s=1xwwn9g/0*2/0+dv@6ktxh4animev0ksc76rl0ep3k/gj+1."
+    assert decode_text(5, text) == CheckpointText(8, told)
+    assert CheckpointText(8, told).encode(4096).text == text
+
+
+def test_what_reads_one_batch_only_finds_the_first_of_several() -> None:
+    """Replicas of both may share a group: what they don't know is a word behind what they do."""
+    several = CheckpointText(8, Checkpoint(0, plan=Plan(0, 500, behind=((500, 1000), (1000, 1500)))))
+    one = CheckpointText(8, Checkpoint(0, plan=Plan(0, 500)))
+    assert several.encode(100).text.startswith(f"{one.encode(100).text} b=")
+
+
+def test_as_many_full_batches_as_there_may_be_take_little_room() -> None:
+    behind = tuple((at, at + 500) for at in range(500, 500 * MOST_PLANNED, 500))
+    encoded = CheckpointText(8, Checkpoint(0, plan=Plan(0, 500, behind=behind))).encode(60)
+    assert encoded.is_whole
+    assert read(0, encoded.text).checkpoint.plan == Plan(0, 500, behind=behind)
+
+
+def test_no_text_stands_for_more_batches_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.partitions.checkpoint_text.crc32", lambda _: 0)
+    plan = read(5, "headrace/1 n=8 s=0000000//0+9/. b=0000000/0+9*zzzzzz,3*zzz.").checkpoint.plan
+    assert plan is not None
+    assert len(plan.behind) == MOST_PLANNED
+
+
+def test_batches_behind_no_plan_are_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.partitions.checkpoint_text.crc32", lambda _: 0)
+    assert read(5, "headrace/1 n=8 b=0000000/0+9*3.").checkpoint == Checkpoint(5)
 
 
 def test_metadata_that_was_carried_to_another_offset_says_nothing_of_it() -> None:

@@ -20,6 +20,7 @@ from headrace.runtime.partitions.assigned import AssignedPartition, of_ranges
 from headrace.runtime.partitions.buffers.ranges import OffsetRange
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.room import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
 
 Span = tuple[int, int]
@@ -262,7 +263,7 @@ class Model:
 
     def batch(self, size: int, outcome: str) -> None:
         p = self.partition
-        if not p.lane.is_deliverable or p.plan.missing_from(p.ledger.position):
+        if not p.lane.is_deliverable or missing_of_plan(p):
             return
         ranges = take(p, size)
         given = {offset for first, end in spans(ranges) for offset in range(first, end)}

@@ -1,11 +1,12 @@
 """What is committed of a batch before its worker gets it, and who repeats it after that."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from batch_bench import SEES, WAITS, batch_bench, fresh
-from worker_bench import kill_worker, until
+from worker_bench import kill_worker, records, until
 
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.state import PartitionState
@@ -134,7 +135,7 @@ async def test_a_plan_of_an_earlier_owner_is_delivered_whole_and_alone_then_all_
         await b.settled(26, p)
         theirs = [o for o in range(12, 21) if o not in (14, 15)]
         assert b.offsets[1:] == [theirs, [21, 22, 23, 24]]
-        assert b.source.plans[1:] == [{0: (10, 21)}, {0: (21, 25)}]
+        assert b.source.commits[-1] == {0: replace(start, plan=Plan(10, 21, behind=((21, 25),)))}
 
 
 async def test_a_plan_survives_a_partition_that_leaves_again_before_it_is_whole(tmp_path: Path) -> None:
@@ -224,3 +225,84 @@ async def test_what_a_window_holds_back_is_repeated_before_the_plan_behind_it(tm
         b.feed(9, heir)
         await b.settled(10, heir)
         assert b.offsets[2:] == [[1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+async def test_one_commit_plans_all_full_batches_of_all_partitions_and_none_goes_before(
+    tmp_path: Path,
+) -> None:
+    async with batch_bench(tmp_path, SEES, size=4, timeout_seconds=0.01) as b:
+        b.source.may_answer.clear()
+        p, q = b.assign(*fresh(2))
+        for partition, count in ((p, 12), (q, 9)):
+            b.bench.dispatcher.add(partition, records(0, count))
+        b.bench.dispatcher.dispatch()
+        await until(lambda: b.source.commits)
+        ahead = {
+            0: Checkpoint(0, plan=Plan(0, 4, behind=((4, 8), (8, 12)))),
+            1: Checkpoint(0, plan=Plan(0, 4, behind=((4, 8),))),
+        }
+        assert b.source.commits == [ahead]
+        assert not b.seen
+        b.source.may_answer.set()
+        await b.settled(12, p)
+        await b.settled(9, q)
+        # The last record is no full batch: it waits for its time, and has a plan of its own.
+        assert b.source.commits == [ahead, {1: Checkpoint(8, plan=Plan(8, 9))}]
+        assert sorted(b.times.values()) == [1] * 21
+
+
+async def test_a_worker_has_its_next_batch_while_it_is_in_one(tmp_path: Path) -> None:
+    async with batch_bench(tmp_path, WAITS, size=4) as b:
+        p, q, r = b.assign(*fresh(3))
+        b.feed(4, p, q, r)
+        (worker,) = b.bench.dispatcher.workers
+        await until(lambda: b.seen and len(worker.in_flight.runs) == 2)
+        assert [run.lane for run in worker.in_flight.runs] == [p.lane, q.lane]
+        assert r.lane.in_flight_count == 0
+        (tmp_path / "go").touch()
+        await b.settled(4, p, q, r)
+
+
+async def test_what_waits_behind_a_long_batch_goes_to_a_worker_that_idles(tmp_path: Path) -> None:
+    handler = """
+        def handler(context, events):
+            see(events)
+            if events[0].shard_id == 0:
+                wait_for("go")
+    """
+    async with batch_bench(tmp_path, handler, size=4, workers=2) as b:
+        partitions = p, *others = b.assign(*fresh(4))
+        b.feed(4, *partitions)
+        await b.settled(4, *others)
+        assert p.ledger.committable == 0
+        (tmp_path / "go").touch()
+        await b.settled(4, p)
+        assert sorted(b.times.values()) == [1] * 16
+
+
+async def test_what_waits_behind_a_batch_that_kills_its_worker_comes_again_and_is_not_to_blame(
+    tmp_path: Path,
+) -> None:
+    async with batch_bench(tmp_path, WAITS, size=4) as b:
+        p, q = b.assign(*fresh(2))
+        b.feed(4, p, q)
+        (worker,) = b.bench.dispatcher.workers
+        await until(lambda: b.seen and len(worker.in_flight.runs) == 2)
+        kill_worker(b.bench)
+        await until(lambda: worker.restarts)
+        (tmp_path / "go").touch()
+        await b.settled(4, p, q)
+        assert b.seen == [[(0, o, 1) for o in range(4)]] * 2 + [[(1, o, 1) for o in range(4)]]
+
+
+async def test_batches_that_succeeded_since_the_last_commit_come_again_as_they_were(tmp_path: Path) -> None:
+    async with batch_bench(tmp_path, SEES, size=4) as b:
+        (p,) = b.assign(*fresh(1))
+        b.feed(12, p)
+        await b.settled(12, p)
+        (said,) = b.source.commits
+        await b.bench.dispatcher.revoke([p], 0)  # as after a crash: nothing more was committed
+        (heir,) = b.assign(said[0])
+        b.feed(12, heir)
+        await b.settled(12, heir)
+        assert b.offsets == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]] * 2

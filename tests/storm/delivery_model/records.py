@@ -7,6 +7,7 @@ from hypothesis.stateful import rule
 from worker_bench import Record
 
 from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.partitions.room import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import WireRecord
 
@@ -36,7 +37,7 @@ class Records(State):
         waiting = [offset for offset in self.group.offsets[number] if offset >= position]
         if found := waiting[: partition.room]:
             partition.on_fetched([Record(offset) for offset in found])
-        if not waiting and (partition.lane.is_idle or partition.plan.missing_from(position)):
+        if not waiting and (partition.lane.is_idle or missing_of_plan(partition)):
             partition.advance(self.group.ends[number])
 
     @rule(number=numbers, count=st.integers(1, 6))
