@@ -19,8 +19,8 @@ from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.room import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.tasks import end_tasks, start_task
-from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.workers.handle import WorkerHandle
+from headrace.runtime.workers.outbox import KEPT_SECONDS, Part
 
 logger = logging.getLogger(__name__)
 
@@ -144,6 +144,7 @@ class Batches:
         self._dispatch = dispatch
         self._end_session = end_session
         self._planning: dict[int, asyncio.Task[None]] = {}  # by worker
+        self._passed_at: dict[int, float] = {}  # lanes that wait for the worker that has their chunk
         self._timer: asyncio.TimerHandle | None = None
 
     def give(self, worker: WorkerHandle) -> bool:
@@ -153,7 +154,8 @@ class Batches:
         allocator = self._shared.allocator
         if (lane := allocator.take(worker.index)) is None:
             return False
-        if self._give_planned(worker, self._shared.partitions[lane.id], allocator.waited_seconds):
+        partition, waited_seconds = self._shared.partitions[lane.id], allocator.waited_seconds
+        if self._is_at_home(worker, partition) and self._give_planned(worker, partition, waited_seconds):
             return True
         allocator.put_back(worker.index, [lane])
         waiting = [self._shared.partitions[lane.id] for lane in allocator.prune(worker.index)]
@@ -163,7 +165,9 @@ class Batches:
         if not worker.spark_session_id:
             self._plans.ahead(waiting)
         is_planned = worker.index not in self._planning and self._plan(worker, waiting)
-        return any(self._give_planned(worker, partition) for partition in waiting) or is_planned
+        at_home = [it for it in waiting if self._is_at_home(worker, it)]
+        chosen = at_home if worker.in_flight.runs else [*at_home, *waiting]
+        return any(self._give_planned(worker, partition) for partition in chosen) or is_planned
 
     async def stop(self) -> None:
         """Batches that are only planned are not handed out."""
@@ -184,6 +188,15 @@ class Batches:
             return False
         return in_flight.has_one_batch or self._shared.run_sizer.has_room(len(in_flight))
 
+    def _is_at_home(self, worker: WorkerHandle, partition: AssignedPartition) -> bool:
+        """No other worker has begun its chunk, which would be decoded anew; or it waits long."""
+        lane = partition.lane
+        chunk = lane.next_chunk
+        if chunk is None or lane.next_offset == chunk.first or worker.outbox.has_begun(chunk):
+            return True
+        now = time.monotonic()
+        return now - self._passed_at.setdefault(lane.id, now) > KEPT_SECONDS
+
     def _give_planned(
         self, worker: WorkerHandle, partition: AssignedPartition, waited_seconds: float = 0.0
     ) -> bool:
@@ -192,7 +205,8 @@ class Batches:
         end = None if worker.spark_session_id else partition.plan.safe_end(lane.buffer.next_offset)
         if end is None or missing_of_plan(partition) or lane.is_head_refused:
             return False
-        self._send(worker, [(lane, lane.take_below(end))], waited_seconds)
+        self._passed_at.pop(lane.id, None)
+        self._send(worker, [(lane, records) for records in lane.take_batch(end)], waited_seconds)
         if is_short_of_plans(partition, self._size):
             self._plans.ahead()
         return True
@@ -229,27 +243,22 @@ class Batches:
             parts = await self._commit_plans(parts)
         finally:
             del self._planning[worker.index]
-        batch = []
+        batch: list[Part] = []
         for partition, plan in parts:
             lane = partition.lane
             if lane.state is not PartitionState.PLANNING:
                 continue  # revoked meanwhile
             lane.become(PartitionState.ACTIVE)
             is_same = worker.takes_more and worker.spark_session_id == session and _is_next(lane, plan)
-            if is_same and not self._shared.lease.is_over and (records := lane.take_below(plan.end)):
-                batch.append((lane, records))
+            if is_same and not self._shared.lease.is_over and (taken := lane.take_batch(plan.end)):
+                batch += [(lane, records) for records in taken]
             else:  # a worker has died, or the lease is over, or all of them were acked meanwhile
                 self._shared.allocator.offer(lane)
         if batch:
             self._send(worker, batch)
         self._dispatch()
 
-    def _send(
-        self,
-        worker: WorkerHandle,
-        batch: Sequence[tuple[PartitionLane, Sequence[WireRecord]]],
-        waited_seconds: float = 0.0,
-    ) -> None:
+    def _send(self, worker: WorkerHandle, batch: Sequence[Part], waited_seconds: float = 0.0) -> None:
         self._shared.metrics.on_allocated(waited_seconds, self._shared.idle_share)
         worker.send_batch(batch)
 

@@ -16,7 +16,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.loose_lane import LooseLane, LooseOrdering
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.plan import KeptPlan
-from headrace.runtime.partitions.room import ChunkRoom, LooseRoom, RangeRoom, RecordRoom, Room
+from headrace.runtime.partitions.room import Ahead, ChunkRoom, LooseRoom, RangeRoom, RecordRoom, Room
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import WireRecord
 
@@ -275,10 +275,10 @@ def of_keys(
 
 
 def of_chunks(
-    key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int, max_waiting_bytes: int
+    key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int, ahead: Ahead
 ) -> AssignedPartition:
-    """Undecoded chunks: at most `capacity` records are handed out and not settled, so many bytes wait."""
-    room = ChunkRoom(capacity, max_waiting_bytes)
+    """Undecoded chunks: at most `capacity` records are handed out and not settled, and so much waits."""
+    room = ChunkRoom(capacity, ahead)
     return AssignedPartition(key, start, room, RecordBuffer(), ack_window_size)
 
 

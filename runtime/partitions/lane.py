@@ -85,6 +85,10 @@ class Lane(Offered, Protocol):
     def is_head_refused(self) -> bool:
         """The next record must not be delivered: its dispatcher decides what becomes of it."""
 
+    @property
+    def has_failed(self) -> bool:
+        """Some of its records may be at another attempt than the first."""
+
     def attempt(self, record: WireRecord) -> int:
         """The number of this delivery of the record, from 1."""
 
@@ -138,6 +142,7 @@ class Plain:
     """
 
     source = 0
+    has_failed = True
 
     @property
     def goes_alone(self) -> bool:

@@ -94,8 +94,8 @@ class PartitionLane(WaitingLane):
             limit, self._is_alone = self._books.failed.limit_run(first, limit, self.buffer.count_below)
         return self._handed_out(self.buffer.take(max(1, min(limit, self._books.to_hand_out)), byte_limit))
 
-    def take_below(self, end: int) -> Records:
-        """The records before offset `end`: this lane's part of a batch."""
+    def take_batch(self, end: int) -> list[Records]:
+        """The records before offset `end`, this lane's part of a batch: by the sequences that they are in."""
         first = self.buffer.next_offset
         taken = self.buffer.take_below(end)
         if taken and first is not None and self._books.failed:
@@ -103,7 +103,9 @@ class PartitionLane(WaitingLane):
         self._books.plan.on_taken(first)
         self.waiting_since = self.fetched_at
         self._is_alone = True
-        return self._handed_out(taken)
+        for records in taken:
+            self._handed_out(records)
+        return taken
 
     def on_sent(self, worker_index: int) -> None:
         """What was taken last goes to this worker."""

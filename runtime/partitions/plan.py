@@ -12,7 +12,16 @@ Told = tuple[int, tuple[Span, ...]]
 class KeptPlan:
     """`plan` is what a commit says: the lowest batch that is open, and those that are planned behind it."""
 
-    __slots__ = ("_deaths", "_has_died", "_is_in_flight", "_is_only_named", "_safe", "_version", "plan")
+    __slots__ = (
+        "_deaths",
+        "_has_died",
+        "_is_in_flight",
+        "_is_only_named",
+        "_safe",
+        "_told_end",
+        "_version",
+        "plan",
+    )
 
     def __init__(self, plan: Plan | None) -> None:
         self.plan = plan
@@ -21,6 +30,9 @@ class KeptPlan:
         self._has_died = False  # a worker, with what is in flight
         self._deaths = 0  # that made suspects
         self._safe: set[Span] = set()  # the batches of which a commit of ours has told
+        self._told_end = (
+            0 if plan is None else plan.last_end
+        )  # an earlier owner may have begun those below it
         self._version = 0  # rises where a batch is dropped without an outcome
 
     def of(self, offset: int | None) -> Plan | None:
@@ -140,9 +152,16 @@ class KeptPlan:
         self._keep_above(offset)
 
     def on_revoked(self) -> None:
-        """Nothing of what is only named runs in that session, and others may."""
-        if self._is_only_named and self.plan is not None:
-            self.plan = replace(self.plan, session="")
+        """Nothing of what is only named runs in that session, and others may.
+
+        Batches that nobody has begun need not come as they were planned.
+        """
+        if self.plan is None:
+            return
+        begun = [it for it in self.plan.batches if it[0] < self._told_end]
+        if self._is_in_flight and not begun:
+            begun = [self.plan.batches[0]]
+        self.plan = Plan.of(tuple(begun), "" if self._is_only_named else self.plan.session)
 
     def _keep_above(self, offset: int) -> None:
         if self.plan is not None and self.plan.end <= offset:

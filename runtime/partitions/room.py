@@ -1,6 +1,7 @@
 """What bounds a partition: how much of it is fetched, and how much is handed out, before some is settled."""
 
 import sys
+from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.runtime.partitions.books.failed_records import FailedRecords
@@ -121,26 +122,42 @@ class LooseRoom(RecordRoom):
         return max(0, MOST_OUT_OF_ORDER - held.ledger.settled_span_count - held.lane.out_count)
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """How much of undecoded chunks may wait: `bytes`; `most_bytes` below so many records, for a batch."""
+
+    bytes: int
+    least_count: int = 0
+    most_bytes: int = 0
+
+
 class ChunkRoom:
     """Undecoded chunks: `capacity` bounds what is handed out and not settled, bytes bound what waits."""
 
-    def __init__(self, capacity: int, max_waiting_bytes: int) -> None:
+    def __init__(self, capacity: int, ahead: Ahead) -> None:
         self.capacity = capacity
-        self.max_waiting_bytes = max_waiting_bytes
+        self._ahead = ahead
 
     def unsettled(self, held: Held) -> int:
         """In flight, or unacked."""
         return held.ledger.open_count - held.lane.buffer.count
 
     def to_fetch(self, held: Held) -> int:
-        """Of chunks, all that a fetch has brought or nothing; of decoded records, so many."""
+        """Of chunks, all that a fetch has brought or nothing; of decoded records, so many.
+
+        The whole of a planned batch always has room.
+        """
+        if missing := missing_of_plan(held):
+            return missing
         room = self.capacity - held.lane.buffer.decoded_count
         is_full = self.left_bytes(held) <= 0
         return 0 if is_full or 2 * room < self.capacity else room
 
     def left_bytes(self, held: Held) -> int:
         """Of those that the constructor was given."""
-        return self.max_waiting_bytes - held.lane.buffer.size_bytes
+        buffer, ahead = held.lane.buffer, self._ahead
+        most_bytes = ahead.most_bytes if buffer.count < ahead.least_count else ahead.bytes
+        return most_bytes - buffer.size_bytes
 
     def may_grow(self, held: Held) -> bool:
         """By a fetch."""

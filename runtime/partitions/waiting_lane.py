@@ -79,6 +79,11 @@ class WaitingLane(Plain):
             return False
         return failed.batch_limit(offset) is not None
 
+    @property
+    def has_failed(self) -> bool:  # type: ignore[override]  # of those that share its books too
+        """As Lane says."""
+        return bool(self._books.failed)
+
     def attempt(self, record: WireRecord) -> int:
         """The number of this delivery of the record, from 1."""
         failed = self._books.failed

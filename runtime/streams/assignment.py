@@ -7,14 +7,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from headrace.runtime.config.delivery import MAX_EVENTS
+from headrace.runtime.config.delivery import MAX_EVENTS, BatchPolicy
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_keys, of_ranges, of_records
 from headrace.runtime.partitions.books.held import Confirm
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
-from headrace.runtime.partitions.room import decoded_in, is_out_of_order, missing_of_plan
+from headrace.runtime.partitions.room import Ahead, decoded_in, is_out_of_order, missing_of_plan
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.limits import Limits
@@ -32,6 +32,8 @@ _METADATA = "what a commit's metadata has place for"
 STANDS_BY = "no partition is assigned to this replica: it stands by"
 AHEAD_BYTES = 1 << 19
 """Undecoded, per partition: enough to keep workers busy during a fetch."""
+_BATCHES_PART = 3 / 8
+"""Of its share, in batches: so much of it a partition gets whatever the others hold."""
 # Of its share: the rest is for what comes undecoded, and among chunks also for records at workers.
 _DECODED_PART, _DECODED_AMONG_CHUNKS_PART = 2, 4
 
@@ -178,8 +180,8 @@ class Assignment:
             # Made before the function was changed: only its session is still to be ended.
             start = replace(start, plan=Plan(start.offset, start.offset, plan.session))
         if self.are_chunks:
-            ahead_bytes = min(AHEAD_BYTES, self._share_bytes())
-            partition = of_chunks(key, start, self.capacity, policy.ack_window_size, ahead_bytes)
+            ahead = _ahead(self._share_bytes(), policy.batch)
+            partition = of_chunks(key, start, self.capacity, policy.ack_window_size, ahead)
         elif policy.ordering != "partition":
             partition = of_keys(key, start, 1, policy.ordering)
         else:
@@ -404,6 +406,14 @@ class Assignment:
 def _is_here(partition: AssignedPartition, partitions: Mapping[PartitionKey, AssignedPartition]) -> bool:
     """It is delivered, and no other one is about to take its place."""
     return partitions.get(partition.key) is partition and not partition.is_replaced
+
+
+def _ahead(share_bytes: int, batch: BatchPolicy | None) -> Ahead:
+    """Of chunks. One batch is filled while another one is handled, as far as its share goes."""
+    ahead_bytes = min(AHEAD_BYTES, share_bytes)
+    if batch is None:
+        return Ahead(ahead_bytes)
+    return Ahead(ahead_bytes, 2 * batch.size, max(ahead_bytes, int(share_bytes * _BATCHES_PART)))
 
 
 def _believed(key: PartitionKey, starts: Starts) -> Checkpoint:

@@ -19,6 +19,9 @@ class ChunkCache(Generic[T]):
         self._kept: dict[int, tuple[T, int]] = {}  # the last used is last
         self._size_bytes = 0
 
+    def __contains__(self, chunk_id: int) -> bool:
+        return chunk_id in self._kept
+
     def get(self, chunk_id: int) -> T | None:
         """Use it; None where it isn't kept."""
         kept = self._kept.pop(chunk_id, None)

@@ -7,6 +7,8 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
+from itertools import compress
+from operator import itemgetter, not_
 from pathlib import Path
 from types import CoroutineType
 from typing import Any
@@ -18,6 +20,7 @@ from headrace.runtime.wire.decoder import Decode
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
+from headrace.runtime.wire.undecodable import UndecodableRecord
 from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.callbacks import Callbacks
 from headrace.runtime.worker.calls.at_once import LATE, AtOnce, Means
@@ -343,29 +346,30 @@ class WorkerLoop:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""
         started_ns = time.perf_counter_ns()
         viewed = [(run, view) for run in batch if (view := self._views.get(run.header.place_id)) is not None]
-        of_runs = [_events_of(run, view, self._sources[0].new_event) for run, view in viewed]
+        unread: list[tuple[int, Outcome]] = []
+        of_runs = [_events_of(run, view, self._sources[0].new_event, unread) for run, view in viewed]
         events = [event for of_run in of_runs for event in of_run]
         end = batch[-1].header.first_seq + batch[-1].header.count
+        seqs = [seq for seq, _ in events]
         frames: list[bytes] = []
+        outcomes: list[Outcome] = []
         if events:
             self._slot.enter_run(events[0][0])
             for of_run in filter(None, of_runs):
                 of_run[-1][1].enter()  # and with it those before it
             self.acks.batch = next(view for of_run, (_, view) in zip(of_runs, viewed, strict=True) if of_run)
-            outcomes = await self._call_batch([event for _, event in events], events[0][0])
+            outcomes = await self._call_batch([event for _, event in events], seqs[0])
             self.acks.batch = None
             if self._sources[0].wants_replies:
-                frames, outcomes = answers([seq for seq, _ in events], outcomes)
+                frames, outcomes = answers(seqs, outcomes)
             if self._exactly_once:
                 outcomes = handler_results.as_one(outcomes)
             if any(view.open_range for _, view in viewed):
                 _leave_ranges(events, outcomes, must_ack=self._must_ack)
-            for first, last, outcome in _spans([seq for seq, _ in events], outcomes):
-                if outcome.failure is not None:
-                    is_named = outcome.is_named
-                    frames.append(wire.encode_failed(first, last + 1, outcome.failure, is_named=is_named))
-                elif self._may_ask_no_ack and outcome.asks_no_ack:
-                    frames += [wire.encode_seq(Kind.UNACKED, seq) for seq in range(first, last + 1)]
+        if unread:
+            told = sorted([*zip(seqs, outcomes, strict=True), *unread], key=itemgetter(0))
+            seqs, outcomes = [seq for seq, _ in told], [outcome for _, outcome in told]
+        frames += _outcome_frames(seqs, outcomes, may_ask_no_ack=self._may_ask_no_ack)
         elapsed_ns = time.perf_counter_ns() - started_ns
         self._link.send(b"".join((*frames, wire.encode_progress(end, elapsed_ns, len(events)))))
         self._slot.leave(end)
@@ -403,8 +407,22 @@ class WorkerLoop:
         os._exit(error is not None)
 
 
+def _outcome_frames(
+    seqs: Sequence[int], outcomes: Sequence[Outcome], *, may_ask_no_ack: bool
+) -> Iterator[bytes]:
+    """Of what hasn't simply succeeded."""
+    for first, last, outcome in _spans(seqs, outcomes):
+        if outcome.failure is not None:
+            yield wire.encode_failed(first, last + 1, outcome.failure, is_named=outcome.is_named)
+        elif may_ask_no_ack and outcome.asks_no_ack:
+            yield from (wire.encode_seq(Kind.UNACKED, seq) for seq in range(first, last + 1))
+
+
 def _spans(seqs: Sequence[int], outcomes: Sequence[Outcome]) -> Iterator[tuple[int, int, Outcome]]:
     """Neighbours that went the same way, as (first, last, outcome)."""
+    if outcomes and outcomes.count(outcomes[0]) == len(seqs) == seqs[-1] - seqs[0] + 1:  # nearly always
+        yield seqs[0], seqs[-1], outcomes[0]
+        return
     begin = 0
     for at in range(1, len(seqs) + 1):
         if at == len(seqs) or seqs[at] != seqs[at - 1] + 1 or not _is_same(outcomes[at], outcomes[begin]):
@@ -413,14 +431,23 @@ def _spans(seqs: Sequence[int], outcomes: Sequence[Outcome]) -> Iterator[tuple[i
 
 
 def _events_of(
-    run: PendingRun, view: PartitionView, new_event: Callable[[Any, PartitionView, int], Event]
+    run: PendingRun,
+    view: PartitionView,
+    new_event: Callable[[Any, PartitionView, int], Event],
+    unread: list[tuple[int, Outcome]],
 ) -> list[tuple[int, Event]]:
-    """Each with its seq, without those that were acked before their turn."""
-    return [
-        (run.header.first_seq + i, new_event(record, view, run.header.attempt))
-        for i, record in enumerate(run.records)
-        if not (view.has_acked_ahead and view.is_acked(record.offset))
-    ]
+    """Each with its seq, without those that were acked before their turn.
+
+    What can't be decoded has failed by itself, and is added to `unread`: no other record is to blame.
+    """
+    records: list[tuple[int, Any]] = list(enumerate(run.records, run.header.first_seq))
+    if view.has_acked_ahead:
+        records = [it for it in records if not view.is_acked(it[1].offset)]
+    if UndecodableRecord in map(type, run.records):
+        is_bad = [isinstance(record, UndecodableRecord) for _, record in records]
+        unread += [(seq, Outcome(it.why, is_named=True)) for seq, it in compress(records, is_bad)]
+        records = list(compress(records, map(not_, is_bad)))
+    return [(seq, new_event(record, view, run.header.attempt)) for seq, record in records]
 
 
 def _leave_ranges(

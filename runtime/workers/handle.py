@@ -18,7 +18,7 @@ from headrace.runtime.wire.frames import Kind, WireRecord
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
 from headrace.runtime.workers.listener import RecordListener
 from headrace.runtime.workers.news import News
-from headrace.runtime.workers.outbox import NoSink, Outbox
+from headrace.runtime.workers.outbox import NoSink, Outbox, Part
 from headrace.runtime.workers.process import WorkerProcess
 from headrace.runtime.workers.verdict import Death, Verdict
 
@@ -276,7 +276,7 @@ class WorkerHandle:
         """Hand out a run."""
         self.outbox.send(lane, records)
 
-    def send_batch(self, parts: Sequence[tuple[Lane, Sequence[WireRecord]]]) -> None:
+    def send_batch(self, parts: Sequence[Part]) -> None:
         """Hand out records of several lanes, for one call of the handler."""
         self.outbox.send_batch(parts)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
-from headrace.runtime.partitions.buffers.chunk import ChunkSlice
+from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.chunk_cache import ChunkCache
@@ -14,7 +14,11 @@ from headrace.runtime.wire.reply import encode_taken
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
 
 # Some times what a chunk of 1 MB takes to be decoded; a lane may wait so long for its turn.
-_KEPT_SECONDS = 0.03
+KEPT_SECONDS = 0.03
+
+
+Part = tuple[Lane, Sequence[WireRecord]]
+"""Of a batch: records of one lane, in one sequence. A lane may have several that follow each other."""
 
 
 class Sink(Protocol):
@@ -57,7 +61,7 @@ class Outbox:
         """A run."""
         self.send_frame(*self._frames(lane, records))
 
-    def send_batch(self, parts: Sequence[tuple[Lane, Sequence[WireRecord]]]) -> None:
+    def send_batch(self, parts: Sequence[Part]) -> None:
         """Records of several lanes, for one call of the handler."""
         first = self._in_flight.next_seq
         batch = range(first, first + sum(len(records) for _, records in parts))
@@ -74,8 +78,12 @@ class Outbox:
         return (
             chunk is None
             or self._kept.has_place_for(chunk.id, len(chunk.data))
-            or time.monotonic() - self._displaced_at > _KEPT_SECONDS
+            or time.monotonic() - self._displaced_at > KEPT_SECONDS
         )
+
+    def has_begun(self, chunk: Chunk) -> bool:
+        """The process has it, and is to have more of it."""
+        return chunk.id in self._kept
 
     def recall(self, lane: Lane) -> None:
         """Ask for what hasn't started of it."""
@@ -138,6 +146,16 @@ class Outbox:
         yield wire.encode_slice(header, chunk.id, first - chunk.first, first, is_end=is_end)
 
 
-def by_attempt(lane: Lane, records: Sequence[WireRecord]) -> Iterator[list[WireRecord]]:
+def by_attempt(lane: Lane, records: Sequence[WireRecord]) -> Iterator[Sequence[WireRecord]]:
     """Runs of records that are at the same attempt."""
-    return (list(run) for _, run in groupby(records, key=lane.attempt))
+    at = 0
+    for attempt_count in _alike(lane, records):
+        yield records[at : at + attempt_count]
+        at += attempt_count
+
+
+def _alike(lane: Lane, records: Sequence[WireRecord]) -> Sequence[int]:
+    """How many in each run."""
+    if not lane.has_failed:
+        return [len(records)]
+    return [len(list(run)) for _, run in groupby(records, key=lane.attempt)]

@@ -49,7 +49,7 @@ def draw(rng: random.Random) -> Shape:
     is_loose = ordering != "partition"
     deliveries: list[Delivery] = ["records", "records", "chunks", "ranges"]
     delivery = "records" if is_loose else rng.choice(deliveries)
-    is_batch = delivery == "ranges" or (delivery == "records" and not is_loose and rng.random() < 0.5)
+    is_batch = delivery == "ranges" or (not is_loose and rng.random() < 0.5)
     mode = AckMode.DISABLE if is_loose else rng.choice(list(AckMode))
     is_cumulative = mode.is_explicit and rng.random() < 0.2
     is_async = rng.random() < 0.5

@@ -125,6 +125,7 @@ async def batch_bench(  # noqa: PLR0917  # what a trigger's settings are made of
     ack_mode: AckMode = AckMode.DISABLE,
     static: bool = False,
     event_timeout_seconds: float | None = None,
+    decoder: str = "headrace.triggers.kafka.format.decoder:decode",
 ) -> AsyncIterator[BatchBench]:
     """Workers whose `handler` may use PRELUDE's names and `see(events)`."""
     policy = DeliveryPolicy(
@@ -136,7 +137,7 @@ async def batch_bench(  # noqa: PLR0917  # what a trigger's settings are made of
     source = Commits()
     source.may_answer.set()
     handler = _SEE + textwrap.dedent(handler)
-    async with bench(folder, handler, workers=workers, static=static, policy=policy) as b:
+    async with bench(folder, handler, workers=workers, static=static, policy=policy, decoder=decoder) as b:
         b.dispatcher.connect(source)
         yield BatchBench(b, source)
 

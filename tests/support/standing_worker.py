@@ -1,10 +1,12 @@
 """A worker handle without a process: it holds what a test says, and keeps what it is told."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.buffers.chunk import Chunk
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.workers.handle import WorkerHandle
@@ -22,6 +24,8 @@ class StandingWorker:
     in_flight: InFlight = field(default_factory=InFlight)
     is_loop_held_up: bool = False
     unsuited: set[int] = field(default_factory=set)
+    begun: set[int] = field(default_factory=set)
+    spark_session_id: str = ""
     looks: int = 0
     recalled: list[Lane] = field(default_factory=list)
     sent: list[tuple[Lane, list[int]]] = field(default_factory=list)
@@ -57,6 +61,21 @@ class StandingWorker:
     def send(self, lane: Lane, records: list[WireRecord]) -> None:
         self.sent.append((lane, [record.offset for record in records]))
         self.in_flight.add(lane, records)
+
+    def has_begun(self, chunk: Chunk) -> bool:
+        return chunk.id in self.begun
+
+    def send_batch(self, parts: Sequence[tuple[Lane, Sequence[WireRecord]]]) -> None:
+        first = self.in_flight.next_seq
+        batch = range(first, first + sum(len(records) for _, records in parts))
+        for lane, records in parts:
+            self.sent.append((lane, [record.offset for record in records]))
+            self.in_flight.add(lane, records, batch)
+
+    def hold_batch(self, partition: AssignedPartition) -> None:
+        """The first two records of it."""
+        self.send_batch([(partition.lane, records) for records in partition.lane.take_batch(2)])
+        self.sent.clear()
 
     def hold(self, *partitions: AssignedPartition) -> None:
         """A record of each, in this order."""

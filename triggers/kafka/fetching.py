@@ -13,7 +13,7 @@ from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.room import decoded_in
+from headrace.runtime.partitions.room import decoded_in, missing_of_plan
 from headrace.runtime.streams.assignment import AHEAD_BYTES, Assignment
 from headrace.triggers.kafka.client import chunks, fetches
 from headrace.triggers.kafka.client.budget import Budget
@@ -48,7 +48,11 @@ class Fetching:
         self._on_out_of_range = on_out_of_range
         self._max_buffered_bytes = settings.max_buffered_bytes
         self.budget = Budget(
-            settings.max_buffered_bytes, settings.fetch_default_bytes, self._assigned, self._stands
+            settings.max_buffered_bytes,
+            settings.fetch_default_bytes,
+            self._assigned,
+            self._stands,
+            self._needs_more,
         )
         self._wanted = fetches.Wanted()
         self._item_limit = ItemLimit()
@@ -140,10 +144,17 @@ class Fetching:
     def _stands(self, key: Hashable) -> bool:
         """Nothing of it moves before somebody acks, retries or skips it, or its slow record ends."""
         partition = self._assigned.get(cast(PartitionKey, key))
+        if self._needs_more(key):
+            return True
         if partition is None or partition.room:
             return False
         lane = partition.lane
         return partition.is_paused or not (lane.out_count or lane.is_deliverable)
+
+    def _needs_more(self, key: Hashable) -> bool:
+        """A batch that was planned before has to be here as a whole, however large it is."""
+        partition = self._assigned.get(cast(PartitionKey, key))
+        return partition is not None and missing_of_plan(partition) > 0
 
     # ---- where a fetch fails
 

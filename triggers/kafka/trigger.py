@@ -57,7 +57,6 @@ class KafkaTrigger(Trigger):
     def delivery(settings: KafkaSettings, fields: TriggerFields) -> DeliveryPolicy:
         """One lane for each partition, or key. Workers decode, where nobody here need look at records."""
         common, is_ranges = fields.delivery, settings.delivery == "ranges"
-        decoder = "" if common.batch else settings.decoder
         return replace(
             common,
             worker_allocation_mode=settings.worker_allocation_mode,
@@ -69,8 +68,8 @@ class KafkaTrigger(Trigger):
             if common.ack_mode.is_explicit
             else None,
             failure=settings.on_failure.policy,
-            decoder=decoder,
-            decoder_options={"max_batch_bytes": settings.max_batch_bytes} if decoder else {},
+            decoder=settings.decoder,
+            decoder_options={"max_batch_bytes": settings.max_batch_bytes} if settings.decoder else {},
             event=settings.event,
             result_topic=settings.result_topic,
             exactly_once=settings.exactly_once,

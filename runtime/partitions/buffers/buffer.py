@@ -75,8 +75,8 @@ class Buffer(Protocol):
     def take(self, limit: int, byte_limit: int) -> Records:
         """Remove the first ones: at least one."""
 
-    def take_below(self, end: int) -> Records:
-        """Remove those before offset `end`."""
+    def take_below(self, end: int) -> list[Records]:
+        """Remove those before offset `end`: what follows each other in one sequence together."""
 
     def clear(self) -> None:
         """Remove all."""

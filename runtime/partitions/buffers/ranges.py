@@ -134,10 +134,14 @@ class RangeBuffer:
     def take(self, limit: int, byte_limit: int) -> Records:
         """The first range, `limit` offsets at most."""
         first, end = self._waiting[0]
-        return self.take_below(min(end, first + limit))
+        return self._cut(min(end, first + limit))
 
-    def take_below(self, end: int) -> list[OffsetRange]:
+    def take_below(self, end: int) -> list[Records]:
         """Remove what lies before offset `end`: a range for each span."""
+        ranges = self._cut(end)
+        return [ranges] if ranges else []
+
+    def _cut(self, end: int) -> list[OffsetRange]:
         taken = []
         while self._waiting and self._waiting[0][0] < end:
             first, last = self._waiting.popleft()

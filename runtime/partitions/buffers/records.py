@@ -3,13 +3,13 @@
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, groupby, islice
 from typing import ClassVar
 
 from headrace.runtime.partitions.books.failed_records import FailedRecords
 from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.buffers.buffer import Records, Span
-from headrace.runtime.partitions.buffers.chunk import ChunkSlice, offsets_of
+from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkRecord, ChunkSlice, offsets_of
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableError, UndecodableRecord
 
@@ -63,7 +63,12 @@ class RecordBuffer:
         """From the first record to behind the `count`th. IndexError where fewer wait."""
         if not 0 < count <= self.count:
             raise IndexError(f"{count} of {self.count}")
-        return self._parts[0][0].offset, next(islice(self, count - 1, None)).offset + 1
+        left = count
+        for part in self._parts:
+            if left <= len(part):
+                return self._parts[0][0].offset, part[left - 1].offset + 1
+            left -= len(part)
+        raise AssertionError("as many wait as are counted")
 
     def count_together(self, size: int, failed: FailedRecords) -> tuple[int, bool]:
         """Records that failed go apart from the others, and no more of them together than each allows."""
@@ -129,7 +134,7 @@ class RecordBuffer:
 
     def put_back(self, returned: Sequence[Records], ledger: Ledger) -> None:
         """Before all others, those that are open."""
-        self._rebuild([*returned, *self._parts], ledger)
+        self._rebuild([*chain.from_iterable(map(_sequences, returned)), *self._parts], ledger)
 
     def keep_open(self, ledger: Ledger) -> None:
         """Drop what is not open any more."""
@@ -144,11 +149,11 @@ class RecordBuffer:
         fits = limit * self._largest_bytes <= byte_limit
         return self._take(limit if fits else _fitting(part, limit, byte_limit))
 
-    def take_below(self, end: int) -> list[WireRecord]:
-        """Remove those before offset `end`."""
-        taken: list[WireRecord] = []
+    def take_below(self, end: int) -> list[Records]:
+        """Remove those before offset `end`: of each sequence what lies there."""
+        taken: list[Records] = []
         while self._parts and (count := _index(self._parts[0], end)):
-            taken += self._take(count)
+            taken.append(self._take(count))
         return taken
 
     def clear(self) -> None:
@@ -217,7 +222,26 @@ def _fitting(part: Records, limit: int, byte_limit: int) -> int:
 
 def _index(part: Records, offset: int) -> int:
     """Of the first record at or above `offset`."""
+    if isinstance(part, ChunkSlice):
+        return min(max(offset - part.offsets.start, 0), len(part))
     return bisect_left(part, offset, key=lambda record: record.offset)
+
+
+def _sequences(records: Records) -> Iterator[Records]:
+    """Records of chunks that were taken one by one, as slices again: else they would have to be decoded."""
+    if isinstance(records, ChunkSlice):
+        yield records
+        return
+    for (chunk, _), numbered in groupby(enumerate(records), _place):
+        alike = [record for _, record in numbered]
+        offsets = range(alike[0].offset, alike[-1].offset + 1)
+        yield alike if chunk is None else ChunkSlice(chunk, offsets)
+
+
+def _place(numbered: tuple[int, WireRecord]) -> tuple[Chunk | None, int]:
+    """The same for those of one chunk that follow each other, and for all that are decoded."""
+    number, record = numbered
+    return (record.chunk, record.offset - number) if isinstance(record, ChunkRecord) else (None, 0)
 
 
 def _open_parts(records: Records, ledger: Ledger) -> Iterator[Records]:

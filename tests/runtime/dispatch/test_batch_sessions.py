@@ -99,6 +99,6 @@ def test_a_plan_that_began_names_its_session_until_it_is_over() -> None:
     partition.on_fetched(records(0, 3))
     partition.propose(Plan(0, 3))
     partition.plan.name_session(partition.lane.buffer.next_offset, "ours")
-    partition.lane.take_below(3)
+    partition.lane.take_batch(3)
     partition.revoke()
     assert partition.checkpoint.plan == Plan(0, 3, "ours")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import SimpleNamespace
 
 import nuclio_sdk
@@ -136,7 +137,7 @@ def test_batch_after_batch_takes_every_record_once_and_in_order(described: list[
         for part in choice.parts:
             partition, planned = part.partition, part.plan
             partition.propose(planned)
-            taken = partition.lane.take_below(planned.end)
+            taken = list(chain(*partition.lane.take_batch(planned.end)))
             handled[partition.key.partition] += [record.offset for record in taken]
             partition.lane.on_settled(taken)
             if (plan := plans[partition.key.partition]) and taken[0].offset in range(plan.first, plan.end):
@@ -188,7 +189,7 @@ def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> N
         assert part is not None
         assert part.plan == Plan(0, 4)
         partition.propose(part.plan)
-        taken = partition.lane.take_below(4)
+        (taken,) = partition.lane.take_batch(4)
         if fate == "failed":
             partition.lane.on_failed(taken[:1], "it failed", among=4)
         else:
@@ -196,7 +197,7 @@ def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> N
         partition.lane.on_returned(taken)
         # What a worker died in comes again as it was, too.
         assert partition.plan.plan == (Plan(4, 8) if fate == "failed" else Plan(0, 4, behind=((4, 8),)))
-    partition.lane.on_settled(partition.lane.take_below(4))
+    partition.lane.on_settled(*partition.lane.take_batch(4))
     assert partition.plan.plan == Plan(4, 8)
 
 

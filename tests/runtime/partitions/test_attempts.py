@@ -11,6 +11,7 @@ from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, o
 from headrace.runtime.partitions.books.failed_records import FailedRecord, FailedRecords, ToldRecords
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.room import Ahead
 
 KEY = PartitionKey("t", 0)
 OFFSETS = range(40)
@@ -78,7 +79,7 @@ def spent_at_3(offset: int, failed: FailedRecord) -> None:
     "make",
     [
         lambda start: of_records(KEY, start, 16),
-        lambda start: of_chunks(KEY, start, 16, 0, 1 << 19),
+        lambda start: of_chunks(KEY, start, 16, 0, Ahead(1 << 19)),
         lambda start: of_ranges(KEY, start),
     ],
 )

@@ -96,6 +96,19 @@ def test_what_names_a_session_goes_by_a_commit_of_its_own() -> None:
     assert kept.safe_end(0) is None
 
 
+def test_what_nobody_has_begun_is_not_planned_for_the_next_owner() -> None:
+    kept = planned(2, 4, 6)
+    kept.on_taken(0)
+    kept.on_revoked()
+    assert kept.plan == Plan(0, 2)
+    kept.on_outcome(is_kept=False)
+    assert kept.told()[1] == ()
+    kept = KeptPlan(Plan(0, 2, behind=((2, 4),)))  # an earlier owner may have begun both
+    kept.extend([(4, 6)])
+    kept.on_revoked()
+    assert kept.plan == Plan(0, 2, behind=((2, 4),))
+
+
 def test_a_commit_tells_of_so_many_batches_and_no_more() -> None:
     kept = KeptPlan(None)
     kept.extend([(at, at + 1) for at in range(2 * MOST_PLANNED)])
@@ -153,5 +166,5 @@ def test_after_a_restart_each_planned_batch_has_room_as_a_whole_and_only_the_nex
     partition.on_fetched(records(0, 40))
     assert missing_of_plan(partition) == 0
     assert partition.room == 0
-    partition.lane.on_settled(partition.lane.take_below(40))
+    partition.lane.on_settled(*partition.lane.take_batch(40))
     assert partition.room == 50

@@ -40,8 +40,8 @@ def take(p: AssignedPartition, size: int) -> list[OffsetRange]:
     plan = part.plan
     p.propose(plan)
     p.lane.become(PartitionState.ACTIVE)
-    taken: list[OffsetRange] = list(p.lane.take_below(plan.end))  # type: ignore[arg-type]  # a range buffer's
-    return taken
+    (taken,) = p.lane.take_batch(plan.end)
+    return list(taken)  # type: ignore[arg-type]  # a range buffer's
 
 
 def fail(p: AssignedPartition, ranges: Sequence[Any], among: int = 1) -> bool:
@@ -230,7 +230,7 @@ def test_no_plan_that_waits_for_acks_names_a_session() -> None:
     p.propose(part.plan)
     p.plan.name_session(p.lane.buffer.next_offset, "session")
     p.lane.become(PartitionState.ACTIVE)
-    p.lane.on_unacked(p.lane.take_below(4))
+    p.lane.on_unacked(*p.lane.take_batch(4))
     assert p.checkpoint.plan == Plan(0, 4)
 
 
@@ -328,7 +328,7 @@ def test_a_planned_range_that_is_acked_before_it_goes_splits_no_other() -> None:
     p.propose(part.plan)
     p.on_acked(50, 150)  # late, while the plan is committed
     p.lane.become(PartitionState.ACTIVE)
-    assert list(p.lane.take_below(150)) == []
+    assert p.lane.take_batch(150) == []
     assert spans(take(p, 100)) == [(200, 250)]
 
 

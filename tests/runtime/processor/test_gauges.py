@@ -15,6 +15,7 @@ from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, o
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.room import Ahead
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import PartitionStatus, status
 from headrace.runtime.processor.admin.gauges import fill_gauges
@@ -92,7 +93,7 @@ def test_a_partition_is_shown_as_its_trigger_reports_it(metrics: Metrics, counte
 
 
 def test_what_waits_behind_a_halted_record_is_unsettled() -> None:
-    partition = of_chunks(PartitionKey("orders", 3), Checkpoint(7), 10, 0, 1 << 20)
+    partition = of_chunks(PartitionKey("orders", 3), Checkpoint(7), 10, 0, Ahead(1 << 20))
     chunk = Chunk(7, 5, memoryview(b"undecoded"), decode)
     partition.on_fetched(ChunkSlice(chunk, range(7, 12)))
     partition.lane.become(PartitionState.HALTED)

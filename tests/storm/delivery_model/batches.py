@@ -1,5 +1,7 @@
 """Batches: chosen, committed as a plan, handed out, and repeated as they were."""
 
+from itertools import chain
+
 from hypothesis.stateful import precondition, rule
 
 from headrace.runtime.dispatch.choice.batcher import Batcher
@@ -54,7 +56,7 @@ class Batches(Records):
         for partition, end in planned:
             if partition.lane.state is PartitionState.PLANNING:
                 partition.lane.become(PartitionState.ACTIVE)
-                records = partition.lane.take_below(end)
+                records = list(chain(*partition.lane.take_batch(end)))
                 offsets = [record.offset for record in records]
                 if offsets and partition.plan.of(offsets[0]) is not None:  # else one further on is kept
                     self._check_part(replica, partition.key.partition, offsets)

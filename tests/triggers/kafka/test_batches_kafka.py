@@ -84,7 +84,8 @@ def test_a_new_owner_repeats_a_plan_whole_whatever_its_own_sizes(
     parts = offsets(folder, 0)
     assert parts[:2] == [list(range(150))] * 2
     assert [o for part in parts[2:] for o in part] == list(range(150, 400))
-    assert {len(part) for part in parts[2:-1]} == {20}
+    # The one that was planned behind it may have begun, for all that anybody knows.
+    assert [len(part) for part in parts[2:]] == [150, 20, 20, 20, 20, 20]
     assert group_offsets(broker, f"group-{topic}") == {(topic, 0): 400}
 
 

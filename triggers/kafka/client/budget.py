@@ -50,8 +50,11 @@ class Budget:
         partition_max_bytes: int,
         partitions: Sized = (),
         stands: Callable[[Hashable], bool] = lambda _: False,
+        needs_more: Callable[[Hashable], bool] = lambda _: False,
     ) -> None:
         """`partitions`: those that share it now. `stands`: nothing of that partition moves by itself.
+
+        `needs_more`: nothing of it moves before more of it has come.
 
         Where batches are larger than floors, what those hold beyond theirs isn't counted: they would keep
         all others from being fetched.
@@ -62,6 +65,7 @@ class Budget:
         self._partition_max_bytes = partition_max_bytes
         self._partitions = partitions
         self._stands = stands
+        self.needs_more = needs_more
         self._held: Counter[Hashable] = Counter()
         self._held_bytes = 0
         self._gone: deque[tuple[Hashable, int]] = deque()  # not counted off yet

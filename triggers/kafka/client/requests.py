@@ -64,6 +64,6 @@ def _granted(requests: Sequence[tuple[int, Any]], budget: Budget) -> Iterator[tu
 
 def _with_room(topic: str, rows: Sequence[_Row], budget: Budget, terms: Terms) -> list[_Row]:
     held = [(budget.held_of((topic, number)), number, at) for number, at, _ in rows]
-    fit = [row for row in held if terms.has_room(row[0])]
+    fit = [row for row in held if terms.has_room(row[0]) or budget.needs_more((topic, row[1]))]
     fit.sort(key=itemgetter(0))  # the client has shuffled them
     return [(number, at, terms.limit_bytes) for _, number, at in fit]
