@@ -102,10 +102,11 @@ bench: $(READY) ## the speed beside bare clients and peers, in one run (under 10
 bench-versus: $(READY) ## the speed beside another checkout, as in make bench-versus OTHER=../before
 	@$(BIN)/python benchmarks/versus.py $(OTHER)
 
-bench-full: $(READY) ## the same with more rounds, modes and partitions, the ledger by itself, and memory over 10 minutes
+bench-full: $(READY) ## the same with more rounds, modes and partitions, the ledger by itself, and memory over 10 minutes, twice
 	@$(BIN)/python benchmarks/ledger.py
 	@BENCH_ROUNDS=7 BENCH_FULL=1 $(BIN)/python benchmarks/bench.py
 	@$(BIN)/python benchmarks/memory.py 600
+	@$(BIN)/python benchmarks/memory.py 600 500
 
 bench-concurrency: $(READY) ## keys, records at once in a worker, slow records among quick ones, beside Pyrallel-Consumer
 	@$(BIN)/python benchmarks/concurrency.py

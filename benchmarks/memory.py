@@ -1,6 +1,7 @@
 """What a processor and its workers hold at full rate, over minutes: it must not grow.
 
-usage: memory.py [SECONDS]     600 by default. A producer keeps ahead; the broker soon forgets.
+usage: memory.py [SECONDS [BATCH_SIZE]]     600 s by default, record by record. A producer keeps ahead; the
+broker soon forgets.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from counter import total
-from rig import PARTITIONS, Load, headrace, stop
+from rig import COUNTS, COUNTS_BATCHES, PARTITIONS, Load, headrace, stop
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.workers.watchdog import resident_bytes
@@ -47,9 +48,10 @@ def children(pid: int) -> dict[str, int]:
     return found
 
 
-async def sample(bootstrap: str, folder: Path, seconds: float) -> None:
+async def sample(bootstrap: str, folder: Path, seconds: float, batch_size: int) -> None:
     """Print what was held, and by how much it extend since the first quarter."""
-    process = headrace(2)(Load(bootstrap, TOPIC, 0, 100), folder)
+    handler = COUNTS_BATCHES if batch_size else COUNTS
+    process = headrace(2, handler, batch_size=batch_size)(Load(bootstrap, TOPIC, 0, 100), folder)
     held: dict[str, list[float]] = {}
     try:
         while not total(folder):  # noqa: ASYNC110  # another process counts
@@ -71,7 +73,7 @@ async def sample(bootstrap: str, folder: Path, seconds: float) -> None:
         print(f"{who:12}{early:8.1f}{late:8.1f}{max(found):8.1f}")
 
 
-async def main(seconds: float) -> None:
+async def main(seconds: float, batch_size: int) -> None:
     """One embedded broker, one producer, one replica."""
     async with EmbeddedKafka() as kafka:
         admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
@@ -81,10 +83,11 @@ async def main(seconds: float) -> None:
         with tempfile.TemporaryDirectory() as name:
             producing = asyncio.create_task(produce_forever(kafka.bootstrap, Path(name)))
             try:
-                await sample(kafka.bootstrap, Path(name), seconds)
+                await sample(kafka.bootstrap, Path(name), seconds, batch_size)
             finally:
                 producing.cancel()
                 await asyncio.gather(producing, return_exceptions=True)
 
 
-asyncio.run(main(float((*sys.argv[1:], "600")[0])))
+seconds, batch_size = (*sys.argv[1:], *("600", "0")[len(sys.argv) - 1 :])
+asyncio.run(main(float(seconds), int(batch_size)))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import latency
-from bench import DECODED, LARGE_BYTES, MORE, RECORDS, topic_of
+from bench import DECODED, LARGE_BYTES, RECORDS, topic_of
 from rig import ACKS, COUNTS_ASYNC, COUNTS_BATCHES, SLEEPS, Load, Start, headrace, measure
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
@@ -20,6 +20,7 @@ from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 PAIRS = int(os.environ.get("BENCH_PAIRS", "5"))
 ONLY = os.environ.get("BENCH_ONLY", "")  # cases whose name has it
 LIMIT = 0.97
+MORE = {"maxInFlight": 2000}  # whatever the other one has by default
 
 Make = Callable[[str], Start]
 """By the Python that runs it."""
@@ -28,7 +29,7 @@ SMALL: dict[str, Make] = {
     "2 workers": lambda python: headrace(2, python=python),
     "2 workers, maxInFlight": lambda python: headrace(2, python=python, **MORE),
     "1 worker, maxInFlight": lambda python: headrace(1, python=python, **MORE),
-    "2 workers, decoded": lambda python: headrace(2, python=python, **DECODED),
+    "2 workers, decoded": lambda python: headrace(2, python=python, **DECODED, **MORE),
     "2 workers, read_committed": lambda python: headrace(
         2, python=python, isolationLevel="read_committed", **MORE
     ),

@@ -162,8 +162,8 @@ class Batches:
         if refused := [partition for partition in waiting if partition.lane.is_head_refused]:
             self._refuse(refused[0], refused[0].lane)
             return True
-        if not worker.spark_session_id:
-            self._plans.ahead(waiting)
+        if not worker.spark_session_id and any(map(self._plans.extend, waiting)):
+            self._plans.tell()
         is_planned = worker.index not in self._planning and self._plan(worker, waiting)
         at_home = [it for it in waiting if self._is_at_home(worker, it)]
         chosen = at_home if worker.in_flight.runs else [*at_home, *waiting]
@@ -208,12 +208,12 @@ class Batches:
         self._passed_at.pop(lane.id, None)
         self._send(worker, [(lane, records) for records in lane.take_batch(end)], waited_seconds)
         if is_short_of_plans(partition, self._size):
-            self._plans.ahead()
+            self._plans.tell()
         return True
 
     def _plan(self, worker: WorkerHandle, waiting: Collection[AssignedPartition]) -> bool:
         """Commit, then send, what has no plan that is safe or about to be."""
-        unplanned = [it for it in waiting if worker.spark_session_id or not self._is_planned(it)]
+        unplanned = [it for it in waiting if worker.spark_session_id or not self._has_plan(it)]
         choice = self._batcher.choose(unplanned, time.monotonic())
         if choice.look_again_seconds is not None:
             self._look_again(choice.look_again_seconds)
@@ -227,9 +227,10 @@ class Batches:
         self._planning[worker.index] = start_task(work, f"the batch for worker {worker.index}")
         return True
 
-    def _is_planned(self, partition: AssignedPartition) -> bool:
+    def _has_plan(self, partition: AssignedPartition) -> bool:
+        """One that is safe, or about to be."""
         next_offset = partition.lane.buffer.next_offset
-        return partition.plan.safe_end(next_offset) is not None or self._plans.takes(partition)
+        return partition.plan.safe_end(next_offset) is not None or self._plans.extend(partition)
 
     async def _commit_and_send(
         self, worker: WorkerHandle, parts: Sequence[tuple[AssignedPartition, Plan]]

@@ -8,6 +8,7 @@ from headrace.runtime.partitions.books.failed_records import FailedRecords
 from headrace.runtime.partitions.books.held import HeldRecords
 from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.books.unacked import Unacked
+from headrace.runtime.partitions.buffers.bounds import Bounds
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.buffers.ranges import OffsetRange, RangeBuffer
 from headrace.runtime.partitions.buffers.records import RecordBuffer
@@ -31,6 +32,7 @@ class AssignedPartition:
     __slots__ = (
         "_room",
         "_window",
+        "acks_at_once",
         "failed",
         "fetched_before",
         "held",
@@ -62,6 +64,7 @@ class AssignedPartition:
         self.lane = PartitionLane(self, buffer)
         self.is_loose = False  # records of it may overtake each other
         self.unacked = Unacked()
+        self.acks_at_once = False  # what was handled last needed no ack any more
         self.nacked: dict[int, str] = {}  # in flight, and failed whatever their handler says now; why
         self.held = HeldRecords()  # their handlers have produced what isn't written
         self.fetched_before = 0  # what comes again ends here; workers have handled some of it
@@ -76,9 +79,9 @@ class AssignedPartition:
     # ---- what is so
 
     @property
-    def capacity(self) -> int:
-        """How many records may be unsettled: by channelBufferSize, maxInFlight and maxBufferedBytes."""
-        return self._room.capacity
+    def bounds(self) -> Bounds:
+        """How many records may wait, and be handed out: by settings and what they take."""
+        return self._room.bounds
 
     @property
     def unsettled(self) -> int:
@@ -134,9 +137,9 @@ class AssignedPartition:
 
     # ---- what happens to it
 
-    def resize(self, capacity: int) -> None:
+    def resize(self, bounds: Bounds) -> None:
         """Its records are larger or smaller than was thought."""
-        self._room.capacity = capacity
+        self._room.bounds = bounds
 
     def on_fetched(self, records: Records) -> None:
         """Records came from the source, in order, after all that came before: ledger first, then buffer."""
@@ -220,7 +223,8 @@ class AssignedPartition:
 
     def note_unacked(self, firsts: Sequence[int]) -> None:
         """These succeeded, and wait for their acks."""
-        if any(self.ledger.open_spans(firsts[0], firsts[-1] + 1)):  # else all were acked already
+        self.acks_at_once = not any(self.ledger.open_spans(firsts[0], firsts[-1] + 1))
+        if not self.acks_at_once:
             self.unacked.add(filter(self.ledger.is_open, firsts), self.lane.worker_index)
         if self.lane.buffer.holds_ranges:
             self.unacked.add_ends(self.lane.buffer.spans(self.lane.buffer.given))
@@ -262,14 +266,15 @@ def of_records(
     key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int = 0
 ) -> AssignedPartition:
     """Decoded records, of which at most `capacity` are fetched and not settled."""
-    return AssignedPartition(key, start, RecordRoom(capacity), RecordBuffer(), ack_window_size)
+    room = RecordRoom(Bounds.of(capacity))
+    return AssignedPartition(key, start, room, RecordBuffer(), ack_window_size)
 
 
 def of_keys(
     key: PartitionKey, start: Checkpoint, capacity: int, ordering: LooseOrdering
 ) -> AssignedPartition:
     """As `of_records`, where records of different keys, or all of them, may overtake each other."""
-    partition = AssignedPartition(key, start, LooseRoom(capacity), RecordBuffer())
+    partition = AssignedPartition(key, start, LooseRoom(Bounds.of(capacity)), RecordBuffer())
     partition.lane, partition.is_loose = LooseLane(partition, ordering), True
     return partition
 
@@ -278,7 +283,7 @@ def of_chunks(
     key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int, ahead: Ahead
 ) -> AssignedPartition:
     """Undecoded chunks: at most `capacity` records are handed out and not settled, and so much waits."""
-    room = ChunkRoom(capacity, ahead)
+    room = ChunkRoom(Bounds.of(capacity), ahead)
     return AssignedPartition(key, start, room, RecordBuffer(), ack_window_size)
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 from headrace.runtime.partitions.books.failed_records import FailedRecords
 from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.books.unacked import Unacked
+from headrace.runtime.partitions.buffers.bounds import Bounds
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.plan import KeptPlan
 
@@ -30,6 +31,8 @@ class Held(Protocol):
     @property
     def unacked(self) -> Unacked: ...
     @property
+    def acks_at_once(self) -> bool: ...
+    @property
     def to_hand_out(self) -> int: ...
     @property
     def is_loose(self) -> bool: ...
@@ -46,13 +49,15 @@ def missing_of_plan(held: Held) -> int:
     return held.plan.missing_from(held.ledger.position, held.lane.buffer.next_offset)
 
 
+def _handed_out(held: Held) -> int:
+    """Records at workers, and those that wait for acks."""
+    return held.ledger.open_count - sum(lane.buffer.count for lane in held.lane.parts)
+
+
 class Room(Protocol):
-    """One of the three below. `capacity`: records, by channelBufferSize, maxInFlight and maxBufferedBytes."""
+    """One of those below."""
 
-    capacity: int
-
-    def unsettled(self, held: Held) -> int:
-        """Records that count against the capacity."""
+    bounds: Bounds
 
     def to_fetch(self, held: Held) -> int:
         """How many records may be fetched now."""
@@ -71,28 +76,24 @@ class Room(Protocol):
 
 
 class RecordRoom:
-    """Decoded records: all that is fetched and not settled counts."""
+    """Decoded records."""
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-
-    def unsettled(self, held: Held) -> int:
-        """Waiting, in flight, or unacked."""
-        return held.ledger.open_count
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
 
     def to_fetch(self, held: Held) -> int:
-        """Half the capacity at least, so that the bound holds exactly and fetches come in batches.
+        """Half of all at least, so that the bound holds exactly and fetches come in batches.
 
         Less only where all that is held waits for acks: a handler may collect just that many before it acks.
         The whole of a planned batch always has room.
         """
         if missing := missing_of_plan(held):
-            return max(missing, self.capacity // 2)
-        room = self.capacity - held.ledger.open_count
-        return max(room, 0) if 2 * room >= self.capacity or held.lane.is_idle else 0
+            return max(missing, self.bounds.waiting // 2)
+        room = self.bounds.waiting - held.ledger.open_count
+        return max(room, 0) if 2 * room >= self.bounds.waiting or held.lane.is_idle else 0
 
     def left_bytes(self, held: Held) -> int:
-        """Its owner sets the capacity by bytes."""
+        """Its owner sets the bounds by bytes."""
         return NO_LIMIT
 
     def may_grow(self, held: Held) -> bool:
@@ -100,12 +101,16 @@ class RecordRoom:
         return self.to_fetch(held) > 0
 
     def to_hand_out(self, held: Held) -> int:
-        """What is fetched may go."""
-        return NO_LIMIT
+        """What is fetched may go, as far as its bound."""
+        if self.bounds.in_flight >= self.bounds.waiting:
+            return NO_LIMIT
+        return max(0, self.bounds.in_flight - _handed_out(held))
 
     def is_used_up(self, held: Held) -> bool:
-        """All that it may hold is there, and none of it waits for a worker."""
-        return held.lane.is_idle and not self.to_fetch(held)
+        """All that it may hold is there, and none of it waits for a worker; or all that may be out is."""
+        if held.lane.is_idle:
+            return not self.to_fetch(held)
+        return not (held.lane.out_count or self.to_hand_out(held))
 
 
 class LooseRoom(RecordRoom):
@@ -113,13 +118,14 @@ class LooseRoom(RecordRoom):
 
     def to_fetch(self, held: Held) -> int:
         """As above, or what there is room for where nothing moves: a key that stands isn't all of them."""
-        room = self.capacity - held.ledger.open_count
+        room = self.bounds.waiting - held.ledger.open_count
         is_moving = held.lane.out_count > 0 or held.lane.is_deliverable
-        return max(room, 0) if 2 * room >= self.capacity or not is_moving else 0
+        return max(room, 0) if 2 * room >= self.bounds.waiting or not is_moving else 0
 
     def to_hand_out(self, held: Held) -> int:
-        """So that nothing that has succeeded is forgotten where this process dies."""
-        return max(0, MOST_OUT_OF_ORDER - held.ledger.settled_span_count - held.lane.out_count)
+        """And so that nothing that has succeeded is forgotten where this process dies."""
+        may_overtake = MOST_OUT_OF_ORDER - held.ledger.settled_span_count - held.lane.out_count
+        return min(max(0, may_overtake), super().to_hand_out(held))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +138,11 @@ class Ahead:
 
 
 class ChunkRoom:
-    """Undecoded chunks: `capacity` bounds what is handed out and not settled, bytes bound what waits."""
+    """Undecoded chunks, of which bytes bound what waits."""
 
-    def __init__(self, capacity: int, ahead: Ahead) -> None:
-        self.capacity = capacity
+    def __init__(self, bounds: Bounds, ahead: Ahead) -> None:
+        self.bounds = bounds
         self._ahead = ahead
-
-    def unsettled(self, held: Held) -> int:
-        """In flight, or unacked."""
-        return held.ledger.open_count - held.lane.buffer.count
 
     def to_fetch(self, held: Held) -> int:
         """Of chunks, all that a fetch has brought or nothing; of decoded records, so many.
@@ -149,9 +151,9 @@ class ChunkRoom:
         """
         if missing := missing_of_plan(held):
             return missing
-        room = self.capacity - held.lane.buffer.decoded_count
+        room = self.bounds.waiting - held.lane.buffer.decoded_count
         is_full = self.left_bytes(held) <= 0
-        return 0 if is_full or 2 * room < self.capacity else room
+        return 0 if is_full or 2 * room < self.bounds.waiting else room
 
     def left_bytes(self, held: Held) -> int:
         """Of those that the constructor was given."""
@@ -164,13 +166,18 @@ class ChunkRoom:
         return self.to_fetch(held) > 0
 
     def to_hand_out(self, held: Held) -> int:
-        """Behind others only half a capacity at least, so that runs are long."""
-        room = self.capacity - self.unsettled(held)
-        return max(room, 0) if not held.lane.in_flight_count or 2 * room >= self.capacity else 0
+        """Behind others only half of all at least, so that runs are long."""
+        most = self._most_in_flight(held)
+        room = most - _handed_out(held)
+        return max(room, 0) if not held.lane.in_flight_count or 2 * room >= most else 0
 
     def is_used_up(self, held: Held) -> bool:
         """All that may be handed out is, and none of it runs."""
-        return not held.lane.in_flight_count and self.unsettled(held) >= self.capacity
+        return not held.lane.in_flight_count and _handed_out(held) >= self._most_in_flight(held)
+
+    def _most_in_flight(self, held: Held) -> int:
+        is_at_once = held.acks_at_once and not held.unacked
+        return self.bounds.acked_at_once if is_at_once else self.bounds.in_flight
 
 
 def is_out_of_order(held: Held) -> bool:
@@ -181,11 +188,7 @@ def is_out_of_order(held: Held) -> bool:
 class RangeRoom:
     """Ranges of offsets: nothing is fetched, and one range is out at a time until it is acked."""
 
-    capacity = 0
-
-    def unsettled(self, held: Held) -> int:
-        """Offsets."""
-        return held.ledger.open_count
+    bounds = Bounds(0, 0, 0)
 
     def to_fetch(self, held: Held) -> int:
         """Nothing."""

@@ -113,12 +113,8 @@ class Assignment:
         self._stream = stream
         self.produce = stream.produce
         self._limits = limits
-        policy = dispatch.policy
-        # Enough for a batch to fill while another one is handled.
-        held = 2 * policy.batch.size if policy.batch else 0
-        if policy.ordering != "partition":  # and for all workers to be full, as far as keys let them
-            held = 2 * dispatch.worker_count * policy.max_concurrency
-        self.capacity = max(limits.unsettled, held)
+        self.bounds = limits.of_partition(dispatch.policy, dispatch.worker_count)
+        """Of each partition, as far as bytes allow it."""
         self._max_buffered_bytes = limits.max_buffered_bytes
         self._ends: dict[PartitionKey, int] = {}
         self._generation = -1
@@ -181,7 +177,8 @@ class Assignment:
             start = replace(start, plan=Plan(start.offset, start.offset, plan.session))
         if self.are_chunks:
             ahead = _ahead(self._share_bytes(), policy.batch)
-            partition = of_chunks(key, start, self.capacity, policy.ack_window_size, ahead)
+            partition = of_chunks(key, start, 1, policy.ack_window_size, ahead)
+            partition.resize(self.bounds)
         elif policy.ordering != "partition":
             partition = of_keys(key, start, 1, policy.ordering)
         else:
@@ -300,8 +297,8 @@ class Assignment:
             part = _DECODED_AMONG_CHUNKS_PART if self.are_chunks else _DECODED_PART
             record_bytes = (decoded_bytes - before_bytes) // (count - before_count)
             self.decoded_record_bytes = max(self.decoded_record_bytes, record_bytes)
-        share_bytes = self._share_bytes() // part
-        partition.resize(max(1, min(self.capacity, share_bytes // max(1, record_bytes))))
+        most = max(1, self._share_bytes() // part // max(1, record_bytes))
+        partition.resize(self.bounds.within(most))
 
     async def commit_forever(self, seconds: float = COMMIT_INTERVAL_SECONDS) -> None:
         """Every so often, or more often, what has changed."""
@@ -346,7 +343,8 @@ class Assignment:
             return ""
         if partition.lane.buffer.holds_ranges:
             return "one range at a time, with delivery: ranges,"
-        return "maxBufferedBytes" if partition.capacity < self.capacity else self._limits.name
+        is_less = partition.bounds.in_flight < self.bounds.in_flight
+        return "maxBufferedBytes" if is_less else self._limits.name
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
         """One commit."""

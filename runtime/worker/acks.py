@@ -16,6 +16,8 @@ from headrace.runtime.worker.given.sdk import QualifiedOffset
 
 logger = logging.getLogger("headrace.handler")
 
+_this_thread = threading.get_ident
+
 
 class WorkerAcks:
     """Sends acks, and remembers those of records that wait in this worker: they are not to be handled.
@@ -29,6 +31,10 @@ class WorkerAcks:
         self._main_thread = threading.get_ident()
         self.running: PartitionView | None = None
         """Of the run that is being handled, where records are handled one by one (main thread)."""
+        self._plain: PartitionView | None = None
+        """The same, where an ack of the record that runs needs no more than a word in the slot."""
+        self._plain_owned: Mapping[str, frozenset[int]] | None = None
+        """What was owned when that was found."""
         self.batch: PartitionView | None = None
         """Of the first run of the batch that is being handled (main thread)."""
         self._mode = start.ack_mode
@@ -67,13 +73,26 @@ class WorkerAcks:
         """The partitions that this replica has now (link thread)."""
         self._owned = {topic: frozenset(partitions) for topic, partitions in by_topic.items()}
 
+    def enter(self, view: PartitionView | None) -> None:
+        """A run of it is about to be handled, record by record; None: an empty one (main thread)."""
+        self.running = view
+        owned = self._plain_owned = self._owned
+        self._plain = None
+        if view is not None and self._takes_acks and not self._is_cumulative:
+            is_plain = view.topic not in self._topic_aliases and view.partition in owned.get(view.topic, ())
+            self._plain = view if is_plain else None
+
+    def leave(self) -> None:
+        """It has been (main thread)."""
+        self.running = self._plain = None
+
     def add_lane(self, view: PartitionView) -> None:
         """Records of it may come to this worker (link thread)."""
         self._partitions[view.topic, view.partition] = view
 
     def abandon(self) -> None:
         """In a process that the handler has forked: its frames would go amid its parent's."""
-        self._is_forked = True
+        self._is_forked, self._plain = True, None
 
     def ack(self, named: Any, *, is_through: bool) -> bool:
         """Whether it is on its way: False where this replica is known not to own the partition.
@@ -82,6 +101,8 @@ class WorkerAcks:
         a warning the first time, where the record's trigger acks by returning only. Raises RuntimeError where
         no ack of this process can count, ValueError for an offset inside a range.
         """
+        if type(named) is QualifiedOffset and not is_through and self._note_plain(named):
+            return True
         topic, partition, offset = place_of(named)
         topic = self._topic_aliases.get(topic, topic)
         if self._is_forked:  # not False: that says to try again, where the record comes back
@@ -146,9 +167,20 @@ class WorkerAcks:
         if span:  # only now: a kill between the two has it taken in twice, which harms nothing
             self._slot.acks.clear()
 
+    def _note_plain(self, named: QualifiedOffset) -> bool:
+        """As `_note`, for what most handlers do, with what is known of the run; whether it is that."""
+        view = self._plain
+        return (
+            view is not None
+            and self._plain_owned is self._owned
+            and named.topic == view.topic
+            and named.partition == view.partition
+            and self._note(view, named.offset)
+        )
+
     def _note(self, view: PartitionView, offset: int) -> bool:
         """Into the slot, if the handler is in that record and this is its thread; whether it is."""
-        if view is not self.running or offset != view.entered or threading.get_ident() != self._main_thread:
+        if view is not self.running or offset != view.entered or _this_thread() != self._main_thread:
             return False
         if not self._slot.acks.add(view.lane_id, offset):
             self.flush()

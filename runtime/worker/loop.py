@@ -293,7 +293,7 @@ class WorkerLoop:
             self._cancelling.task = asyncio.current_task()
         started_ns = last_ns = time.monotonic_ns()
         slowest_ns, look_ns = 0, started_ns + _QUICK_NS  # those that are slower are seen
-        self.acks.running = view
+        self.acks.enter(view)
         due, waits = ((), False) if is_async else (self._loop.due, self._loop.waits)
         while records:
             if due or waits:
@@ -336,7 +336,7 @@ class WorkerLoop:
             self._slot.leave(seq)
         ended_ns = time.monotonic_ns()
         elapsed_ns, slowest_ns = ended_ns - started_ns, max(slowest_ns, ended_ns - last_ns)
-        self.acks.running = None
+        self.acks.leave()
         progress = wire.encode_progress(seq, elapsed_ns, seq - run.header.first_seq, slowest_ns)
         self.acks.flush(self.replies.take_held() + progress)
         if wants_replies:  # only now: whoever finds a record done settles it, and an answer must find it open

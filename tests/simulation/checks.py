@@ -155,14 +155,21 @@ class History:
                 session = call.process.spark_session_id
                 self._require(plan.session == session, at, f"start in session {session}, planned as {plan}")
             old = delivery.plan and delivery.plan.above(offsets[0])  # nothing is left of those before
+            while old is not None and offsets[-1] >= old.first and not self._left(delivery, old):
+                old = delivery.plan = old.above(old.end)  # all of it is acked: nobody has to repeat it
             if old is not None and offsets[-1] >= old.first:
                 delivery.plan = old.above(old.end)
                 is_alone = old.session in {"", call.process.spark_session_id} | self.ended_sessions
                 self._require(is_alone, at, "start before the old session was ended")
                 finished = self.acked[key] | self.given_up[key]
-                left = {it for it in self.offsets(key, old.first, old.end) if not _covers(delivery.start, it)}
-                is_same = left - finished == set(self._produced_in(key, offsets)) - finished
+                is_same = self._left(delivery, old) == set(self._produced_in(key, offsets)) - finished
                 self._require(is_same, at, f"start, and were planned as {old}")
+
+    def _left(self, delivery: Delivery, old: Plan) -> set[int]:
+        """Of its first batch, what nobody has finished."""
+        key = delivery.key
+        offsets = {it for it in self.offsets(key, old.first, old.end) if not _covers(delivery.start, it)}
+        return offsets - self.acked[key] - self.given_up[key]
 
     def _produced_in(self, key: PartitionKey, offsets: Sequence[int]) -> Iterator[int]:
         produced = set(self.offsets(key, offsets[0], offsets[-1] + 1))

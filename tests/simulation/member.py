@@ -70,7 +70,7 @@ class Member:
             end_session=self._end_session,
         )
         self.assignment = Assignment(
-            self.dispatcher, self, Limits(shape.capacity, "channelBufferSize", 1 << 20)
+            self.dispatcher, self, Limits(shape.capacity, shape.in_flight, "channelBufferSize", 1 << 20)
         )
         self.assignment.are_chunks = shape.delivery == "chunks"
         self.assignment.committer = Committer(self, metrics)

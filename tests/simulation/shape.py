@@ -33,6 +33,8 @@ class Shape:
     replicas: int
     workers: int
     capacity: int
+    in_flight: int
+    """0: unset."""
     is_async: bool
     max_text_chars: int
     has_sessions: bool
@@ -84,6 +86,7 @@ def draw(rng: random.Random) -> Shape:
         rates=Rates(rng.choice([0, 0.02, 0.1]), rng.choice([0, 0.01, 0.05]), rng.choice([0, 0.01, 0.05])),
         seconds=rng.uniform(2, 8),
         pause_seconds=rng.choice([0.5, 2.0, 100.0]),
+        in_flight=rng.choice([0, 0, 3, 20]),
     )
 
 

@@ -226,11 +226,16 @@ class World:
         if partition is not None and self.shape.policy.ordering != "partition":
             halted = self._halted_lanes(partition)
             held = {record.offset for lane in halted for record in lane.buffer}
-            is_full = bool(held) and len(held) >= partition.capacity  # then nothing more is fetched, by rule
+            is_full = (
+                bool(held) and len(held) >= partition.bounds.waiting
+            )  # then nothing more is fetched, by rule
             offsets = [] if is_full else [it for it in offsets if it not in held]
         elif partition is not None and self._has_halted_by_rule(partition):
             offsets = [it for it in offsets if it < stuck_at(partition) and not self._is_orphan(key, it)]
-        if len(offsets) <= self.shape.policy.ack_window_size:
+        window = self.shape.policy.ack_window_size
+        if len(offsets) <= window or (
+            window and not self.history.is_text_whole
+        ):  # or no place to say of more
             offsets = [offset for offset in offsets if not self.history.is_finished(key, offset)]
         return offsets
 

@@ -82,9 +82,10 @@ class Fetching:
         """
         assignment, room_bytes = self._assignment, self._max_buffered_bytes // 2
         if record_bytes := assignment.decoded_record_bytes:
-            # Among chunks so many may wait, and so many be at workers.
-            most = len(self._assigned) * assignment.capacity * (1 + assignment.are_chunks)
-            room_bytes = min(room_bytes, most * record_bytes)
+            # Among chunks others than those that wait may be at workers.
+            bounds = assignment.bounds
+            most = bounds.waiting + (bounds.acked_at_once if assignment.are_chunks else 0)
+            room_bytes = min(room_bytes, len(self._assigned) * most * record_bytes)
         self.budget.max_bytes = self._max_buffered_bytes - room_bytes
 
     def on_left(self, keys: Iterable[PartitionKey]) -> None:
@@ -115,7 +116,7 @@ class Fetching:
 
     def max_records(self) -> int:
         """Of one fetch: others must get a turn."""
-        half = max(1, self._assignment.capacity // 2)
+        half = max(1, self._assignment.bounds.waiting // 2)
         return min(half, self._item_limit.items(AHEAD_BYTES)) if self._assignment.are_chunks else half
 
     def room(self, key: PartitionKey) -> int:

@@ -1,7 +1,7 @@
 """The commits that tell of batches before these go, full ones ahead of their turn."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.checkpoint import MOST_PLANNED
@@ -31,27 +31,27 @@ class Plans:
         self._told: set[int] = set()  # lanes of which that commit tells
         self._held: dict[int, asyncio.Task[None]] = {}  # by lane: its commit was refused just now
 
-    def takes(self, partition: AssignedPartition) -> bool:
-        """A commit ahead tells of what waits in it, or will in a moment."""
+    def extend(self, partition: AssignedPartition) -> bool:
+        """Plan what is full in it; whether a commit ahead tells of what waits there, or is to in a moment."""
         lane_id = partition.lane.id
-        return lane_id in self._told or lane_id in self._held or plan_ahead(partition, self._size)
+        return lane_id in self._told or lane_id in self._held or extend_plan(partition, self._size)
 
-    def ahead(self, waiting: Iterable[AssignedPartition] | None = None) -> None:
-        """Plan what is full, in all partitions; only if there is some in one of `waiting`, if that is given.
+    def tell(self) -> None:
+        """Plan what is full, in all partitions, and commit that.
 
         Not while a commit ahead is under way: its end asks for the next one.
         """
-        if self._ahead is not None or not (waiting is None or any(map(self._is_full, waiting))):
+        if self._ahead is not None:
             return
-        full = [it for it in self._partitions.values() if self._is_full(it)]
-        if full:
+        free = [it for it in self._partitions.values() if it.lane.id not in self._held]
+        if full := [it for it in free if extend_plan(it, self._size)]:
             self._told = {it.lane.id for it in full}
             self._ahead = start_task(self._commit_ahead(full), "the plans of full batches")
 
     async def commit(self, planned: Collection[AssignedPartition]) -> Collection[AssignedPartition]:
         """Those whose plans are safe by one commit. One that is refused must not hold up the others.
 
-        Where it is one of several it waits for a moment: until then `takes` says so.
+        Where it is one of several it waits for a moment, of which `extend` knows.
         """
         if await self._is_safe(planned):
             return planned
@@ -65,9 +65,6 @@ class Plans:
     async def stop(self) -> None:
         """No more commits."""
         await end_tasks([*filter(None, [self._ahead]), *self._held.values()])
-
-    def _is_full(self, partition: AssignedPartition) -> bool:
-        return partition.lane.id not in self._held and plan_ahead(partition, self._size)
 
     async def _is_safe(self, planned: Collection[AssignedPartition]) -> bool:
         told = [(partition.plan, partition.plan.told()) for partition in planned]
@@ -95,7 +92,7 @@ class Plans:
         self._go_on(partition)
 
 
-def plan_ahead(partition: AssignedPartition, size: int) -> bool:
+def extend_plan(partition: AssignedPartition, size: int) -> bool:
     """Plan the full batches that wait; whether a commit has to tell of any before they go.
 
     What failed may have to go in smaller ones, and what names a Spark session is planned one by one.

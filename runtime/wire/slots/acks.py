@@ -11,6 +11,7 @@ _KEY, _FIRST, _END = range(WORDS)
 _ID_BITS = 32
 _ID_MASK = 2**_ID_BITS - 1
 _MAX_READS = 1000
+_NONE = -1
 
 
 class AckedSpan(NamedTuple):
@@ -26,23 +27,26 @@ class AckSlot:
 
     def __init__(self, words: memoryview) -> None:
         self._words = words
+        self._lane_id = self._end = _NONE  # as this process has written them
 
     def add(self, lane_id: int, offset: int) -> bool:
         """Whether there was place for it: it follows what is there, or nothing is."""
         words = self._words
-        key, end = words[_KEY], words[_END]
-        if not end:
+        if offset == self._end and lane_id == self._lane_id:
+            pass
+        elif self._end != _NONE:
+            return False
+        else:
             # Who reads the same key before and after has read what belongs to it: see `read`.
             words[_FIRST] = offset
-            words[_KEY] = ((key >> _ID_BITS) + 1 << _ID_BITS | lane_id) % 2**64
-        elif offset != end or lane_id != key & _ID_MASK:
-            return False
-        words[_END] = offset + 1
+            words[_KEY] = ((words[_KEY] >> _ID_BITS) + 1 << _ID_BITS | lane_id) % 2**64
+            self._lane_id = lane_id
+        words[_END] = self._end = offset + 1
         return True
 
     def clear(self) -> None:
         """What was there is on its way."""
-        self._words[_END] = 0
+        self._words[_END], self._end = 0, _NONE
 
     def release(self) -> None:
         """Give the memory back."""

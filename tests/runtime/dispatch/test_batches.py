@@ -15,6 +15,7 @@ from headrace.runtime.config.delivery import BatchPolicy
 from headrace.runtime.dispatch.choice.batcher import Batcher, Choice, next_part
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.books.failed_records import FailedRecord
+from headrace.runtime.partitions.buffers.bounds import Bounds
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.worker.returned.results import HandlerReturnedError, Outcome, outcomes
@@ -176,7 +177,7 @@ def test_a_partition_that_holds_more_than_it_may_has_no_room() -> None:
     partition = of_records(PartitionKey("t", 0), Checkpoint(0), 8)
     partition.on_fetched(records(0, 8))
     partition.lane.on_unacked(partition.lane.take(8, 1000))
-    partition.resize(4)  # records turned out to be large
+    partition.resize(Bounds.of(4))  # records turned out to be large
     assert partition.lane.is_idle
     assert partition.room == 0
 

@@ -15,7 +15,7 @@ from worker_bench import Record, until
 from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.choice.allocators import PoolAllocator
-from headrace.runtime.dispatch.choice.plans import plan_ahead
+from headrace.runtime.dispatch.choice.plans import extend_plan
 from headrace.runtime.dispatch.handout import Batches
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.metrics.registry import Metrics
@@ -52,7 +52,7 @@ def planned(count: int) -> list[AssignedPartition]:
     partitions = [of_records(PartitionKey("t", number), Checkpoint(0), 256) for number in range(count)]
     for partition in partitions:
         partition.on_fetched(undecoded(0, 10))
-        plan_ahead(partition, 2)
+        extend_plan(partition, 2)
         partition.plan.on_safe(partition.plan.told())
     return partitions
 

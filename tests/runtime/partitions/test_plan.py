@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worker_bench import records
 
-from headrace.runtime.dispatch.choice.plans import plan_ahead
+from headrace.runtime.dispatch.choice.plans import extend_plan
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.buffers.records import RecordBuffer
 from headrace.runtime.partitions.checkpoint import MOST_PLANNED, Checkpoint, Plan
@@ -144,19 +144,19 @@ def partition_of(count: int, start: Checkpoint | None = None) -> AssignedPartiti
 
 def test_full_batches_are_planned_behind_what_is_planned() -> None:
     partition = partition_of(11)
-    assert plan_ahead(partition, 4)
+    assert extend_plan(partition, 4)
     assert partition.checkpoint.plan == Plan(0, 4, behind=((4, 8),))
     partition.on_fetched(records(11, 1))
-    assert plan_ahead(partition, 4)
+    assert extend_plan(partition, 4)
     assert partition.checkpoint.plan == Plan(0, 4, behind=((4, 8), (8, 12)))
     partition.plan.on_safe(partition.plan.told())
-    assert not plan_ahead(partition, 4)
+    assert not extend_plan(partition, 4)
 
 
 @pytest.mark.parametrize("start", [Checkpoint(0, ((1, 2, 1),)), Checkpoint(0, plan=Plan(0, 4, "session"))])
 def test_what_failed_or_names_a_session_is_not_planned_ahead(start: Checkpoint) -> None:
     partition = partition_of(12, start)
-    assert not plan_ahead(partition, 4)
+    assert not extend_plan(partition, 4)
     assert partition.checkpoint.plan == start.plan
 
 

@@ -106,7 +106,7 @@ async def assigned(
 ) -> AsyncIterator[tuple[Bench, Assignment, asyncio.TaskGroup]]:
     async with bench(folder, handler, workers=2, static=True, policy=policy) as b:
         b.dispatcher.lease.renew(now_ns() + 10**12)  # as a heartbeat that was answered does
-        assignment = Assignment(b.dispatcher, memory, Limits(64, "channelBufferSize", 1 << 20))
+        assignment = Assignment(b.dispatcher, memory, Limits(64, 0, "channelBufferSize", 1 << 20))
         assignment.committer = Committer(memory, TriggerMetrics(Metrics(), "", "f", "memory", "t"))
         async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
             yield b, assignment, tasks
@@ -372,10 +372,10 @@ async def test_what_has_no_leader_yet_has_its_share_of_the_bytes(tmp_path: Path)
         await until(lambda: memory.reads == [{ONE, OTHER}, {ONE}])
         (begun,) = assignment.partitions.values()
         assignment.add(begun, [Record(0, bytes(1 << 13))])
-        alone_among_two = begun.capacity
+        alone_among_two = begun.bounds.waiting
         memory.has_leaders.set()
         await until(lambda: len(assignment.partitions) == 2)
         assignment.add(begun, [Record(1, bytes(1 << 13))])
-        assert begun.capacity == alone_among_two == (1 << 17) // ((1 << 13) + DECODED_BYTES)
+        assert begun.bounds.waiting == alone_among_two == (1 << 17) // ((1 << 13) + DECODED_BYTES)
         for name in ("go0", "go1"):
             (tmp_path / name).touch()

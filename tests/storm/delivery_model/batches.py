@@ -5,7 +5,7 @@ from itertools import chain
 from hypothesis.stateful import precondition, rule
 
 from headrace.runtime.dispatch.choice.batcher import Batcher
-from headrace.runtime.dispatch.choice.plans import plan_ahead
+from headrace.runtime.dispatch.choice.plans import extend_plan
 from headrace.runtime.partitions.state import PartitionState
 
 from .records import Records
@@ -28,7 +28,7 @@ class Batches(Records):
         ready = [p for p in replica.partitions.values() if p.lane.is_deliverable]
         ready.sort(key=lambda partition: (partition.key.partition != first, partition.key))
         for partition in ready:
-            plan_ahead(partition, self.policy.batch.size)
+            extend_plan(partition, self.policy.batch.size)
         for part in Batcher(self.policy.batch).choose(ready, 1e9).parts:
             planned = (part.partition, part.plan.end)
             part.partition.propose(part.plan)

@@ -126,7 +126,15 @@ async def test_offsets_that_were_stored_are_acked_after_a_restart_before_their_r
     assert await held_by(broker, topic, 2) == {0: Checkpoint(10), 1: Checkpoint(10)}
 
 
-@pytest.mark.parametrize("holds_16", [{"channelBufferSize": 16}, {"channelBufferSize": 8, "maxInFlight": 16}])
+@pytest.mark.parametrize(
+    "holds_16",
+    [
+        {"channelBufferSize": 16},
+        {"maxInFlight": 16},
+        {"channelBufferSize": 8, "maxInFlight": 16},
+        {"fetchMax": 1000, "maxInFlight": 16},  # decoded here
+    ],
+)
 async def test_a_handler_may_collect_as_many_records_as_the_buffer_holds_before_it_acks_any(
     holds_16: dict[str, int], broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -52,7 +52,7 @@ def fed_by_hand(b: Bench) -> Fetching:
     dead_letters: Any = SimpleNamespace()
     outputs: Any = SimpleNamespace(produce=None)
     stream = ByHand(settings, dead_letters, outputs, "", lambda: None, takes_acks=False)
-    assignment = Assignment(b.dispatcher, stream, Limits(16, "channelBufferSize", 1 << 26))
+    assignment = Assignment(b.dispatcher, stream, Limits(16, 0, "channelBufferSize", 1 << 26))
     epochs = Epochs(lambda: None)
     fetching = stream.fetching = Fetching(None, assignment, b.dispatcher, settings, epochs, lambda _: None)
     return fetching

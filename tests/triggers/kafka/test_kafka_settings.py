@@ -1,6 +1,6 @@
 """The Kafka trigger's attributes and annotations, against the table that Nuclio documents."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,9 @@ import pytest
 from function_files import FULL, KINDS, SPECS, load_changed
 from kafka_settings import AUTHORITY, KEY, PEM, changed, loaded, nested, notices_of
 
+from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.config.function import load_function
+from headrace.runtime.partitions.buffers.bounds import Bounds
 from headrace.runtime.settings.declare import Declared, settings_of
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -192,17 +194,31 @@ def test_a_channel_buffer_of_zero_is_the_default(tmp_path: Path) -> None:
     assert loaded(tmp_path, {"channelBufferSize": 0}).channel_buffer_size == 256
 
 
-def unsettled(settings: KafkaSettings) -> int:
-    return settings.limits.unsettled
+def test_what_is_in_flight_is_as_it_says_or_as_suits_what_settles_a_record(tmp_path: Path) -> None:
+    plain, unset = DeliveryPolicy(), loaded(tmp_path).limits
+    explicit, batch = (
+        replace(plain, ack_mode=AckMode.EXPLICIT_ONLY),
+        replace(plain, batch=BatchPolicy(500, 1)),
+    )
+    assert unset.of_partition(plain, 1) == Bounds(256, 2000, 2000)
+    assert unset.of_partition(explicit, 1) == Bounds(256, 256, 2000)
+    assert unset.of_partition(replace(plain, exactly_once=True), 1) == Bounds.of(256)
+    assert unset.of_partition(batch, 1) == Bounds.of(1000)
+    assert unset.of_partition(replace(plain, ordering="key", max_concurrency=100), 3).waiting == 600
+    for number in (1, 10, 5000):
+        given = loaded(tmp_path, {"maxInFlight": number}).limits
+        for policy in (plain, explicit):
+            assert given.of_partition(policy, 1) == Bounds(max(256, number), number, number)
+        assert given.of_partition(batch, 1) == Bounds.of(max(1000, number))
 
 
-def test_the_larger_of_buffer_and_in_flight_counts(tmp_path: Path) -> None:
-    assert unsettled(loaded(tmp_path)) == 256
-    assert unsettled(loaded(tmp_path, {"maxInFlight": 2000})) == 2000
-    assert unsettled(loaded(tmp_path, {"maxInFlight": 10, "channelBufferSize": 100})) == 100
-    assert "no effect up to channelBufferSize, 256; lower that" in notices_of(tmp_path, {"maxInFlight": 10})
+def test_a_bound_of_what_is_in_flight_that_has_no_effect_is_noticed(tmp_path: Path) -> None:
+    enabled: dict[str, Any] = {"mode": "enable", "batchSize": 8}
     ranges = {"maxInFlight": 2000, "delivery": "ranges"}
-    assert "no effect with delivery: ranges" in notices_of(tmp_path, ranges, batch={"mode": "enable"})
+    assert "no effect with delivery: ranges" in notices_of(tmp_path, ranges, batch=enabled)
+    assert "no effect below two batches, 16" in notices_of(tmp_path, {"maxInFlight": 15}, batch=enabled)
+    assert "maxInFlight" not in notices_of(tmp_path, {"maxInFlight": 16}, batch=enabled)
+    assert "maxInFlight" not in notices_of(tmp_path, {"maxInFlight": 1})
 
 
 def test_an_empty_string_is_not_given_as_in_go(tmp_path: Path) -> None:

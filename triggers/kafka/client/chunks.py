@@ -17,8 +17,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer import fetcher as aiokafka_fetcher
 from aiokafka.consumer.fetcher import READ_UNCOMMITTED, Fetcher, PartitionRecords
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import ConsumerRecord
+from crc32c import crc32c
 
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
 from headrace.runtime.wire.frames import WireRecord
@@ -336,5 +336,5 @@ def _may_join(piece: Sequence[_Batch], batch: _Batch) -> bool:
 def _is_sound(data: bytes, batch: _Batch) -> bool:
     if batch.begin == batch.end:
         return False
-    crc: int = calc_crc32c(memoryview(data)[batch.begin + _BEFORE_CHECKED : batch.end])
+    crc = crc32c(memoryview(data)[batch.begin + _BEFORE_CHECKED : batch.end])
     return crc == int.from_bytes(data[batch.begin + 17 : batch.begin + 21], "big")

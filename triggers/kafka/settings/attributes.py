@@ -153,7 +153,8 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         DEFAULT_CHANNEL_BUFFER_SIZE,
         annotation="kafka-channel-buffer-size",
         unit="records",
-        effect="Too low lets workers wait for the broker, high values hold more records in memory.",
+        effect="What waits decoded ahead of handlers; without maxInFlight also what is handed out and stays"
+        " open after its handler. Too low lets workers wait, high values hold more records in memory.",
     )
     max_buffered_bytes: Annotated[Count, Gt(0)] = setting(
         "maxBufferedBytes",
@@ -275,7 +276,9 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         "maxInFlight",
         0,
         unit="records",
-        effect="Where it is above channelBufferSize it counts: long runs, late acks, and more memory.",
+        effect="What is handed out of a partition and not settled, exactly. 0 goes by the handler's time,"
+        " some milliseconds of work and 2000 at most; what stays open after its handler is bounded by"
+        " channelBufferSize then. Lower holds less, higher lets acks come later.",
     )
     delivery: Delivery = setting(
         "delivery",

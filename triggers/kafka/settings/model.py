@@ -32,10 +32,9 @@ class KafkaSettings(KafkaAttributes):
 
     @property
     def limits(self) -> Limits:
-        """How much is held: the larger of two settings counts."""
-        held, more = self.channel_buffer_size, self.max_in_flight
-        unsettled, name = (more, "maxInFlight") if more > held else (held, "channelBufferSize")
-        return Limits(unsettled, name, self.max_buffered_bytes)
+        """How much is held."""
+        name = "maxInFlight" if self.max_in_flight else "channelBufferSize"
+        return Limits(self.channel_buffer_size, self.max_in_flight, name, self.max_buffered_bytes)
 
     def of_replica(self, index: int | None) -> "KafkaSettings":
         """With a groupInstanceId of its own: variables are expanded, and those of one run are numbered."""

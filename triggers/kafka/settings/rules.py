@@ -146,15 +146,15 @@ def _results_feed_it(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
     return f"{settings.result_topic!r} is one of the trigger's own topics: it would feed itself"
 
 
-def _in_flight_is_unused(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
-    """has no effect up to channelBufferSize, nor with delivery ranges, and is noticed."""
+def _in_flight_is_unused(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """has no effect below two batches, nor with delivery ranges, and is noticed."""
     if not settings.max_in_flight:
         return ""
     if settings.delivery == "ranges":
         return "has no effect with delivery: ranges, which fetches no record"
-    held = settings.channel_buffer_size
-    if settings.max_in_flight <= held:
-        return f"has no effect up to channelBufferSize, {held}; lower that to hold less"
+    least = 2 * trigger.batch.batch_size if trigger.batch.mode == "enable" else 0
+    if settings.max_in_flight < least:
+        return f"has no effect below two batches, {least}: one fills while another one is handled"
     return ""
 
 
@@ -210,7 +210,7 @@ RULES = (
     ),
     Rule(
         "max_in_flight",
-        ("delivery", "max_in_flight", "channel_buffer_size"),
+        ("delivery", "max_in_flight", "trigger.batch.mode", "trigger.batch.batch_size"),
         _in_flight_is_unused,
         is_error=False,
     ),

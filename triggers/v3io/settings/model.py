@@ -69,7 +69,7 @@ class V3ioSettings(V3ioAttributes):
     def limits(self) -> Limits:
         """How much is held: some reads of each shard."""
         reads = _READS_AHEAD + self.record_batch_size_chan
-        return Limits(self.read_batch_size * reads, "readBatchSize", self.max_buffered_bytes)
+        return Limits(self.read_batch_size * reads, 0, "readBatchSize", self.max_buffered_bytes)
 
 
 def _path(text: str) -> str:
