@@ -101,7 +101,15 @@ class WorkerAcks:
         a warning the first time, where the record's trigger acks by returning only. Raises RuntimeError where
         no ack of this process can count, ValueError for an offset inside a range.
         """
-        if type(named) is QualifiedOffset and not is_through and self._note_plain(named):
+        if (
+            (plain := self._plain) is not None  # what most handlers do, with what is known of the run
+            and type(named) is QualifiedOffset
+            and named.topic == plain.topic
+            and named.partition == plain.partition
+            and not is_through
+            and self._plain_owned is self._owned
+            and self._note(plain, named.offset)
+        ):
             return True
         topic, partition, offset = place_of(named)
         topic = self._topic_aliases.get(topic, topic)
@@ -166,17 +174,6 @@ class WorkerAcks:
             self._send(frames)
         if span:  # only now: a kill between the two has it taken in twice, which harms nothing
             self._slot.acks.clear()
-
-    def _note_plain(self, named: QualifiedOffset) -> bool:
-        """As `_note`, for what most handlers do, with what is known of the run; whether it is that."""
-        view = self._plain
-        return (
-            view is not None
-            and self._plain_owned is self._owned
-            and named.topic == view.topic
-            and named.partition == view.partition
-            and self._note(view, named.offset)
-        )
 
     def _note(self, view: PartitionView, offset: int) -> bool:
         """Into the slot, if the handler is in that record and this is its thread; whether it is."""

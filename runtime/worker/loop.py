@@ -70,6 +70,7 @@ class WorkerLoop:
         self.replies = Replies(self.acks.flush, loop)
         self._may_ask_no_ack = start.ack_mode == "enable"
         self._must_ack = start.ack_mode == "explicitOnly"
+        self._takes_acks = start.takes_acks
         self._is_batch = start.is_batch
         self._places = start.places
         self._result_topic = start.result_topic
@@ -91,7 +92,7 @@ class WorkerLoop:
             self.acks.producer,
             start.outputs,
             # Of the stream, not of a trigger that shares its workers, nor of none.
-            is_transactional=lambda it: self._exactly_once and self._source_of.get(it) is self._sources[0],
+            is_transactional=lambda it: self._exactly_once and self._is_own(it),
         )
         self.traces: Traces = NoTraces()
         """Of the handler's calls. Whoever loads it may set others before."""
@@ -142,8 +143,9 @@ class WorkerLoop:
 
     def add_lane(self, lane_id: int, topic: str, partition: int, source: int = 0) -> None:
         """Runs name lanes by id, which stand for a partition, or for events of a trigger that shares this."""
-        self._source_of[lane_id] = self._sources[source]
-        view = PartitionView(topic, partition, self._sources[source].trigger, lane_id)
+        it = self._sources[source]
+        view = PartitionView(topic, partition, it.trigger, lane_id)
+        self._source_of[lane_id] = it.of(view) if self._takes_acks else it
         self._views[lane_id] = view
         self.acks.add_lane(view)
 
@@ -231,6 +233,10 @@ class WorkerLoop:
         """The view is None where the lane is over by now: then the run was recalled, and is empty."""
         place_id = header.place_id
         return self._views.get(place_id), self._source_of.get(place_id, self._sources[0])
+
+    def _is_own(self, lane_id: int) -> bool:
+        source = self._source_of.get(lane_id)
+        return source is not None and source.trigger is self._sources[0].trigger
 
     # ---- for the main thread
 

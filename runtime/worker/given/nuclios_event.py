@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from headrace.runtime.worker.given import sdk
-from headrace.runtime.worker.given.event import Lazy
+from headrace.runtime.worker.given.event import Common, Lazy
 
 _OFF = ("no", "false", "disable", "disabled")
 
@@ -30,15 +30,15 @@ class InBytes:
 
     __slots__ = ()
     content_type = method = url = type = type_version = version = b""
-    topic: Lazy[bytes] = Lazy(lambda event: event._partition.topic.encode())  # noqa: SLF001  # a method in all but form
-    trigger: Lazy[sdk.TriggerInfo] = Lazy(lambda event: _in_bytes(event._partition.trigger))  # noqa: SLF001  # as above
+    topic: Common[bytes] = Common(lambda event: event._partition.topic.encode())  # noqa: SLF001  # a method in all but form
+    trigger: Common[sdk.TriggerInfo] = Common(lambda event: _in_bytes(event._partition.trigger))  # noqa: SLF001  # as above
 
 
 class _StreamInBytes(InBytes):
     """Of a stream's events."""
 
     __slots__ = ()
-    path: Lazy[bytes] = Lazy(lambda event: event.topic)
+    path: Common[bytes] = Common(lambda event: event.topic)
     id: Lazy[bytes] = Lazy(lambda event: b"%b/%d/%d" % (event.topic, event.shard_id, event.offset))
     headers: Lazy[dict[bytes, bytes | None]] = Lazy(
         lambda event: {name.encode(errors="surrogateescape"): value for name, value in event.header_list}

@@ -1,11 +1,11 @@
 """What the triggers that share a worker differ in: the events that their lanes are made of."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.runtime.wire.start import WorkerStart
-from headrace.runtime.worker.given.event import Event, PartitionView
+from headrace.runtime.worker.given.event import Event, PartitionView, of_partition
 from headrace.runtime.worker.given.nuclios_event import as_nuclios
 from headrace.runtime.worker.given.sdk import TriggerInfo
 
@@ -17,6 +17,10 @@ class Source:
     trigger: TriggerInfo
     new_event: Callable[[Any, PartitionView, int], Event]
     wants_replies: bool
+
+    def of(self, view: PartitionView) -> "Source":
+        """For the records of one partition."""
+        return replace(self, new_event=of_partition(self.new_event, view))
 
 
 def sources_of(start: WorkerStart, load: Callable[[str, str], Any]) -> Sequence[Source]:

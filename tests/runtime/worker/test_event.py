@@ -10,16 +10,33 @@ import nuclio_sdk
 import pytest
 
 from headrace.runtime.wire.frames import SentRecord, encode_headers
-from headrace.runtime.worker.given.event import PartitionView, StreamEvent
+from headrace.runtime.worker.given.event import PartitionView, StreamEvent, of_partition
 from headrace.runtime.worker.given.nuclios_event import as_nuclios
 
 TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
 
 
+@pytest.fixture(autouse=True, params=["as any", "as of its partition"])
+def its_class(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "as any":
+        monkeypatch.setitem(globals(), "made", lambda base, e: of_partition(base, e._partition)(*parts(e)))
+
+
+def parts(e: StreamEvent) -> tuple[Any, ...]:
+    return e._record, e._partition, e.attempt
+
+
+def made(base: Any, e: StreamEvent) -> Any:
+    """The same as that class has it."""
+    return base(*parts(e))
+
+
 def event(**fields: Any) -> StreamEvent:
     headers = encode_headers([("a", b"1"), ("b", b"2"), ("a", b"3"), ("none", None)])
     record = SentRecord(41, 1_700_000_000_123, 0, b"key", b"body", headers)._replace(**fields)
-    return StreamEvent(record, PartitionView("orders", 3, TRIGGER), attempt=2)
+    it = made(StreamEvent, StreamEvent(record, PartitionView("orders", 3, TRIGGER), attempt=2))
+    assert isinstance(it, StreamEvent)
+    return it
 
 
 def test_it_says_what_the_record_says() -> None:
@@ -50,6 +67,7 @@ def test_fields_may_be_set_and_keep_their_value() -> None:
     e.headers["x"] = b"y"
     e.topic = "other"
     assert (e.body, e.headers["x"], e.topic) == (b"other", b"y", "other")
+    assert (copy.copy(e).topic, pickle.loads(pickle.dumps(e)).topic, vars(e)["topic"]) == ("other",) * 3
 
 
 def test_it_survives_copy_and_pickle() -> None:
@@ -82,7 +100,7 @@ def test_a_key_that_code_sets_leaves_the_records_own() -> None:
 
 
 def test_an_event_without_key_takes_one() -> None:
-    e = as_nuclios(StreamEvent, has_key=False)(event()._record, event()._partition, 1)
+    e = made(as_nuclios(StreamEvent, has_key=False), event())
     assert not hasattr(e, "key")
     assert json.loads(repr(e))["offset"] == 41
     e.key = "set"
@@ -92,7 +110,7 @@ def test_an_event_without_key_takes_one() -> None:
 
 def test_strings_may_be_bytes_as_in_nuclio(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUCLIO_PYTHON_DECODE_EVENT_STRINGS", "false")
-    e = as_nuclios(StreamEvent, has_key=True)(event()._record, event()._partition, 1)
+    e = made(as_nuclios(StreamEvent, has_key=True), event())
     assert (e.topic, e.path, e.id, e.method) == (b"orders", b"orders", b"orders/3/41", b"")
     assert e.headers == {b"a": b"3", b"b": b"2", b"none": None}
     assert (e.trigger.kind, e.trigger.name) == (b"kafka-cluster", b"orders-trigger")
