@@ -213,6 +213,14 @@ def split_frames(received: bytearray, *, is_said: bool = False) -> Iterator[tupl
         del received[:at]
 
 
+def chunk_begun(incomplete: bytearray) -> tuple[int, memoryview] | None:
+    """How large the CHUNK is that `incomplete` begins, once frames are split off, and what is there of it."""
+    if len(incomplete) < _FRAME.size:
+        return None
+    length, kind, _ = _FRAME.unpack_from(incomplete)
+    return (length - _KIND_BYTES, memoryview(incomplete)[_FRAME.size :]) if kind == Kind.CHUNK else None
+
+
 def has_swallowed(incomplete: bytearray) -> bool:
     """Whether the frame that `incomplete` begins has another one in it: it was never written to its end."""
     return incomplete.find(_SIGN, _FRAME.size) >= 0

@@ -5,7 +5,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 from headrace.runtime.processes import die
 from headrace.runtime.wire import frames as wire
@@ -13,7 +13,7 @@ from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.given.current import CURRENT
 
-_RECEIVE_BYTES = 1 << 18
+_RECEIVE_BYTES = 1 << 16
 _MAX_LOG = 1 << 20  # characters
 NO_RECORD = 2**64 - 1
 
@@ -108,11 +108,32 @@ class Link:
     def receive(self) -> list[tuple[Kind, bytes]]:
         """The next frames, at least one. The processor's death is ours."""
         while not (frames := list(wire.split_frames(self._received))):
-            try:
-                count = self._sock.recv_into(self._room)
-            except OSError:
-                die()
-            if not count:
-                die()  # with what the handler has started, which the kernel's signal leaves alone
+            if (chunk := self._chunk()) is not None:
+                return [(Kind.CHUNK, cast("bytes", chunk))]  # nobody writes to it any more
+            count = self._read_into(self._room)
             self._received += self._room[:count]
         return frames
+
+    def _chunk(self) -> bytearray | None:
+        """Where one has begun to come, all of it: most of its bytes are copied by the kernel alone."""
+        if (begun := wire.chunk_begun(self._received)) is None:
+            return None
+        size, here = begun
+        chunk = bytearray(size)
+        at = len(here)
+        chunk[:at] = here
+        here.release()
+        self._received.clear()
+        with memoryview(chunk) as room:
+            while at < size:
+                at += self._read_into(room[at:])
+        return chunk
+
+    def _read_into(self, room: memoryview) -> int:
+        try:
+            count = self._sock.recv_into(room)
+        except OSError:
+            die()
+        if not count:
+            die()  # with what the handler has started, which the kernel's signal leaves alone
+        return count
