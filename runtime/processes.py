@@ -1,4 +1,4 @@
-"""How child processes end: not after their parent, not without their children. Whose files are whose."""
+"""How processes end: not after their parent, not without their children. Whose files and memory are whose."""
 
 import contextlib
 import ctypes
@@ -12,6 +12,8 @@ from typing import NoReturn
 from headrace.runtime.users import look_into
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 16 << 20
 MARK = "HEADRACE_WORKER"
 """The environment variable that all which a worker starts inherits: its value tells whose it is."""
 _MAX_ROUNDS = 20  # a process may fork before its turn comes
@@ -62,6 +64,18 @@ def keep_to_itself() -> None:
     """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0)
+
+
+def keep_freed_memory() -> None:
+    """Have malloc keep some MiB of what is freed, for what comes next. Of glibc's; others do what they do.
+
+    By itself it gives the end of its heap back at 128 KiB, and batches are larger: each would be given its
+    memory anew, page by page, which takes ten times as long as to decode it.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
 
 
 def stop_signals() -> list[signal.Signals]:

@@ -13,6 +13,7 @@ from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.partitions.status import is_stuck, state_name
+from headrace.runtime.processes import keep_freed_memory
 from headrace.runtime.processor.admin.gauges import fill_gauges
 from headrace.runtime.processor.admin.log_tail import TAIL
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
@@ -89,6 +90,7 @@ class Processor:
         for running in self._triggers:
             await asyncio.create_task(running.start_workers(), context=running.context)
         self._has_loaded = True
+        keep_freed_memory()
         gc.freeze()  # what is imported stays: no collection need look at it
         self._on_loaded()
         async with task_group(HeadraceError) as runs:

@@ -16,7 +16,7 @@ import threading
 import traceback
 from pathlib import Path
 
-from headrace.runtime.processes import die, die_with_parent
+from headrace.runtime.processes import die, die_with_parent, keep_freed_memory
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
@@ -51,6 +51,7 @@ def _follow(link: Link, worker: WorkerLoop, frames: list[tuple[Kind, bytes]]) ->
 def main() -> None:
     """Serve one processor until it says stop or is gone."""
     die_with_parent()
+    keep_freed_memory()
     for signum in (signal.SIGINT, signal.SIGTERM):
         # Not SIG_IGN: what the handler starts would inherit that.
         signal.signal(signum, lambda *_: None)
