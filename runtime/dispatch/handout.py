@@ -203,7 +203,7 @@ class Batches:
         """Its next batch, if a commit has told of that."""
         lane = partition.lane
         end = None if worker.spark_session_id else partition.plan.safe_end(lane.buffer.next_offset)
-        if end is None or missing_of_plan(partition) or lane.is_head_refused:
+        if end is None or missing_of_plan(partition) or not lane.is_deliverable or lane.is_head_refused:
             return False
         self._passed_at.pop(lane.id, None)
         self._send(worker, [(lane, records) for records in lane.take_batch(end)], waited_seconds)

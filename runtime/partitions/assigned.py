@@ -112,6 +112,11 @@ class AssignedPartition:
         return 0 if self.unacked.has_orphans else self._room.to_hand_out(self)
 
     @property
+    def left_in_flight(self) -> int:
+        """How many by number alone, whatever has to be kept in order."""
+        return self._room.left_in_flight(self)
+
+    @property
     def waits_for_acks(self) -> bool:
         """Nothing more of it is handed out before somebody acks."""
         return bool(self.unacked) and self._room.is_used_up(self)

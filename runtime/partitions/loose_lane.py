@@ -106,7 +106,8 @@ class LooseLane(PartitionLane):
         """Whether some record may be handed out now; where none should, the one that holds up the commit."""
         if self.state is not PartitionState.ACTIVE or (offset := self._first()) is None:
             return False
-        return self._books.to_hand_out > 0 or offset == self._books.ledger.committable
+        books = self._books
+        return books.to_hand_out > 0 or (offset == books.ledger.committable and books.left_in_flight > 0)
 
     @property
     def goes_alone(self) -> bool:

@@ -63,7 +63,7 @@ class KeptPlan:
 
     def extend(self, batches: Sequence[Span]) -> None:
         """These are to be handed out too, after all others."""
-        planned = self.plan.batches if self.plan is not None else ()
+        planned = () if self.plan is None else tuple(it for it in self.plan.batches if it[0] < it[1])
         session = self.plan.session if self.plan is not None else ""
         self.plan = Plan.of((*planned, *batches)[:MOST_PLANNED], session)
 
@@ -80,8 +80,8 @@ class KeptPlan:
     def on_safe(self, told: Told) -> None:
         """That commit is done."""
         version, batches = told
-        if version == self._version:
-            self._safe.update(batches)
+        if version == self._version and self.plan is not None:
+            self._safe.update(set(batches).intersection(self.plan.batches))
 
     @property
     def is_safe(self) -> bool:
@@ -107,18 +107,18 @@ class KeptPlan:
     def on_outcome(self, *, is_kept: bool) -> None:
         """All that was in flight has its outcome. A kept plan names no session: nothing runs there."""
         if self._is_in_flight and self.plan is not None:
-            if is_kept:
-                self.plan = replace(self.plan, session="")
-            else:
-                self._keep_above(self.plan.end)
+            if not is_kept:
+                self._drop_first()
                 self._is_in_flight = False
+            elif self.plan.session:
+                self.plan = replace(self.plan, session="")
         self._deaths = 0
 
     def drop_started(self) -> None:
         """What was in flight need not come again as it was. Those that lie further on stay."""
         if self._is_in_flight and self.plan is not None:
             self._version += 1
-            self._keep_above(self.plan.end)
+            self._drop_first()
         self._is_in_flight = False
         self._deaths = 0  # whatever is planned next has its own
 
@@ -162,6 +162,13 @@ class KeptPlan:
         if self._is_in_flight and not begun:
             begun = [self.plan.batches[0]]
         self.plan = Plan.of(tuple(begun), "" if self._is_only_named else self.plan.session)
+
+    def _drop_first(self) -> None:
+        """It was in flight. Those behind it have not run in its session."""
+        if self.plan is not None:
+            self._keep_above(self.plan.end)
+        if self.plan is not None and self.plan.session:
+            self.plan = replace(self.plan, session="")
 
     def _keep_above(self, offset: int) -> None:
         if self.plan is not None and self.plan.end <= offset:

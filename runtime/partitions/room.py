@@ -71,6 +71,9 @@ class Room(Protocol):
     def to_hand_out(self, held: Held) -> int:
         """How many of those that wait may be handed out now."""
 
+    def left_in_flight(self, held: Held) -> int:
+        """How many of them, by number alone: for the record that holds up the commit nothing else counts."""
+
     def is_used_up(self, held: Held) -> bool:
         """Nothing more is handed out before some is settled."""
 
@@ -102,6 +105,10 @@ class RecordRoom:
 
     def to_hand_out(self, held: Held) -> int:
         """What is fetched may go, as far as its bound."""
+        return self.left_in_flight(held)
+
+    def left_in_flight(self, held: Held) -> int:
+        """By number alone."""
         if self.bounds.in_flight >= self.bounds.waiting:
             return NO_LIMIT
         return max(0, self.bounds.in_flight - _handed_out(held))
@@ -124,8 +131,7 @@ class LooseRoom(RecordRoom):
 
     def to_hand_out(self, held: Held) -> int:
         """And so that nothing that has succeeded is forgotten where this process dies."""
-        may_overtake = MOST_OUT_OF_ORDER - held.ledger.settled_span_count - held.lane.out_count
-        return min(max(0, may_overtake), super().to_hand_out(held))
+        return min(_may_overtake(held), super().to_hand_out(held))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +173,17 @@ class ChunkRoom:
 
     def to_hand_out(self, held: Held) -> int:
         """Behind others only half of all at least, so that runs are long."""
-        most = self._most_in_flight(held)
-        room = most - _handed_out(held)
-        return max(room, 0) if not held.lane.in_flight_count or 2 * room >= most else 0
+        room = self.left_in_flight(held)
+        is_much = 2 * room >= self._most_in_flight(held)
+        return room if is_much or not held.lane.in_flight_count else 0
+
+    def left_in_flight(self, held: Held) -> int:
+        """By number alone."""
+        return max(0, self._most_in_flight(held) - _handed_out(held))
 
     def is_used_up(self, held: Held) -> bool:
         """All that may be handed out is, and none of it runs."""
-        return not held.lane.in_flight_count and _handed_out(held) >= self._most_in_flight(held)
+        return not (held.lane.in_flight_count or self.left_in_flight(held))
 
     def _most_in_flight(self, held: Held) -> int:
         is_at_once = held.acks_at_once and not held.unacked
@@ -182,7 +192,11 @@ class ChunkRoom:
 
 def is_out_of_order(held: Held) -> bool:
     """So many records have overtaken others that a commit can't tell of more: none of them goes on."""
-    return held.is_loose and not held.to_hand_out and held.ledger.settled_span_count > held.lane.out_count
+    return held.is_loose and not _may_overtake(held) and held.ledger.settled_span_count > held.lane.out_count
+
+
+def _may_overtake(held: Held) -> int:
+    return max(0, MOST_OUT_OF_ORDER - held.ledger.settled_span_count - held.lane.out_count)
 
 
 class RangeRoom:
@@ -214,6 +228,10 @@ class RangeRoom:
             next_offset not in held.failed or any(end == next_offset for _, end in held.unacked.ranges())
         )
         return 0 if held.lane.in_flight_count or is_held_up else NO_LIMIT
+
+    def left_in_flight(self, held: Held) -> int:
+        """They aren't counted."""
+        return NO_LIMIT
 
     def is_used_up(self, held: Held) -> bool:
         """The next one waits for the ack of the last."""

@@ -173,8 +173,8 @@ class Assignment:
         if policy.is_ranges:
             return of_ranges(key, start)
         if (plan := start.plan) is not None and (policy.batch is None or plan.count > MAX_EVENTS):
-            # Made before the function was changed: only its session is still to be ended.
-            start = replace(start, plan=Plan(start.offset, start.offset, plan.session))
+            # Made before the function was changed, or too long to be held: only its session is to be ended.
+            start = replace(start, plan=_short_ones(plan, start.offset, policy.batch))
         if self.are_chunks:
             ahead = _ahead(self._share_bytes(), policy.batch)
             partition = of_chunks(key, start, 1, policy.ack_window_size, ahead)
@@ -404,6 +404,12 @@ class Assignment:
 def _is_here(partition: AssignedPartition, partitions: Mapping[PartitionKey, AssignedPartition]) -> bool:
     """It is delivered, and no other one is about to take its place."""
     return partitions.get(partition.key) is partition and not partition.is_replaced
+
+
+def _short_ones(plan: Plan, offset: int, batch: BatchPolicy | None) -> Plan:
+    """Those that may come again as they were; where that is none, an empty one at `offset`."""
+    short = [it for it in plan.batches if batch is not None and it[1] - it[0] <= MAX_EVENTS]
+    return Plan.of(tuple(short), plan.session) or Plan(offset, offset, plan.session)
 
 
 def _ahead(share_bytes: int, batch: BatchPolicy | None) -> Ahead:

@@ -106,6 +106,7 @@ class WorkerAcks:
             and type(named) is QualifiedOffset
             and named.topic == plain.topic
             and named.partition == plain.partition
+            and type(named.offset) is int
             and not is_through
             and self._plain_owned is self._owned
             and self._note(plain, named.offset)

@@ -368,13 +368,13 @@ class WorkerLoop:
             self.acks.batch = None
             if self._sources[0].wants_replies:
                 frames, outcomes = answers(seqs, outcomes)
-            if self._exactly_once:
-                outcomes = handler_results.as_one(outcomes)
             if any(view.open_range for _, view in viewed):
                 _leave_ranges(events, outcomes, must_ack=self._must_ack)
         if unread:
             told = sorted([*zip(seqs, outcomes, strict=True), *unread], key=itemgetter(0))
             seqs, outcomes = [seq for seq, _ in told], [outcome for _, outcome in told]
+        if self._exactly_once:  # with what could not be read: what the handler has produced is of all
+            outcomes = handler_results.as_one(outcomes)
         frames += _outcome_frames(seqs, outcomes, may_ask_no_ack=self._may_ask_no_ack)
         elapsed_ns = time.perf_counter_ns() - started_ns
         self._link.send(b"".join((*frames, wire.encode_progress(end, elapsed_ns, len(events)))))

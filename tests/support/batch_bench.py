@@ -126,6 +126,7 @@ async def batch_bench(  # noqa: PLR0917  # what a trigger's settings are made of
     static: bool = False,
     event_timeout_seconds: float | None = None,
     decoder: str = "headrace.triggers.kafka.format.decoder:decode",
+    exactly_once: bool = False,
 ) -> AsyncIterator[BatchBench]:
     """Workers whose `handler` may use PRELUDE's names and `see(events)`."""
     policy = DeliveryPolicy(
@@ -133,6 +134,7 @@ async def batch_bench(  # noqa: PLR0917  # what a trigger's settings are made of
         failure=failure,
         batch=BatchPolicy(size, timeout_seconds),
         event_timeout_seconds=event_timeout_seconds,
+        exactly_once=exactly_once,
     )
     source = Commits()
     source.may_answer.set()

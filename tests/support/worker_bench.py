@@ -175,6 +175,7 @@ async def bench(
             is_batch=policy.batch is not None,
             max_concurrency=policy.max_concurrency,
             wants_replies=policy.wants_replies,
+            exactly_once=policy.exactly_once,
             spark_session_id=spark_session_id,
             outputs=list(outputs),
             log_level=log_level,

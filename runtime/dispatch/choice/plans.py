@@ -67,8 +67,11 @@ class Plans:
         await end_tasks([*filter(None, [self._ahead]), *self._held.values()])
 
     async def _is_safe(self, planned: Collection[AssignedPartition]) -> bool:
-        told = [(partition.plan, partition.plan.told()) for partition in planned]
-        is_safe = await self._commit(planned)
+        here = [
+            it for it in planned if it.lane.state is not PartitionState.REVOKED
+        ]  # by now others may have it
+        told = [(partition.plan, partition.plan.told()) for partition in here]
+        is_safe = await self._commit(here)
         if is_safe:
             for plan, said in told:
                 plan.on_safe(said)

@@ -92,6 +92,19 @@ async def test_a_record_that_can_not_be_decoded_fails_by_itself(tmp_path: Path) 
         assert b.offsets == [[0]]
 
 
+async def test_with_exactly_once_those_beside_what_can_not_be_decoded_fail_with_it(tmp_path: Path) -> None:
+    """What their handler has produced is of the whole batch, and goes with it or not at all."""
+    data = bytearray(batch(0, [Written(value=b"0"), Written(value=b"1"), Written(value=b"2")]))
+    data[data.rindex(b"1") + 1] = 5  # one header more than there is
+    async with batch_bench(tmp_path, SEES, size=3, timeout_seconds=0.02, exactly_once=True) as b:
+        (p,) = b.assign(*fresh(1))
+        feed(b, p, ChunkSlice(Chunk(0, 3, sealed(data), decode)))
+        await until(lambda: is_stuck(p))
+        assert stuck_at(p) == 1
+        assert len(b.offsets) > 1
+        assert set(map(tuple, b.offsets)) == {(0,)}
+
+
 def never(*_: object) -> Any:
     raise AssertionError("nothing fails, and nothing has to wait")
 

@@ -1,5 +1,7 @@
 """What a partition keeps of its batch plan."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,6 +116,34 @@ def test_a_commit_tells_of_so_many_batches_and_no_more() -> None:
     kept.extend([(at, at + 1) for at in range(2 * MOST_PLANNED)])
     assert kept.plan is not None
     assert kept.plan.batches == tuple((at, at + 1) for at in range(MOST_PLANNED))
+
+
+def test_a_plan_that_is_only_of_a_session_leaves_nothing_before_those_that_are_made() -> None:
+    """A commit would tell of none of them: it has no words for an empty batch."""
+    kept = KeptPlan(Plan(5, 5))
+    kept.extend([(5, 7), (7, 9)])
+    assert kept.plan == Plan(5, 7, behind=((7, 9),))
+
+
+@pytest.mark.parametrize("end", [lambda kept: kept.on_outcome(is_kept=False), KeptPlan.drop_started])
+def test_what_lies_behind_a_batch_has_not_run_in_its_session(end: Callable[[KeptPlan], None]) -> None:
+    kept = KeptPlan(Plan(0, 2, "old", ((2, 4),)))
+    kept.name_session(0, "new")
+    kept.on_taken(0)
+    end(kept)
+    assert kept.plan == Plan(2, 4)
+
+
+def test_a_commit_that_ends_late_makes_nothing_safe_that_is_over() -> None:
+    kept = KeptPlan(None)
+    kept.extend([(0, 4), (4, 8)])
+    told = kept.told()
+    kept.on_taken(0)
+    kept.on_outcome(is_kept=False)
+    kept.on_safe(told)
+    kept.propose(Plan(0, 4))
+    assert kept.safe_end(0) is None
+    assert kept.safe_end(4) == 8
 
 
 @given(

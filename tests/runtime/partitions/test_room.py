@@ -11,7 +11,8 @@ from headrace.runtime.partitions.buffers.bounds import Bounds
 from headrace.runtime.partitions.buffers.buffer import Records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.room import Ahead
+from headrace.runtime.partitions.room import Ahead, is_out_of_order
+from headrace.runtime.partitions.state import PartitionState
 
 KEY, START = PartitionKey("t", 0), Checkpoint(0)
 Make = Callable[[int], AssignedPartition]
@@ -88,3 +89,22 @@ def test_where_each_is_acked_in_its_handler_more_go_out_until_one_is_not() -> No
     partition.on_acked(48, 56)
     partition.lane.on_unacked(third)
     assert len(take(partition)) == 32
+
+
+def test_the_record_that_holds_up_the_commit_waits_for_its_place_too() -> None:
+    partition = of_keys(KEY, START, 256, "none")
+    partition.resize(Bounds(256, 1, 1))
+    partition.on_fetched(records(0, 3))
+    first = partition.lane.next_part()
+    record = first.take(1, 1 << 20)
+    first.on_failed(record, "it failed", 1)
+    first.on_returned(record)
+    first.become(PartitionState.BACKOFF)
+    second = partition.lane.next_part()
+    taken = second.take(1, 1 << 20)
+    first.become(PartitionState.ACTIVE)
+    first.ready()
+    assert not partition.lane.is_deliverable
+    assert not is_out_of_order(partition)
+    second.on_settled(taken)
+    assert partition.lane.next_part() is first

@@ -6,15 +6,16 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from worker_bench import QUICK, Bench, Record, bench, records, until
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.books.held import Confirm, Outgoing
 from headrace.runtime.partitions.buffers.records import DECODED_BYTES
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment, Starts
@@ -24,6 +25,7 @@ from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.produce import Message
 
+SESSION = "12345678-1234-5678-1234-567812345678"
 ONE, OTHER = PartitionKey("t", 0), PartitionKey("t", 1)
 WAITS = """
     def handler(context, event):
@@ -361,6 +363,21 @@ async def test_what_has_no_leader_yet_may_leave_before_it_begins(tmp_path: Path)
         await assignment.give_back(0, 0, [ONE])
         assert list(assignment.partitions) == [OTHER]
         assert assignment.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("batch", "left"),
+    [(BatchPolicy(3, 1), Plan(0, 3, SESSION, ((200_000, 200_003),))), (None, Plan(0, 0, SESSION))],
+)
+async def test_of_a_plan_only_what_is_too_long_to_be_held_is_dropped(
+    batch: BatchPolicy | None, left: Plan, tmp_path: Path
+) -> None:
+    memory = Memory()
+    memory.held[ONE] = Checkpoint(0, plan=Plan(0, 3, SESSION, ((3, 200_000), (200_000, 200_003))))
+    async with assigned(tmp_path, WAITS, memory, replace(QUICK, batch=batch)) as (_, assignment, tasks):
+        assignment.on_assigned([ONE], 1, tasks)
+        await until(lambda: ONE in assignment.partitions)
+        assert assignment.partitions[ONE].plan.plan == left
 
 
 async def test_what_has_no_leader_yet_has_its_share_of_the_bytes(tmp_path: Path) -> None:

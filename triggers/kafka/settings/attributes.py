@@ -276,9 +276,9 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         "maxInFlight",
         0,
         unit="records",
-        effect="What is handed out of a partition and not settled, exactly. 0 goes by the handler's time,"
-        " some milliseconds of work and 2000 at most; what stays open after its handler is bounded by"
-        " channelBufferSize then. Lower holds less, higher lets acks come later.",
+        effect="What is handed out of a partition and not settled, up to the end of its last batch. 0 goes by"
+        " the handler's time, some milliseconds of work and 2000 at most; what stays open after its handler"
+        " is bounded by channelBufferSize then. Lower holds less, higher lets acks come later.",
     )
     delivery: Delivery = setting(
         "delivery",
