@@ -213,6 +213,8 @@ class Outcomes:
                 if partition.unacked.has_orphans:
                     self._acks.redeliver(partition)
             shared.offer_again(lane)
+        elif lane.whole is not lane:  # others of it may go beside what is left of this
+            shared.offer(lane.whole)
         if partition is not None:
             shared.feed.on_room(partition)
 
