@@ -38,6 +38,7 @@ LARGE_BYTES = 300_000_000  # of larger ones, in all
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 BARE = "bare aiokafka, getmany(500)"
 DECODED = {"fetchMax": 1 << 20}  # the processor decodes
+SLEEPERS = "two processes that only sleep"
 SYNC = "headrace, 2 workers"
 
 Table = dict[str, list[float]]
@@ -150,13 +151,15 @@ async def main() -> None:
             load = await topic_of(kafka, f"size-{size}", LARGE_BYTES // size, size)
             tables[name] = await rounds(by_default(), load)
         load = await topic_of(kafka, "slow", 1000, 100)
-        tables["a handler of 20 ms; ideal: 100/s"] = await rounds({SYNC: headrace(2, SLEEPS)}, load)
+        slow = {SLEEPERS: script(BENCHMARKS / "bare_sleeps.py"), SYNC: headrace(2, SLEEPS)}
+        tables["a handler of 20 ms; ideal: 100/s"] = await rounds(slow, load)
         load = await topic_of(kafka, "starts", 100_000, 100)
         tables["starts, s"] = await starts.start_table(load)
         tables["latency, ms"] = await latency_rounds(kafka)
     for title, table in tables.items():
-        middle = statistics.median(table[BARE]) if BARE in table else None
-        show(title, table, middle, digits=0 if middle else 2)
+        beside = next((table[name] for name in (BARE, SLEEPERS) if name in table), None)
+        middle = statistics.median(beside) if beside else None
+        show(title, table, middle, digits=0 if BARE in table else 2)
     for name, why in missing.items():
         print(f"{name}: not measured, it can't be installed here: {why}")
     print(f"{time.monotonic() - began:.0f} s")

@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from nuclio_sdk.json_encoder import Encoder
-
 from headrace.runtime.errors import printable, printable_lines
 
 HANDLER_LOG = "handler"
@@ -94,6 +92,8 @@ class JsonFormatter(logging.Formatter):
         try:
             return json.dumps(line, default=str, allow_nan=False)
         except ValueError:  # no JSON: NaN or Infinity, as a text then
+            from nuclio_sdk.json_encoder import Encoder  # with http.client and ssl: commands don't need them
+
             return json.dumps(line, default=str, cls=Encoder)
 
 

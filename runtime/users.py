@@ -4,7 +4,6 @@ import ctypes
 import os
 import pwd
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -66,6 +65,8 @@ class ProcessUser:
         """UsageError, which names the first file or folder that it can't read. Blocks for some 20 ms."""
         if not self.is_another:
             return
+        import subprocess
+
         looks = [sys.executable, "-I", "-S", "-c", _LOOK, *_ways(paths)]
         try:
             looked = subprocess.run(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
@@ -32,8 +33,6 @@ def write_parquet(df: DataFrame, folder: str | Path, events: Sequence[Event]) ->
     shared file system whose rename is atomic. Object stores need another committer. Raises ValueError.
     """
     root = _checked_folder(folder)
-    if missing := [name for name in _NEEDED if name not in df.columns]:
-        raise ValueError(f"the rows have no column {', '.join(missing)}, by which write_parquet names files")
     entries = [_entry(root, span) for span in spans_of(events)]
     if not entries:
         sweep(root)
@@ -42,13 +41,11 @@ def write_parquet(df: DataFrame, folder: str | Path, events: Sequence[Event]) ->
         df = df.where(sql.expr(" OR ".join(entry.condition for entry in entries)))
     with temporary_folder(root) as temporary:
         written = temporary / "rows"
-        files = (
-            _by_entry(df, entries)
-            .sortWithinPartitions(*_NEEDED)
-            .write.option("maxRecordsPerFile", 0)
-            .partitionBy("topic", "partition")
-        )
-        files.parquet(str(written))
+        try:
+            _write(_by_entry(df, entries), written)
+        except AnalysisException:
+            _check_columns(df)
+            raise
         _check_all_expected(written, entries)
         return [entry.file for entry in entries if entry.publish(written)]
 
@@ -57,6 +54,18 @@ def _by_entry(df: DataFrame, entries: "Sequence[_Entry]") -> DataFrame:
     """All rows of an entry in one task, which makes one file of them."""
     records = sum(entry.span.end - entry.span.first for entry in entries)
     return df.coalesce(1) if records <= _FEW else df.repartition("topic", "partition")
+
+
+def _write(df: DataFrame, folder: Path) -> None:
+    ordered = df.alias("rows").sortWithinPartitions(*_NEEDED)  # by its own columns, none that were dropped
+    ordered.write.option("maxRecordsPerFile", 0).partitionBy("topic", "partition").parquet(str(folder))
+
+
+def _check_columns(df: DataFrame) -> None:
+    """Only of what can't be written: to ask Spark for the columns sends it the rows once more."""
+    if missing := [name for name in _NEEDED if name not in df.columns]:
+        names = ", ".join(missing)
+        raise ValueError(f"the rows have no column {names}, by which write_parquet names files") from None
 
 
 @dataclass(frozen=True, slots=True)

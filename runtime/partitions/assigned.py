@@ -135,7 +135,7 @@ class AssignedPartition:
         """The first offset of what an ack of `offset` names; None inside a range, where no ack may be."""
         if not self.lane.buffer.holds_ranges or self.ledger.is_settled(offset):
             return offset
-        for first, end in self._open_ranges():
+        for first, end in _open_ranges(self):
             if first <= offset < end:
                 return first if offset == end - 1 else None
         return offset
@@ -254,18 +254,6 @@ class AssignedPartition:
             for first, end in units:
                 self.failed.note_suspect(first, end if are_ranges else None)
 
-    # ---- inside
-
-    def _open_ranges(self) -> Iterator[Span]:
-        """All that somebody may hold an event of."""
-        yield from self.lane.buffer.spans(self.lane.buffer.given)
-        yield from self.unacked.ranges()
-        if self.plan.plan is not None:
-            for first, end in self.plan.plan.batches:
-                yield from self.ledger.unsettled_spans(first, end)
-        for first, failed in self.failed.items():
-            yield first, first + failed.span_from(first)
-
 
 def of_records(
     key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int = 0
@@ -295,3 +283,14 @@ def of_chunks(
 def of_ranges(key: PartitionKey, start: Checkpoint) -> AssignedPartition:
     """Ranges of offsets, of records that nobody fetches."""
     return AssignedPartition(key, start, RangeRoom(), RangeBuffer())
+
+
+def _open_ranges(partition: AssignedPartition) -> Iterator[Span]:
+    """All that somebody may hold an event of."""
+    yield from partition.lane.buffer.spans(partition.lane.buffer.given)
+    yield from partition.unacked.ranges()
+    if partition.plan.plan is not None:
+        for first, end in partition.plan.plan.batches:
+            yield from partition.ledger.unsettled_spans(first, end)
+    for first, failed in partition.failed.items():
+        yield first, first + failed.span_from(first)

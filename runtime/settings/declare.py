@@ -143,6 +143,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         strict=True,
+        defer_build=True,
         extra="forbid",
         validate_by_name=True,
         validate_by_alias=True,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.decoder import Decode, Records
 from headrace.runtime.wire.frames import Buffer, WireRecord
 
@@ -30,3 +31,27 @@ class ReceivedChunk:
             self._at += len(self._records.read(min(skip - self._at, _AT_ONCE)))
         self._at = skip + count
         return self._records.read(count)
+
+
+class ReceivedChunks:
+    """Those that slices refer to, kept by the same rule as at the processor's end."""
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._kept: ChunkCache[ReceivedChunk] = ChunkCache()
+        self._new = b""  # the next slice says its name
+
+    def receive(self, data: bytes) -> None:
+        """One that the next slice is the first of."""
+        self._new = data
+
+    def of_slice(self, chunk_id: int, *, is_end: bool) -> ReceivedChunk:
+        """The one that a slice refers to, at its end for the last time."""
+        chunk = self._kept.get(chunk_id)
+        if chunk is None:
+            chunk = ReceivedChunk(self._new, self._decode)
+            self._kept.put(chunk_id, chunk, len(self._new))
+            self._new = b""
+        if is_end:
+            self._kept.drop(chunk_id)
+        return chunk

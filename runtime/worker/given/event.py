@@ -5,7 +5,7 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar, overload
 
@@ -15,6 +15,8 @@ from headrace.runtime.wire.frames import SentRecord, WireRecord, decode_range, e
 from headrace.runtime.worker.given import sdk
 
 T = TypeVar("T")
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # naive, as Nuclio's
 
 
 class Lazy(Generic[T]):
@@ -155,7 +157,7 @@ class LazyEvent(sdk.Event):
     def timestamp(self) -> datetime | None:
         """Naive UTC, to the millisecond; None where there is none."""
         ms = self._record.timestamp
-        return None if ms is None or ms < 0 else datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)
+        return None if ms is None or ms < 0 else _EPOCH + timedelta(0, 0, 0, ms)
 
     def to_json(self) -> str:
         """As the SDK writes it: bodies in base64, bytes elsewhere by `str`."""

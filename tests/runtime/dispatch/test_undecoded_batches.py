@@ -81,6 +81,23 @@ async def test_what_kills_its_worker_comes_again_as_it_was_and_then_one_by_one(t
         assert b.offsets == [[0, 1, 2, 3], *[[4, 5, 6, 7]] * 2, [4], [5], [6], [7], [8, 9, 10, 11]]
 
 
+async def test_a_batch_that_fails_is_one_failure_however_many_chunks_it_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = """
+        def handler(context, events):
+            raise ValueError("no")
+    """
+    failure = FailurePolicy(3, 60)
+    async with batch_bench(tmp_path, handler, size=6, timeout_seconds=0.02, failure=failure) as b:
+        (p,) = b.assign(*fresh(1))
+        feed(b, p, undecoded(0, 2), undecoded(2, 2), undecoded(4, 2))
+        await until(lambda: bool(p.failed))
+        assert [it.message.partition(" failed")[0] for it in caplog.records if "failed" in it.message] == [
+            "t/0 offsets 0 to 5, in one batch,"
+        ]
+
+
 async def test_a_record_that_can_not_be_decoded_fails_by_itself(tmp_path: Path) -> None:
     data = bytearray(batch(0, [Written(value=b"0"), Written(value=b"1"), Written(value=b"2")]))
     data[data.rindex(b"1") + 1] = 5  # one header more than there is

@@ -26,7 +26,6 @@ from headrace.runtime.settings.types import (
     spelled,
 )
 from headrace.runtime.streams.attributes import AckSemantics, AllocationMode, explicit_ack_semantics
-from headrace.runtime.wire.start import RANGE_EVENT
 from headrace.triggers.kafka.settings.cluster import Addresses, ClusterAttributes
 from headrace.triggers.kafka.settings.without_effect import ClientAttributes
 
@@ -351,4 +350,6 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
     @property
     def event(self) -> str:
         """What handlers get; empty for a record."""
+        from headrace.runtime.wire.start import RANGE_EVENT  # with frames, which no command needs
+
         return RANGE_EVENT if self.delivery == "ranges" else ""
