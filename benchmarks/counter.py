@@ -5,7 +5,7 @@ import os
 import struct
 from pathlib import Path
 
-_word = struct.Struct("Q")  # native: written at once, so that nobody reads half of it
+_word = struct.Struct("Q")
 
 
 class Counter:
@@ -15,14 +15,14 @@ class Counter:
         path = folder / f"{os.getpid()}.new"
         path.write_bytes(bytes(_word.size))
         with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), _word.size)
+            self._words = memoryview(mmap.mmap(file.fileno(), _word.size)).cast("Q")
         path.rename(path.with_suffix(".count"))  # whoever reads it finds it whole
         self.count = 0
 
     def add(self, count: int) -> None:
         """So many more."""
         self.count += count
-        _word.pack_into(self._map, 0, self.count)
+        self._words[0] = self.count  # at once: `pack_into` writes a 0 first, which others read
 
 
 def total(folder: Path) -> int:

@@ -161,7 +161,7 @@ def test_what_a_killed_writer_left_is_swept_and_what_a_living_one_writes_is_not(
 
 
 def test_a_write_that_fails_leaves_nothing(session: SparkSession, tmp_path: Path) -> None:
-    frame = rows_of(session, events(0, 4)).selectExpr("*", "raise_error('no') AS x")
+    frame = rows_of(session, events(0, 4)).selectExpr("*", "CAST(raise_error('no') AS INT) AS x")
     with pytest.raises(Exception, match="no"):
         write_parquet(frame, tmp_path, events(0, 4))
     assert list(tmp_path.iterdir()) == []

@@ -71,13 +71,14 @@ async def test_counters_outlive_their_worker_and_gauges_do_not(tmp_path: Path) -
     async with bench(tmp_path, COUNTS) as b:
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 10))
-        await until(lambda: total(b) == 10)
+        await until(lambda: samples(b.metrics, "sizes_count") == {(): 10})
         kill_worker(b)
         await until(lambda: b.dispatcher.workers[0].restarts == 1)
         assert total(b) == 10
         assert samples(b.metrics, "pids") == {}
         b.feed(p, records(10, 5))
-        await until(lambda: total(b) == 15)
+        await until(lambda: samples(b.metrics, "sizes_count") == {(): 15})  # the last to come
+        assert total(b) == 15
         assert samples(b.metrics, "pids") == {("0", str(b.dispatcher.workers[0].pid)): 14}
 
 

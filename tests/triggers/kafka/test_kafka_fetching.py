@@ -105,11 +105,11 @@ async def test_a_partition_that_is_halted_or_full_is_fetched_no_more(tmp_path: P
         assert TP not in trigger._wanted
 
 
-@pytest.mark.parametrize(("are_chunks", "copies"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize(("are_chunks", "at_workers"), [(False, 0), (True, 2000)])
 async def test_what_decoded_records_may_take_is_left_free_and_no_more_than_half(
-    tmp_path: Path, *, are_chunks: bool, copies: int
+    tmp_path: Path, *, are_chunks: bool, at_workers: int
 ) -> None:
-    """All that a partition may hold: where chunks are among it, so much waits and so much is at workers."""
+    """All that a partition may hold. Among chunks, others than those that wait may be at workers."""
     most, capacity = 1 << 26, 16
     async with bench(tmp_path, WRITES) as b:
         fetching = fed_by_hand(b)
@@ -121,7 +121,7 @@ async def test_what_decoded_records_may_take_is_left_free_and_no_more_than_half(
             offset = partition.ledger.position
             fetching._take_in(partition, [Record(offset, bytes(size)), Record(offset + 1, bytes(size))])
             largest = max(size, 100 if size == 100 else 1000) + DECODED_BYTES
-            assert fetching.budget.max_bytes == most - capacity * copies * largest
+            assert fetching.budget.max_bytes == most - (capacity + at_workers) * largest
         fetching._take_in(partition, [Record(partition.ledger.position, bytes(most // capacity))])
         assert fetching.budget.max_bytes == most // 2
 
