@@ -21,7 +21,6 @@ from headrace.runtime.workers.watchdog import resident_bytes
 
 TOPIC = "memory"
 AHEAD = 1_000_000
-SETTLED_SHARE = 0.25
 FORGET = {"retention.bytes": str(64 << 20), "segment.bytes": str(16 << 20), "file.delete.delay.ms": "1000"}
 
 
@@ -49,7 +48,7 @@ def children(pid: int) -> dict[str, int]:
 
 
 async def sample(bootstrap: str, folder: Path, seconds: float, batch_size: int) -> None:
-    """Print what was held, and by how much it extend since the first quarter."""
+    """Print what was held, over time."""
     handler = COUNTS_BATCHES if batch_size else COUNTS
     process = headrace(2, handler, batch_size=batch_size)(Load(bootstrap, TOPIC, 0, 100), folder)
     held: dict[str, list[float]] = {}
@@ -66,11 +65,11 @@ async def sample(bootstrap: str, folder: Path, seconds: float, batch_size: int) 
         rate = (total(folder) - first) / (time.monotonic() - began)
     finally:
         await asyncio.to_thread(stop, process)
-    print(f"{rate:,.0f} events/s for {seconds:.0f} s; MiB: median of the first quarter, of the last, most")
+    print(f"{rate:,.0f} events/s for {seconds:.0f} s; MiB: median of each eighth, most")
     for who, found in held.items():
-        quarter = max(1, int(len(found) * SETTLED_SHARE))
-        early, late = statistics.median(found[:quarter]), statistics.median(found[-quarter:])
-        print(f"{who:12}{early:8.1f}{late:8.1f}{max(found):8.1f}")
+        eighth = max(1, len(found) // 8)
+        medians = [statistics.median(found[at : at + eighth]) for at in range(0, eighth * 8, eighth)]
+        print(f"{who:12}" + "".join(f"{it:8.1f}" for it in (*medians, max(found))))
 
 
 async def main(seconds: float, batch_size: int) -> None:

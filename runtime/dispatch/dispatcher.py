@@ -80,7 +80,7 @@ class Dispatcher:
         self._hand_out: HandOut = (
             Batches(shared, policy.batch, self._failures.refuse, self.dispatch, end_session)
             if policy.batch
-            else Runs(shared, self._failures.refuse, self.dispatch)
+            else Runs(shared, self._failures.refuse)
         )
         self._revoking = Revoking(shared)
         self.hurry = self._revoking.hurry
