@@ -9,6 +9,7 @@ import statistics
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
@@ -21,6 +22,7 @@ from headrace.runtime.workers.watchdog import resident_bytes
 
 TOPIC = "memory"
 AHEAD = 1_000_000
+PARTS = 8
 FORGET = {"retention.bytes": str(64 << 20), "segment.bytes": str(16 << 20), "file.delete.delay.ms": "1000"}
 
 
@@ -65,10 +67,10 @@ async def sample(bootstrap: str, folder: Path, seconds: float, batch_size: int) 
         rate = (total(folder) - first) / (time.monotonic() - began)
     finally:
         await asyncio.to_thread(stop, process)
-    print(f"{rate:,.0f} events/s for {seconds:.0f} s; MiB: median of each eighth, most")
+    print(f"{rate:,.0f} events/s for {seconds:.0f} s; MiB: medians of {PARTS} parts of that, most")
     for who, found in held.items():
-        eighth = max(1, len(found) // 8)
-        medians = [statistics.median(found[at : at + eighth]) for at in range(0, eighth * 8, eighth)]
+        edges = [len(found) * part // PARTS for part in range(PARTS + 1)]
+        medians = [statistics.median(found[low:high]) for low, high in pairwise(edges) if low < high]
         print(f"{who:12}" + "".join(f"{it:8.1f}" for it in (*medians, max(found))))
 
 

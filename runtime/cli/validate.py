@@ -36,7 +36,7 @@ def validate(paths: tuple[Path, ...], *, resolved: bool, as_json: bool, **given:
     Several are checked as functions that run together. Every problem is a line. Nothing runs, and no secret
     is shown. Exit codes: 0 all are valid, 2 some aren't.
     """
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # looking for some takes longer than the check
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # to look for some reads what each package says
     overrides = parse_overrides(given["set_texts"], paths)
     beside = beside_files(click.get_current_context())
     reports = load_functions(paths, overrides, beside)
