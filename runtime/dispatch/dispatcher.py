@@ -80,13 +80,13 @@ class Dispatcher:
         self._hand_out: HandOut = (
             Batches(shared, policy.batch, self._failures.refuse, self.dispatch, end_session)
             if policy.batch
-            else Runs(shared, self._failures.refuse)
+            else Runs(shared, self._failures.refuse, self.dispatch)
         )
         self._revoking = Revoking(shared)
         self.hurry = self._revoking.hurry
         self.reload_workers = Reloads(shared).run
         self._old_sessions = OldSessions(end_session)
-        self._stragglers = Stragglers(shared.workers, allocator)
+        self._stragglers = Stragglers(shared.workers, allocator, shared.run_sizer)
         self._is_stopping = False
         self._is_dispatching = False
 

@@ -11,6 +11,7 @@ from headrace.runtime.config.delivery import BatchPolicy
 from headrace.runtime.dispatch.choice.batcher import Batcher
 from headrace.runtime.dispatch.choice.plans import RETRY_SECONDS, Plans, is_short_of_plans
 from headrace.runtime.dispatch.choice.run_sizer import MAX_RUN_BYTES
+from headrace.runtime.dispatch.choice.soon_free import SoonFree
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.checkpoint import Plan
@@ -49,9 +50,10 @@ class HandOut(Protocol):
 class Runs:
     """Consecutive records of a lane, as many as keep a worker busy for a few milliseconds."""
 
-    def __init__(self, shared: Shared, refuse: Refuse) -> None:
+    def __init__(self, shared: Shared, refuse: Refuse, dispatch: Callable[[], None]) -> None:
         self._shared = shared
         self._refuse = refuse
+        self._soon_free = SoonFree(shared.run_sizer, dispatch)
         self._emptying: dict[int, Lane] = {}  # workers that get nothing until they may have what goes alone
 
     def give(self, worker: WorkerHandle) -> bool:
@@ -60,10 +62,10 @@ class Runs:
         if in_flight.runs and (in_flight.is_isolated or self._is_emptied(worker)):
             return False
         self._emptying.pop(worker.index, None)
-        has_room = in_flight.has_free_seat or sizer.has_room(len(in_flight), in_flight.seats)
+        has_room = self._has_room(worker)
         lane = self._next_for(worker) if has_room else None
         waited_seconds = self._shared.allocator.waited_seconds if lane is not None else 0.0
-        lane = lane or self._behind(worker)
+        lane = lane or self._behind(worker, has_room)
         if lane is None:
             return False
         in_flight.is_isolated = in_flight.overlaps and lane.goes_alone
@@ -77,16 +79,21 @@ class Runs:
             self._shared.offer(lane)
         return True
 
-    def _behind(self, worker: WorkerHandle) -> Lane | None:
+    def _has_room(self, worker: WorkerHandle) -> bool:
+        """It runs less than it could, or will in a moment."""
+        in_flight = worker.in_flight
+        is_short = in_flight.has_free_seat or self._shared.run_sizer.has_room(len(in_flight), in_flight.seats)
+        return is_short or self._soon_free.is_soon_free(worker)
+
+    def _behind(self, worker: WorkerHandle, has_room: bool) -> Lane | None:
         """Nobody else may have the rest of what this worker is in: keep its queue from running dry.
 
         Where several run, each lane's own queue.
         """
-        sizer = self._shared.run_sizer
         if worker.in_flight.overlaps:
-            most = sizer.run_length + 1
+            most = self._shared.run_sizer.run_length + 1
         else:
-            most = sys.maxsize if sizer.has_room(len(worker.in_flight)) else 0
+            most = sys.maxsize if has_room else 0
         lanes = (run.lane for run in worker.in_flight.runs if run.lane.in_flight_count < most)
         return next((lane for lane in lanes if lane.is_deliverable), None)
 
@@ -120,6 +127,7 @@ class Runs:
 
     async def stop(self) -> None:
         """It waits for nothing."""
+        self._soon_free.stop()
 
 
 class Batches:

@@ -155,7 +155,9 @@ class Replica:
         return {row["partition"]: row["committed"] for row in self.trigger()["partitions"]}
 
     def worker_pids(self) -> list[int]:
-        return [worker["pid"] for trigger in self.triggers() for worker in trigger["workers"]]
+        """Of those that have a process now."""
+        pids = (worker["pid"] for trigger in self.triggers() for worker in trigger["workers"])
+        return [pid for pid in pids if pid is not None]
 
     def stop(self, seconds: float = 120) -> int:
         self.process.send_signal(signal.SIGTERM)

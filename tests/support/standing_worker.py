@@ -44,6 +44,10 @@ class StandingWorker:
     def is_straggling(self) -> bool:
         return self.in_flight.is_straggling
 
+    @property
+    def takes_more(self) -> bool:
+        return self.is_ready and not self.is_straggling
+
     def running(self) -> list[RunningRecord]:
         self.looks += 1
         if not self.in_flight.runs:

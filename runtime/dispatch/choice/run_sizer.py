@@ -8,6 +8,8 @@ _FIRST_GUESS_NS = 1_000_000
 _WEIGHT = 0.3
 # From what a worker says to what it is given for that.
 _ROUND_TRIP_NS = 1_000_000
+_MAX_PREDICTED_NS = 100_000_000  # a hop is nothing beside more
+_MAX_DEVIATION_NS = 2_000_000
 
 
 class RunSizer:
@@ -15,11 +17,19 @@ class RunSizer:
 
     def __init__(self) -> None:
         self.ns_per_record: float = _FIRST_GUESS_NS
+        self._deviation_ns = 0.0
 
     def on_measured(self, count: int, handler_ns: int) -> None:
         """A worker ran `count` records in `handler_ns`."""
         if count:
-            self.ns_per_record += _WEIGHT * (handler_ns / count - self.ns_per_record)
+            error_ns = handler_ns / count - self.ns_per_record
+            self.ns_per_record += _WEIGHT * error_ns
+            self._deviation_ns += _WEIGHT * (abs(error_ns) - self._deviation_ns)
+
+    @property
+    def is_predictable(self) -> bool:
+        """Whether the next record will take as long as the last ones did, and no longer than some hops."""
+        return self.ns_per_record < _MAX_PREDICTED_NS and self._deviation_ns < _MAX_DEVIATION_NS
 
     @property
     def run_length(self) -> int:

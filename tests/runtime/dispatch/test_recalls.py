@@ -36,6 +36,34 @@ async def test_runs_behind_a_slow_record_move_to_a_worker_that_idles(tmp_path: P
             assert offsets == list(range(149))
 
 
+async def test_runs_behind_a_slow_record_move_to_a_worker_that_never_idles(tmp_path: Path) -> None:
+    handler = """
+        def handler(context, event):
+            if event.shard_id == 0 and event.offset == 99:
+                wait_for("go")
+            time.sleep(0.0003)
+    """
+    async with bench(tmp_path, handler, workers=2) as b:
+        slow, endless, *quick = b.assign(*(("t", number) for number in range(7)))
+        for p in (slow, endless, *quick):
+            b.feed(p, records(0, 99))
+        for p in (slow, endless, *quick):
+            await b.settled(p, 99)
+        for p in (slow, endless, *quick):
+            b.dispatcher.add(p, records(99, 50))
+        b.expect_quick_handlers()
+        b.dispatcher.dispatch()
+        while not all(p.ledger.committable == 149 for p in quick):
+            if endless.lane.buffer.count < 50:
+                b.feed(endless, records(endless.ledger.position, 50))
+            await asyncio.sleep(0.001)
+            b.dispatcher.sync_progress()
+        assert slow.ledger.committable == 99
+        assert endless.lane.in_flight_count, "its worker had enough to do"
+        (tmp_path / "go").touch()
+        await b.settled(slow, 149)
+
+
 def only_one_is_left(b: Bench, p: AssignedPartition) -> bool:
     b.dispatcher.sync_progress()
     return p.lane.in_flight_count == 1

@@ -69,3 +69,19 @@ def test_where_nothing_ran_nothing_is_learned() -> None:
     sizer = RunSizer()
     sizer.on_measured(0, 5_000_000)
     assert sizer.ns_per_record == RunSizer().ns_per_record
+
+
+def test_only_steady_times_that_are_not_long_foretell_the_next() -> None:
+    sizer = RunSizer()
+    for _ in range(30):
+        sizer.on_measured(1, 20_000_000)
+    assert sizer.is_predictable
+    for handler_ns in (5_000_000, 35_000_000) * 5:
+        sizer.on_measured(1, handler_ns)
+        assert not sizer.is_predictable
+    for _ in range(30):
+        sizer.on_measured(1, 20_000_000)
+    assert sizer.is_predictable
+    for _ in range(60):
+        sizer.on_measured(1, 200_000_000)
+    assert not sizer.is_predictable, "a hop is nothing beside it"

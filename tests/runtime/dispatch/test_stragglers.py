@@ -6,13 +6,12 @@ import pytest
 from standing_worker import StandingWorker
 from worker_bench import records, until
 
-from headrace.runtime.dispatch import stragglers as module
 from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.choice.run_sizer import RunSizer
 from headrace.runtime.dispatch.stragglers import Stragglers
 from headrace.runtime.partitions.assigned import AssignedPartition, of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.workers.in_flight import RunningRecord
 
 
 def filled(count: int) -> list[AssignedPartition]:
@@ -22,8 +21,12 @@ def filled(count: int) -> list[AssignedPartition]:
     return partitions
 
 
-def stragglers(*workers: StandingWorker, allocator: Allocator | None = None) -> Stragglers:
-    return Stragglers([worker.handle for worker in workers], allocator or PoolAllocator())
+def stragglers(
+    *workers: StandingWorker, allocator: Allocator | None = None, usual_ns: float = 1000
+) -> Stragglers:
+    sizer = RunSizer()
+    sizer.ns_per_record = usual_ns
+    return Stragglers([worker.handle for worker in workers], allocator or PoolAllocator(), sizer)
 
 
 async def test_only_what_waits_behind_a_record_that_takes_long_comes_back() -> None:
@@ -38,11 +41,9 @@ async def test_only_what_waits_behind_a_record_that_takes_long_comes_back() -> N
     await until(lambda: busy.recalled)
     assert busy.recalled == [second.lane, third.lane]
     assert busy.in_flight.slow == {0}
-    assert idle.looks <= busy.looks
     looks = busy.looks
-    found.watch()
-    await until(lambda: idle.looks > looks)
-    assert busy.looks == looks, "it is known by now"
+    found._look()
+    assert (busy.looks, idle.looks) == (looks, 0), "it is known by now"
     assert len(busy.recalled) == 2
     found.stop()
 
@@ -68,22 +69,53 @@ async def test_behind_a_loop_that_is_held_up_those_come_back_that_wait_for_their
     found.stop()
 
 
+async def test_behind_a_long_record_nothing_waits_where_all_are_busy_either() -> None:
+    """What follows elsewhere would go before it for as long as that runs."""
+    busy, other = StandingWorker(since_ns=0), StandingWorker(1)
+    running, second, third = filled(3)
+    busy.hold(running, second)
+    other.hold(third)
+    found = stragglers(busy, other)
+    found.watch()
+    await until(lambda: busy.recalled)
+    assert busy.recalled == [second.lane]
+    assert busy.in_flight.slow == {0}
+    assert other.recalled == []
+    found.stop()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_where_all_are_busy_what_takes_as_long_as_usual_holds_nothing_up(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch takes as long as its records."""
+    busy, other = StandingWorker(since_ns=0), StandingWorker(1)
+    running, second, third = filled(3)
+    for partition in (running, second):
+        busy.hold(partition) if count == 1 else busy.hold_batch(partition)
+    other.hold(third)
+    found = stragglers(busy, other, usual_ns=20e6)
+    for now_ms, is_recalled in ((40 * count + 10, False), (40 * count + 11, True)):
+        monkeypatch.setattr(time, "monotonic_ns", lambda now_ms=now_ms: now_ms * 1_000_000)
+        monkeypatch.setattr(found, "watch", lambda: None)
+        found._look()
+        assert busy.recalled == [second.lane] * is_recalled
+
+
 @pytest.mark.parametrize(
-    "why", ["nobody idles", "it isn't ready", "nothing waits", "its lane is its worker's"]
+    "why", ["it is alone", "the other one isn't ready", "nothing waits", "its lane is its worker's"]
 )
 async def test_nothing_is_watched_where_nothing_could_move(why: str) -> None:
     busy, other = StandingWorker(since_ns=0), StandingWorker(1)
-    running, second, third = filled(3)
+    running, second = filled(2)
     busy.hold(running, *([] if why == "nothing waits" else [second]))
     allocator: Allocator = PoolAllocator()
-    if why == "nobody idles":
-        other.hold(third)
-    elif why == "it isn't ready":
+    if why == "the other one isn't ready":
         other.is_ready = False
     elif why == "its lane is its worker's":
         allocator = StaticAllocator(2)
-        allocator.place([running.key, second.key, third.key])
-    found = stragglers(busy, other, allocator=allocator)
+        allocator.place([running.key, second.key])
+    found = stragglers(busy, *([] if why == "it is alone" else [other]), allocator=allocator)
     found.watch()
     assert found._timer is None
     found._look()
@@ -106,9 +138,9 @@ async def test_what_is_stopped_looks_no_more() -> None:
 
 def test_ten_milliseconds_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
     (partition,) = filled(1)
-    running = RunningRecord(0, partition.lane, records(0, 1)[0], since_ns=5)
     for now, is_long in ((5, False), (10_000_005, False), (10_000_006, True)):
         monkeypatch.setattr(time, "monotonic_ns", lambda now=now: now)
-        worker = StandingWorker()
-        worker.hold(partition)
-        assert module._is_held_up(worker.handle, [running]) is is_long
+        busy, idle = StandingWorker(since_ns=5), StandingWorker(1)
+        busy.hold(partition)
+        found = stragglers(busy, idle)
+        assert found._is_held_up(busy.handle, busy.running()) is is_long

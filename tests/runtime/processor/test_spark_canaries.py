@@ -68,7 +68,7 @@ def test_a_run_says_nothing_of_sparks_token(
         produce(broker, topic, 4, partitions=1)
         wait_until(lambda: any(line.startswith("3 ") for line in lines(folder)), about=running)
         said = shown(running)
-        os.kill(next(pid for pid in running.worker_pids() if pid), signal.SIGKILL)
+        os.kill(running.worker_pids()[0], signal.SIGKILL)
         produce(broker, topic, 4, partitions=1)
         wait_until(lambda: any(line.startswith("7 ") for line in lines(folder)), about=running)
         said += shown(running)
