@@ -11,6 +11,8 @@ from headrace.runtime.workers.in_flight import RunningRecord
 
 # Well above what a worker is given at a time, well below what anybody would wait for.
 _PATIENCE_SECONDS = 0.01
+# Where all are busy. A busy machine may keep any process waiting for as long.
+_BUSY_PATIENCE_SECONDS = 0.05
 
 
 class Stragglers:
@@ -68,11 +70,12 @@ class Stragglers:
     def _is_held_up(self, worker: WorkerHandle, running: Sequence[RunningRecord]) -> bool:
         """Another lane would have to wait there, and all that it runs takes long."""
         is_full = bool(running) and not worker.in_flight.has_free_seat  # what waits for its loop doesn't run
-        patience_seconds = _PATIENCE_SECONDS + self._bearable_seconds(worker)
+        patience_seconds = self._patience_seconds(worker)
         return is_full and all(it.seconds > patience_seconds for it in running)
 
-    def _bearable_seconds(self, worker: WorkerHandle) -> float:
-        """Where all are busy, twice what this usually takes: nobody else would get to what waits before."""
+    def _patience_seconds(self, worker: WorkerHandle) -> float:
+        """Where all are busy, nobody else would get to what waits before twice the usual time is over."""
         if any(it.is_ready and it.in_flight.has_free_seat for it in self._workers):
-            return 0.0
-        return 2 * self._sizer.ns_per_record * max(1, len(worker.in_flight.batch)) / 1e9
+            return _PATIENCE_SECONDS
+        usual_seconds = self._sizer.ns_per_record * max(1, len(worker.in_flight.batch)) / 1e9
+        return _BUSY_PATIENCE_SECONDS + 2 * usual_seconds

@@ -95,7 +95,7 @@ def test_where_all_are_busy_what_takes_as_long_as_usual_holds_nothing_up(
         busy.hold(partition) if count == 1 else busy.hold_batch(partition)
     other.hold(third)
     found = stragglers(busy, other, usual_ns=20e6)
-    for now_ms, is_recalled in ((40 * count + 10, False), (40 * count + 11, True)):
+    for now_ms, is_recalled in ((40 * count + 50, False), (40 * count + 51, True)):
         monkeypatch.setattr(time, "monotonic_ns", lambda now_ms=now_ms: now_ms * 1_000_000)
         monkeypatch.setattr(found, "watch", lambda: None)
         found._look()
