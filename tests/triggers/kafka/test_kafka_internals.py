@@ -73,7 +73,7 @@ async def test_waking_a_fetch_makes_it_look_at_what_is_wanted_now(broker: Broker
 async def test_a_partition_that_lies_unread_does_not_hold_back_its_node(broker: Broker, topic: str) -> None:
     async with assigned_consumer(broker, topic) as consumer:
         internals.tune(consumer, retry_seconds=3)
-        assert (consumer._fetcher._prefetch_backoff, consumer._fetcher._retry_backoff) == (0.0, 3)
+        assert (consumer._fetcher._prefetch_backoff, consumer._fetcher._retry_backoff) == (0.002, 3)
 
 
 async def test_metadata_is_not_asked_for_without_a_pause_where_a_partition_has_no_leader(
@@ -119,6 +119,30 @@ async def test_requests_wait_for_what_is_held_and_are_sent_when_it_is_let_go(
                 found += len(await something(consumer, everything))
     finally:
         await consumer.stop()
+
+
+async def test_a_request_that_leaves_unread_data_out_waits_no_longer_than_these_have_been_here(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        internals.tune(consumer, retry_seconds=1)
+        requests.limit(consumer, Budget(1 << 30, 1 << 20, consumer.assignment()))
+        fetcher = consumer._fetcher
+        await until(lambda: len(fetcher._records) == 2)
+        fetcher._fetch_task.cancel()  # no more by itself
+        came_at = max(found._created for found in fetcher._records.values())
+
+        def waits_ms(seconds: float) -> list[int]:
+            """Of the requests that it would make so long after they came."""
+            monkeypatch.setattr(time, "monotonic", lambda: came_at + seconds)
+            monkeypatch.setattr(fetcher, "_in_flight", set())
+            made, *_ = fetcher._get_actions_per_node(consumer._subscription.subscription.assignment)
+            monkeypatch.undo()
+            return [request._max_wait_ms for _, request in made]
+
+        assert [waits_ms(seconds) for seconds in (0, 0.0105, 0.2005, 60)] == [[], [11], [201], [500]]
+        fetcher._records.clear()
+        assert waits_ms(0) == [500], "nothing is left out"
 
 
 async def test_the_generation_is_below_zero_without_a_membership(broker: Broker, topic: str) -> None:

@@ -32,6 +32,18 @@ def test_every_record_is_handled_once_in_order_and_committed(
 
 
 @pytest.mark.usefixtures("either_path")
+def test_partitions_without_records_hold_up_no_others(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """A request about them alone would wait at the broker, and the others' next records for its answer."""
+    produce(broker, topic, 4000, partitions=1, size=1000)
+    folder = write_function(
+        tmp_path / "f", WRITES, broker.bootstrap, [topic], maxWaitTime="20s", fetchDefault=100_000
+    )
+    with replica(folder) as running:
+        wait_until(lambda: len(lines(folder)) >= 4000, about=running)  # 40 answers
+        assert running.stop() == 0
+
+
+@pytest.mark.usefixtures("either_path")
 def test_a_second_replica_takes_over_without_a_loss_or_a_duplicate(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ _PASSING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoor
 # Answers to a member: a rebalance is for those who are in the group.
 _MEMBER_CODES = (NoError.errno, RebalanceInProgressError.errno)
 _ASK_FOR_LEADER_SECONDS = 1.0
+_READ_SECONDS = 0.002
 
 
 async def high_watermark(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
@@ -79,12 +80,13 @@ def tune(consumer: AIOKafkaConsumer, retry_seconds: float) -> None:
     """Three settings of the fetcher that the consumer doesn't offer.
 
     A partition whose data lies unread must not keep the others of its node from being fetched: by default
-    the node is held back for 0.1 s, and pausing instead would throw the data away.
+    the node is held back for 0.1 s, and pausing instead would throw the data away. Only for a moment, as most
+    data are read by then: else these would wait for the others' answer.
     After a failed fetch `retry_seconds` pass; by default what the coordinator waits, 0.1 s.
     For a partition without a leader, metadata is asked for once a second; by default without a pause.
     """
     fetcher: Any = consumer._fetcher  # noqa: SLF001
-    fetcher._prefetch_backoff = 0.0  # noqa: SLF001
+    fetcher._prefetch_backoff = _READ_SECONDS  # noqa: SLF001
     fetcher._retry_backoff = retry_seconds  # noqa: SLF001
     actions, asked_at = fetcher._get_actions_per_node, -_ASK_FOR_LEADER_SECONDS  # noqa: SLF001
 

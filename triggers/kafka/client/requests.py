@@ -1,9 +1,11 @@
 """Fetch requests for no more than there is room for. Reaches into aiokafka's fetcher, pinned to 0.14.
 
 By default a consumer asks for up to 50 MiB at a time, and has `fetchDefault` of each partition lie unread.
+Where some have data that lie unread, it asks for the others alone, and for no more before these have some.
 """
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
@@ -23,6 +25,7 @@ def limit(consumer: AIOKafkaConsumer, budget: Budget) -> None:
     """
     fetcher: Any = consumer._fetcher  # noqa: SLF001
     decide = fetcher._get_actions_per_node  # noqa: SLF001
+    unread = _Unread(fetcher)
     loop = asyncio.get_running_loop()
 
     def ask_again() -> None:
@@ -32,27 +35,59 @@ def limit(consumer: AIOKafkaConsumer, budget: Budget) -> None:
     def decide_within(assignment: Any) -> tuple[Any, ...]:
         requests, *others = decide(assignment)
         budget.close_others(fetcher._in_flight)  # noqa: SLF001
-        granted = list(_granted(requests, budget))
+        unread.look()
+        granted = list(_granted(requests, budget, unread))
         budget.on_let_go = ask_again if len(granted) < len(requests) else None
         return granted, *others
 
     fetcher._get_actions_per_node = decide_within  # noqa: SLF001
 
 
-def _granted(requests: Sequence[tuple[int, Any]], budget: Budget) -> Iterator[tuple[int, FetchRequest]]:
+class _Unread:
+    """What lies unread, by its broker.
+
+    A broker gets one request at a time. What that leaves out, as data of it lie unread or have no room, is
+    asked for once it is answered: for others' data it must not wait much longer than that takes to be read.
+    """
+
+    def __init__(self, fetcher: Any) -> None:
+        self._fetcher = fetcher
+        self._came_at: dict[int, float] = {}  # by node
+        self.nodes: set[int] = set()
+
+    def look(self) -> None:
+        """Requests are about to be made."""
+        self.nodes.clear()
+        for tp, found in self._fetcher._records.items():  # noqa: SLF001
+            node = self._fetcher._select_read_replica(tp)  # noqa: SLF001
+            self.nodes.add(node)
+            self._came_at[node] = max(found._created, self._came_at.get(node, 0.0))  # noqa: SLF001
+
+    def wait_ms(self, node: int, most_ms: int) -> int:
+        """As long as the last of it has been here: soon after it came, it will soon be read."""
+        here_seconds = time.monotonic() - self._came_at.get(node, 0.0)
+        return min(most_ms, 1 + int(here_seconds * 1000))
+
+
+def _granted(
+    requests: Sequence[tuple[int, Any]], budget: Budget, unread: _Unread
+) -> Iterator[tuple[int, FetchRequest]]:
     """Those that may be sent now, about the partitions that have room: first those that hold least."""
     for done, (node, request) in enumerate(requests):
         terms = budget.terms(node, len(requests) - done)
         if terms is None:
             continue
+        asked_count = sum(len(rows) for _, rows in request.topics)
         topics = [(topic, _with_room(topic, rows, budget, terms)) for topic, rows in request.topics]
         topics = [(topic, rows) for topic, rows in topics if rows]
         if count := sum(len(rows) for _, rows in topics):
             max_bytes = budget.open(node, terms, count)
+            most_ms = request._max_wait_ms  # noqa: SLF001
+            is_whole = count == asked_count and node not in unread.nodes
             yield (
                 node,
                 FetchRequest(
-                    request._max_wait_ms,  # noqa: SLF001
+                    most_ms if is_whole else unread.wait_ms(node, most_ms),
                     min(request._min_bytes, max_bytes),  # noqa: SLF001
                     max_bytes,
                     request._isolation_level,  # noqa: SLF001
