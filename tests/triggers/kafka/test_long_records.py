@@ -60,7 +60,7 @@ def test_a_handler_that_computes_for_a_minute_misses_no_heartbeat(
     folder = write_function(
         tmp_path / "f", handler, broker.bootstrap, [topic], sessionTimeout="6s", heartbeatInterval="2s"
     )
-    with replica(folder, "--log-level", "debug") as running:
+    with replica(folder, "--log-level", "trace") as running:
         running.wait_ready()
         generation = running.trigger()["generation"]
         produce(broker, topic, 1)
