@@ -52,21 +52,24 @@ class _Unread:
 
     def __init__(self, fetcher: Any) -> None:
         self._fetcher = fetcher
-        self._came_at: dict[int, float] = {}  # by node
-        self.nodes: set[int] = set()
+        self._unread: dict[int, float] = {}  # by node: when the last of what lies there came
+        self._came_at: dict[int, float] = {}  # likewise, of all that ever lay there
 
     def look(self) -> None:
         """Requests are about to be made."""
-        self.nodes.clear()
+        self._unread.clear()
         for tp, found in self._fetcher._records.items():  # noqa: SLF001
             node = self._fetcher._select_read_replica(tp)  # noqa: SLF001
-            self.nodes.add(node)
-            self._came_at[node] = max(found._created, self._came_at.get(node, 0.0))  # noqa: SLF001
+            self._unread[node] = max(found._created, self._unread.get(node, 0.0))  # noqa: SLF001
+        self._came_at |= self._unread
 
-    def wait_ms(self, node: int, most_ms: int) -> int:
-        """As long as the last of it has been here: soon after it came, it will soon be read."""
-        here_seconds = time.monotonic() - self._came_at.get(node, 0.0)
-        return min(most_ms, 1 + int(here_seconds * 1000))
+    def wait_ms(self, node: int, most_ms: int, *, lacks_room: bool) -> int:
+        """For a request that leaves these out, and others where they have no room.
+
+        As long as they have been here: what came just now is soon read, and what lies for long lies longer.
+        """
+        came_at = (self._came_at if lacks_room else self._unread).get(node, 0.0)
+        return min(most_ms, 1 + int((time.monotonic() - came_at) * 1000))
 
 
 def _granted(
@@ -83,11 +86,10 @@ def _granted(
         if count := sum(len(rows) for _, rows in topics):
             max_bytes = budget.open(node, terms, count)
             most_ms = request._max_wait_ms  # noqa: SLF001
-            is_whole = count == asked_count and node not in unread.nodes
             yield (
                 node,
                 FetchRequest(
-                    most_ms if is_whole else unread.wait_ms(node, most_ms),
+                    unread.wait_ms(node, most_ms, lacks_room=count < asked_count),
                     min(request._min_bytes, max_bytes),  # noqa: SLF001
                     max_bytes,
                     request._isolation_level,  # noqa: SLF001
