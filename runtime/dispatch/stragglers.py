@@ -29,7 +29,7 @@ class Stragglers:
 
     def watch(self) -> None:
         """Something has been handed out, or handled."""
-        if self._timer is None and any(map(self._could_move, self._workers)):
+        if self._timer is None and any(map(self._has_queue, self._workers)):
             self._timer = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._look)
 
     def stop(self) -> None:
@@ -39,33 +39,27 @@ class Stragglers:
 
     def _look(self) -> None:
         self._timer = None
-        for worker in filter(self._could_move, self._workers):
+        for worker in filter(self._has_queue, self._workers):
+            is_loop_free = worker.in_flight.overlaps and not worker.is_loop_held_up
+            if is_loop_free and not self._somebody_idles():
+                continue  # all of them wait for something: others would wait elsewhere as well
             running = worker.running()
-            if self._is_held_up(worker, running):
-                if not worker.in_flight.overlaps or worker.is_loop_held_up:
+            if self._is_held_up(worker, running) and (lanes := _behind(worker, running)):
+                if not is_loop_free:
                     worker.in_flight.slow = frozenset(it.seq for it in running)
-                for lane in self._movable(worker, [it.lane for it in running]):
+                for lane in lanes:
                     worker.recall(lane)
         self.watch()
 
-    def _could_move(self, worker: WorkerHandle) -> bool:
-        """Something waits there that another worker would get."""
-        if worker.in_flight.is_straggling or not self._movable(worker):
+    def _has_queue(self, worker: WorkerHandle) -> bool:
+        """More than it can run, of which another worker could get some."""
+        in_flight = worker.in_flight
+        if len(in_flight) <= in_flight.seats or in_flight.is_straggling:
             return False
-        return any(it.takes_more for it in self._workers if it is not worker)
+        return self._allocator.is_shared and any(it.takes_more for it in self._workers if it is not worker)
 
-    def _movable(self, worker: WorkerHandle, running: Sequence[Lane] = ()) -> list[Lane]:
-        """Those that wait behind what the worker is in, and that any worker may have."""
-        if len(worker.in_flight) <= worker.in_flight.seats:
-            return []
-        runs, batch = worker.in_flight.runs, worker.in_flight.batch
-        ids = {lane.id for lane in running or [runs[0].lane]}
-        waiting = {
-            run.lane.id: run.lane
-            for run in runs
-            if run.lane.id not in ids and run.first_seq not in batch and not run.lane.is_recalled
-        }
-        return [lane for lane in waiting.values() if self._allocator.worker_of(lane.key) is None]
+    def _somebody_idles(self) -> bool:
+        return any(worker.is_ready and worker.in_flight.has_free_seat for worker in self._workers)
 
     def _is_held_up(self, worker: WorkerHandle, running: Sequence[RunningRecord]) -> bool:
         """Another lane would have to wait there, and all that it runs takes long."""
@@ -75,7 +69,18 @@ class Stragglers:
 
     def _patience_seconds(self, worker: WorkerHandle) -> float:
         """Where all are busy, nobody else would get to what waits before twice the usual time is over."""
-        if any(it.is_ready and it.in_flight.has_free_seat for it in self._workers):
+        if self._somebody_idles():
             return _PATIENCE_SECONDS
         usual_seconds = self._sizer.ns_per_record * max(1, len(worker.in_flight.batch)) / 1e9
         return _BUSY_PATIENCE_SECONDS + 2 * usual_seconds
+
+
+def _behind(worker: WorkerHandle, running: Sequence[RunningRecord]) -> list[Lane]:
+    """The lanes that wait behind what the worker is in."""
+    ids, batch = {it.lane.id for it in running}, worker.in_flight.batch
+    waiting = {
+        run.lane.id: run.lane
+        for run in worker.in_flight.runs
+        if run.lane.id not in ids and run.first_seq not in batch and not run.lane.is_recalled
+    }
+    return list(waiting.values())

@@ -12,6 +12,9 @@ from headrace.runtime.partitions.lane import Lane
 class Allocator(Protocol):
     """Called by the dispatcher on its event loop; never blocks. Only its own queues are its state."""
 
+    is_shared: bool
+    """Whether all workers get what waits, and none of it is one's own."""
+
     @property
     def waited_seconds(self) -> float:
         """How long that had been offered which `take` has given last."""
@@ -89,6 +92,8 @@ def _is_waiting(lane: Lane) -> bool:
 class PoolAllocator:
     """Any worker, first come, first served."""
 
+    is_shared = True
+
     def __init__(self) -> None:
         self._queue = LaneQueue()
 
@@ -126,6 +131,8 @@ class StaticAllocator:
 
     A lane without a partition of its own goes to the first worker.
     """
+
+    is_shared = False
 
     def __init__(self, worker_count: int) -> None:
         self._queues = [LaneQueue() for _ in range(worker_count)]

@@ -84,6 +84,21 @@ async def test_behind_a_long_record_nothing_waits_where_all_are_busy_either() ->
     found.stop()
 
 
+async def test_what_waits_for_seats_of_a_free_loop_waits_as_well_elsewhere_where_all_are_taken() -> None:
+    """It would go from one to the other for as long as all that runs waits for something."""
+    busy, other = StandingWorker(since_ns=0), StandingWorker(1, since_ns=0)
+    busy.in_flight.seats = other.in_flight.seats = 2
+    busy.hold(*filled(3))
+    other.hold(*filled(2))
+    found = stragglers(busy, other)
+    for is_loop_held_up in (False, True):
+        busy.is_loop_held_up = is_loop_held_up
+        found._look()
+        assert bool(busy.recalled) is is_loop_held_up
+        if found._timer is not None:
+            found.stop()
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_where_all_are_busy_what_takes_as_long_as_usual_holds_nothing_up(
     count: int, monkeypatch: pytest.MonkeyPatch
@@ -103,7 +118,7 @@ def test_where_all_are_busy_what_takes_as_long_as_usual_holds_nothing_up(
 
 
 @pytest.mark.parametrize(
-    "why", ["it is alone", "the other one isn't ready", "nothing waits", "its lane is its worker's"]
+    "why", ["it is alone", "the other one isn't ready", "nothing waits", "its worker's queue is its own"]
 )
 async def test_nothing_is_watched_where_nothing_could_move(why: str) -> None:
     busy, other = StandingWorker(since_ns=0), StandingWorker(1)
@@ -112,9 +127,8 @@ async def test_nothing_is_watched_where_nothing_could_move(why: str) -> None:
     allocator: Allocator = PoolAllocator()
     if why == "the other one isn't ready":
         other.is_ready = False
-    elif why == "its lane is its worker's":
-        allocator = StaticAllocator(2)
-        allocator.place([running.key, second.key])
+    elif why == "its worker's queue is its own":
+        allocator = StaticAllocator(2)  # that of a lane without a place, too
     found = stragglers(busy, *([] if why == "it is alone" else [other]), allocator=allocator)
     found.watch()
     assert found._timer is None

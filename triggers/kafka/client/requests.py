@@ -15,6 +15,8 @@ from aiokafka.protocol.fetch import FetchRequest
 
 from headrace.triggers.kafka.client.budget import Budget, Terms
 
+_SHARE = 4  # of the time that data have been here, that their next ones may come late
+
 _Row = tuple[int, int, int]  # partition, offset, how many bytes
 
 
@@ -66,10 +68,10 @@ class _Unread:
     def wait_ms(self, node: int, most_ms: int, *, lacks_room: bool) -> int:
         """For a request that leaves these out, and others where they have no room.
 
-        As long as they have been here: what came just now is soon read, and what lies for long lies longer.
+        By how long they have been here: what came just now is soon read, and what lies for long lies longer.
         """
         came_at = (self._came_at if lacks_room else self._unread).get(node, 0.0)
-        return min(most_ms, 1 + int((time.monotonic() - came_at) * 1000))
+        return min(most_ms, 1 + int((time.monotonic() - came_at) * 1000 / _SHARE))
 
 
 def _granted(
