@@ -102,8 +102,8 @@ def more_systems() -> dict[str, Start]:
 async def topic_of(
     kafka: EmbeddedKafka, topic: str, records: int, size: int, partitions: int = PARTITIONS
 ) -> Load:
-    """Filled."""
-    await kafka.create_topics({topic: partitions})
+    """Filled: the first `partitions`, if it has more."""
+    await kafka.create_topics({topic: max(partitions, PARTITIONS)})
     load = Load(kafka.bootstrap, topic, records, size, partitions)
     print(f"producing {records:,} records of {size} B", flush=True)
     if records:
@@ -150,6 +150,8 @@ async def main() -> None:
         for size, name in ((1 << 10, "1 KiB"), (10 << 10, "10 KiB")):
             load = await topic_of(kafka, f"size-{size}", LARGE_BYTES // size, size)
             tables[name] = await rounds(by_default(), load)
+        load = await topic_of(kafka, "lopsided", RECORDS // 4, 100, partitions=1)
+        tables["100 B, all in one of 8 partitions"] = await rounds(by_default(), load)
         load = await topic_of(kafka, "slow", 1000, 100)
         slow = {SLEEPERS: script(BENCHMARKS / "bare_sleeps.py"), SYNC: headrace(2, SLEEPS)}
         tables["a handler of 20 ms; ideal: 100/s"] = await rounds(slow, load)

@@ -76,6 +76,28 @@ async def test_a_partition_that_lies_unread_does_not_hold_back_its_node(broker: 
         assert (consumer._fetcher._prefetch_backoff, consumer._fetcher._retry_backoff) == (0.002, 3)
 
 
+async def test_a_request_that_ends_while_something_is_read_wakes_the_fetcher(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with assigned_consumer(broker, topic) as consumer:
+        internals.tune(consumer, retry_seconds=1)
+        fetcher = consumer._fetcher
+        await until(lambda: len(fetcher._records) == 2)
+        fetcher._fetch_task.cancel()
+        ended, runs = asyncio.create_task(asyncio.sleep(0)), asyncio.create_task(asyncio.sleep(600))
+        await ended
+        for task, is_woken in ((runs, False), (ended, True)):
+            monkeypatch.setattr(fetcher, "_in_flight", {0})
+            monkeypatch.setattr(fetcher, "_pending_tasks", {task})
+            fetcher._wait_consume_future = asyncio.get_running_loop().create_future()
+            fetcher._get_actions_per_node(consumer._subscription.subscription.assignment)
+            assert not fetcher._wait_consume_future.done(), "its own end is still to be heard of"
+            await asyncio.sleep(0)
+            assert fetcher._wait_consume_future.done() is is_woken
+        runs.cancel()
+        monkeypatch.undo()
+
+
 async def test_metadata_is_not_asked_for_without_a_pause_where_a_partition_has_no_leader(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +176,15 @@ async def test_the_generation_is_below_zero_without_a_membership(broker: Broker,
 
 @pytest.mark.parametrize(
     "name",
-    ["_records", "_create_fetch_waiter", "_fetch_waiters", "_notify", "_wait_consume_future", "_in_flight"],
+    [
+        "_records",
+        "_create_fetch_waiter",
+        "_fetch_waiters",
+        "_notify",
+        "_wait_consume_future",
+        "_in_flight",
+        "_pending_tasks",
+    ],
 )
 async def test_the_fetcher_has_what_we_call(broker: Broker, topic: str, name: str) -> None:
     async with assigned_consumer(broker, topic) as consumer:
