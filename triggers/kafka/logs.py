@@ -167,6 +167,8 @@ class Logs:
             raise
         starts = {}
         for partition, position in lost.items():
+            if self._lost.get(partition) == position:
+                del self._lost[partition]  # a request from before has been answered meanwhile
             start = beginnings[TopicPartition(*partition.key)]
             if partitions.get(partition.key) is not partition:
                 continue

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 from committing import KEY, trigger_metrics
 
+from headrace.runtime.partitions.assigned import of_records
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.triggers.kafka.client.topics import Topic
@@ -62,3 +64,38 @@ async def test_what_began_by_another_topic_begins_anew_whatever_the_name_stands_
     for topic_id in ("new", *offsets.topics.gone):  # a broker may lag behind
         await logs._compare("t", Topic(topic_id, 2, frozenset()))
     assert len(assignment.restarts) == 1
+
+
+async def test_what_is_said_twice_to_be_out_of_range_goes_on_once() -> None:
+    """A request was on its way when the first one was answered."""
+    none: Any = None
+    partition = of_records(KEY, Checkpoint(0), 256)
+    gone_on: list[int] = []
+    assignment: Any = SimpleNamespace(
+        partitions={KEY: partition}, go_on_from=lambda _, offset: gone_on.append(offset)
+    )
+    settings: Any = SimpleNamespace(
+        on_failure=SimpleNamespace(then="halt", dead_letter_topic=""),
+        max_wait_handler_during_rebalance_seconds=5,
+    )
+
+    class Consumer:
+        async def beginning_offsets(self, asked: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            for position in said.pop(0):
+                logs.on_out_of_range({TopicPartition(*KEY): position})
+            return dict.fromkeys(asked, 50)
+
+    consumer: Any = Consumer()
+    metrics = trigger_metrics()
+    logs = Logs((consumer, none), settings, assignment, GroupOffsets(none, none, "g"), metrics)
+    said = [[7], []]
+    logs.on_out_of_range({TopicPartition(*KEY): 7})
+    await logs._end_lost()
+    await logs._end_lost()
+    assert gone_on == [50]
+    assert said == [[]], "the second time nothing was left to ask for"
+    said = [[20], []]
+    logs.on_out_of_range({TopicPartition(*KEY): 7})
+    await logs._end_lost()
+    await logs._end_lost()
+    assert gone_on == [50, 50, 50], "it is elsewhere by now"
