@@ -95,8 +95,7 @@ async def test_what_waits_for_seats_of_a_free_loop_waits_as_well_elsewhere_where
         busy.is_loop_held_up = is_loop_held_up
         found._look()
         assert bool(busy.recalled) is is_loop_held_up
-        if found._timer is not None:
-            found.stop()
+    found.stop()
 
 
 @pytest.mark.parametrize("count", [1, 2])
