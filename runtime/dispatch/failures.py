@@ -33,7 +33,7 @@ class Failures:
         self._policy = shared.policy.failure
         self._metrics = shared.metrics
         self._resume = resume
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks: dict[PartitionLane, asyncio.Task[None]] = {}
 
     def begin(self, partition: AssignedPartition) -> None:
         """Its assignment does. What has had all its attempts and was halted gets one more, alone.
@@ -53,6 +53,8 @@ class Failures:
     def after_failure(self, partition: AssignedPartition, lane: PartitionLane) -> None:
         """What failed is back, and nothing of its lane is in flight."""
         waiting: list[FailedRecord] = []
+        self._stop(lane)  # a record before the one that was waited for may have failed after all
+        lane.is_undecided = False
         for offset in lane.failed_now:
             if (record := partition.failed.of(offset)) is None:
                 continue  # acked meanwhile
@@ -83,7 +85,7 @@ class Failures:
             feed = self._shared.feed
             (feed.retry_unreadable if is_retry else feed.skip_unreadable)(partition)
             return f"{partition}: offset {offset} is {'fetched once more' if is_retry else 'skipped'}"
-        if lane.is_head_refused and is_retry:
+        if is_retry and partition.failed.is_refused(offset):
             failed = partition.failed[offset]
             failed.is_refused = not failed.failures  # else it was delivered before
             self.retry(lane)
@@ -98,10 +100,10 @@ class Failures:
 
     def refuse(self, partition: AssignedPartition, lane: PartitionLane) -> None:
         """The next record to hand out must not be delivered."""
-        offset = lane.buffer.next_offset
-        assert offset is not None
-        lane.failed_now = [offset]
-        self._end(partition, lane, partition.failed[offset])
+        record = lane.buffer.head
+        assert record is not None
+        lane.failed_now = [record.offset]
+        self._end(partition, lane, record, partition.failed[record.offset])
 
     def retry(self, lane: PartitionLane) -> None:
         """One more delivery, now."""
@@ -111,8 +113,8 @@ class Failures:
 
     def forget(self, partition: AssignedPartition) -> None:
         """It is revoked. A dead letter on its way is waited for: the next owner would double it."""
-        for lane in partition.lane.parts:
-            if lane.id not in self._shared.writes:
+        for lane in list(self._tasks):
+            if lane.whole is partition.lane and lane.id not in self._shared.writes:
                 self._stop(lane)
 
     async def stop(self) -> None:
@@ -120,8 +122,10 @@ class Failures:
         await end_tasks(self._tasks.values())
 
     async def persist(self, partition: AssignedPartition) -> None:
-        """Return once its attempts are safe."""
-        while not await self._shared.feed.commit([partition]):  # noqa: ASYNC110  # no event tells
+        """Return once its attempts are safe, or its next owner reads them."""
+        while not await self._shared.feed.commit([partition]):
+            if partition.lane.state is PartitionState.REVOKED:
+                return
             await asyncio.sleep(_RETRY_SECONDS)
 
     # ---- inside
@@ -139,64 +143,72 @@ class Failures:
         self._metrics.retries.inc(len(failed))
         self._go_on(lane)
 
-    def _end(self, partition: AssignedPartition, lane: PartitionLane, failed: FailedRecord) -> None:
+    def _end(
+        self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
+    ) -> None:
         match self._policy.then:
             case "skip":
-                offset, why = lane.buffer.next_offset, failed.reason_in_one_line
-                logger.error(
-                    "%s offset %d is skipped: %s", partition, offset, why, extra=_about(lane, failed)
-                )
+                why, about = failed.reason_in_one_line, _about(lane, record, failed)
+                logger.error("%s offset %d is skipped: %s", partition, record.offset, why, extra=about)
                 self._metrics.skipped.inc()
-                self._settle_failed(partition, lane)
+                self._settle_failed(partition, lane, record)
             case "deadLetter":
                 lane.become(PartitionState.WRITING_DEAD_LETTER)
-                self._start(lane, self._write_dead_letter(partition, lane, failed))
+                self._start(lane, self._write_dead_letter(partition, lane, record, failed))
             case "halt":
-                self._halt(partition, lane, failed)
+                self._halt(partition, lane, record, failed)
                 self._start(lane, self.persist(partition))
 
     def _skip(self, partition: AssignedPartition, lane: PartitionLane) -> None:
         """Settle the record at which it is stuck."""
+        record = lane.ending
+        assert record is not None, "it is stuck at one"
         self._stop(lane)
-        logger.warning("%s offset %d is skipped by hand", partition, lane.buffer.next_offset)
+        logger.warning("%s offset %d is skipped by hand", partition, record.offset)
         self._metrics.skipped.inc()
-        self._settle_failed(partition, lane)
+        self._settle_failed(partition, lane, record)
 
-    def _halt(self, partition: AssignedPartition, lane: PartitionLane, failed: FailedRecord) -> None:
+    def _halt(
+        self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
+    ) -> None:
         attempts = f" after {failed.failures} attempts" if failed.failures else ""
         lane.become(PartitionState.HALTED, f"{attempts}: {failed.reason_in_one_line}")
         logger.error(
             "%s is halted at offset %d%s; nothing of it is lost or committed past that record, the other %s "
             "go on; `headrace partition retry|skip %s` moves it",
             partition,
-            lane.buffer.next_offset,
+            record.offset,
             lane.why_stuck,
             "partitions" if lane is partition.lane else "keys and partitions",
             partition,
-            extra=_about(lane, failed),
+            extra=_about(lane, record, failed),
         )
-        self._metrics.history.note("halted", f"{partition} at offset {lane.buffer.next_offset}{attempts}")
+        self._metrics.history.note("halted", f"{partition} at offset {record.offset}{attempts}")
         self._shared.feed.on_room(partition)  # there is none
 
     async def _write_dead_letter(
-        self, partition: AssignedPartition, lane: PartitionLane, failed: FailedRecord
+        self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
     ) -> None:
-        record = lane.buffer.head
-        assert record is not None, "the failed record is back"
         tries = 0
         try:
             while not await self._is_written(partition, lane, record, failed):
                 if lane.state is PartitionState.REVOKED:
+                    return
+                if lane.is_undecided:  # a record before it is tried first
+                    self._go_on(lane)
                     return
                 tries += 1
                 await asyncio.sleep(self._policy.wait_seconds(tries) or _RETRY_SECONDS)
         except UndecodableError:  # nothing of it can be copied
             if lane.state is PartitionState.REVOKED:
                 return
-            self._halt(partition, lane, failed)
+            if lane.is_undecided:
+                self._go_on(lane)
+                return
+            self._halt(partition, lane, record, failed)
             await self.persist(partition)
             return
-        self._settle_failed(partition, lane, record.offset)
+        self._settle_failed(partition, lane, record)
 
     async def _is_written(
         self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
@@ -216,7 +228,7 @@ class Failures:
         self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord, failed: FailedRecord
     ) -> bool:
         topic = self._policy.dead_letter_topic
-        about = _about(lane, failed)
+        about = _about(lane, record, failed)
         try:
             is_written = await self._shared.feed.write_dead_letter(
                 partition, record, failed.reason, failed.failures
@@ -248,38 +260,37 @@ class Failures:
             )
         return True
 
-    def _settle_failed(
-        self, partition: AssignedPartition, lane: PartitionLane, offset: int | None = None
-    ) -> None:
-        """The record at `offset`, or the next one that waits."""
-        offset = lane.buffer.next_offset if offset is None else offset
-        assert offset is not None, "the failed record is back"
-        partition.on_acked(offset, offset + 1)
+    def _settle_failed(self, partition: AssignedPartition, lane: PartitionLane, record: WireRecord) -> None:
+        """It must not be delivered, and has met its end."""
+        partition.on_acked(record.offset, record.offset + 1)
         self._go_on(lane)
 
     def _go_on(self, lane: PartitionLane) -> None:
-        if lane.state is not PartitionState.REVOKED:
+        if lane.state is PartitionState.REVOKED:
+            return
+        if lane.is_undecided and (partition := self._shared.partition_of(lane)) is not None:
+            lane.become(PartitionState.RETURNING)
+            self.after_failure(partition, lane)
+        else:
             lane.become(PartitionState.ACTIVE)
             self._resume(lane)
 
     def _start(self, lane: PartitionLane, work: Coroutine[Any, Any, None]) -> None:
         self._stop(lane)
         task = start_task(work, f"what is to happen after a failure in {lane.key}")
-        self._tasks[lane.id] = task
+        self._tasks[lane] = task
         task.add_done_callback(lambda task: self._ended(lane, task))
 
     def _ended(self, lane: PartitionLane, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(lane.id) is task:
-            del self._tasks[lane.id]
+        if self._tasks.get(lane) is task:
+            del self._tasks[lane]
 
     def _stop(self, lane: PartitionLane) -> None:
-        if (task := self._tasks.pop(lane.id, None)) is not None:
+        if (task := self._tasks.pop(lane, None)) is not None:
             task.cancel()
 
 
-def _about(lane: PartitionLane, failed: FailedRecord) -> dict[str, Any]:
-    """The failed record, which is the lane's next, as fields of a log line."""
-    offset = lane.buffer.next_offset
-    assert offset is not None, "the failed record is back"
-    about = {**lane.key._asdict(), "offset": offset, "attempt": failed.failures}
+def _about(lane: PartitionLane, record: WireRecord, failed: FailedRecord) -> dict[str, Any]:
+    """A record that must not be delivered, as fields of a log line."""
+    about = {**lane.key._asdict(), "offset": record.offset, "attempt": failed.failures}
     return log_extra(failed.reason, is_known=True, **about)

@@ -7,11 +7,11 @@ from functools import partial
 from headrace.runtime.dispatch.acks.nacks import Nacks
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.books.failed_records import FailedRecord
-from headrace.runtime.partitions.books.held import Call, Confirm, Held, Written
+from headrace.runtime.partitions.books.held import Call, Confirm, Held, Unwritten, Written
 from headrace.runtime.partitions.books.unacked import NOBODY
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.loose_lane import LooseLane
+from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.produce import Message, Produce, Said, encode_produced
 from headrace.runtime.workers.handle import WorkerHandle
@@ -63,10 +63,10 @@ class Produces:
             self._send(message, partial(self._on_done, call, worker.outbox, said.number))
 
     def on_returned(self, partition: AssignedPartition, firsts: Iterable[int]) -> None:
-        """These are to be handled again, and will produce again: what they have produced says no more."""
+        """These are to be handled again, and will produce again."""
         for first in firsts:
             if not partition.ledger.is_settled(first):  # else they were acked, and are over
-                partition.held.drop(first)
+                partition.held.let_go(first)
 
     # ---- inside
 
@@ -165,10 +165,13 @@ class Produces:
         """Nothing that it has produced is to be written any more."""
         for partition, first in call.records:
             held = partition.held.get(first)
-            if held is not None and held.call is call:  # else it came again, or its partition has left
-                partition.held.drop(first)
-                if call.failure and self._is_here(partition):
-                    self._fail(partition, first, held)
+            if held is None or held.call is not call:
+                continue  # it came again
+            if call.failure and not self._is_here(partition):
+                continue  # it has left: its last commit may still be to come, and must not cover the record
+            partition.held.drop(first)
+            if call.failure:
+                self._fail(partition, first, held)
         self._shared.news.set()
         if self._holds_up and not self.holds_up():
             asyncio.get_running_loop().call_soon(self._dispatch)
@@ -177,22 +180,29 @@ class Produces:
         return self._shared.partitions.get(partition.lane.id) is partition
 
     def _fail(self, partition: AssignedPartition, first: int, held: Held) -> None:
+        """A message of its last delivery can't be written: whatever has settled the record is void."""
+        partition.unwritten[first] = Unwritten.WAITS
+        is_settled, reason = partition.ledger.is_settled(first), held.call.failure
+        if is_settled:
+            partition.take_back(first, held.end, held.failures)
         if first in partition.unacked:
-            self._nacks.fail(partition, first, held.call.failure)
-        elif not partition.ledger.is_settled(first):
-            partition.nacked[first] = held.call.failure  # once its handler has returned
-        else:
-            self._undo(partition, first, held)
+            self._nacks.fail(partition, first, reason)
+        elif self._is_in_flight(partition, held.end - 1):
+            partition.nacked[first] = reason  # once its handler has returned
+        elif partition.lane.state is PartitionState.REVOKED:
+            self._nacks.fail(partition, first, reason)  # its next owner tries it again
+        elif is_settled:
+            self._bring_again(partition, first, held)
 
-    def _undo(self, partition: AssignedPartition, first: int, held: Held) -> None:
-        """It went well, and has failed."""
-        partition.ledger.reopen(first, held.end)
-        if held.failures:
-            partition.failed[first] = FailedRecord(held.failures)
+    def _is_in_flight(self, partition: AssignedPartition, offset: int) -> bool:
+        return any(_find(worker, partition.lane, offset) for worker in self._shared.workers)
+
+    def _bring_again(self, partition: AssignedPartition, first: int, held: Held) -> None:
+        """It went well, has failed, and waits nowhere."""
         if held.record is not None and isinstance(partition.lane, LooseLane):
-            lane = partition.lane.lane_of(held.record)
-            lane.take_again(held.record)
-            self.on_failed(lane, [held.record], held.call.failure, 1)
+            part = partition.lane.lane_of(held.record)
+            part.take_again(held.record)
+            self.on_failed(part, [held.record], held.call.failure, 1)
         else:
             _wait_as_unacked(partition, first, held.end)
             self._nacks.fail(partition, first, held.call.failure)

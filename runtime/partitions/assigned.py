@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import filterfalse, islice
 
 from headrace.runtime.partitions.books.ack_window import AckWindow
-from headrace.runtime.partitions.books.failed_records import FailedRecords
-from headrace.runtime.partitions.books.held import HeldRecords
+from headrace.runtime.partitions.books.failed_records import FailedRecord, FailedRecords
+from headrace.runtime.partitions.books.held import HeldRecords, UnwrittenRecords, spans_without
 from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.books.unacked import Unacked
 from headrace.runtime.partitions.buffers.bounds import Bounds
@@ -47,6 +47,7 @@ class AssignedPartition:
         "oldest_unacked_seconds",
         "plan",
         "unacked",
+        "unwritten",
         "why_cut_off",
     )
 
@@ -67,6 +68,7 @@ class AssignedPartition:
         self.acks_at_once = False  # what was handled last needed no ack any more
         self.nacked: dict[int, str] = {}  # in flight, and failed whatever their handler says now; why
         self.held = HeldRecords()  # their handlers have produced what isn't written
+        self.unwritten = UnwrittenRecords()  # a message of theirs was refused
         self.fetched_before = 0  # what comes again ends here; workers have handled some of it
         # By who looks at it: how long the same record has held up the commit, and one has waited for its ack.
         self.oldest_open_seconds = self.oldest_unacked_seconds = 0.0
@@ -82,6 +84,11 @@ class AssignedPartition:
     def bounds(self) -> Bounds:
         """How many records may wait, and be handed out: by settings and what they take."""
         return self._room.bounds
+
+    @bounds.setter
+    def bounds(self, bounds: Bounds) -> None:
+        """Its records are larger or smaller than was thought."""
+        self._room.bounds = bounds
 
     @property
     def unsettled(self) -> int:
@@ -142,10 +149,6 @@ class AssignedPartition:
 
     # ---- what happens to it
 
-    def resize(self, bounds: Bounds) -> None:
-        """Its records are larger or smaller than was thought."""
-        self._room.bounds = bounds
-
     def on_fetched(self, records: Records) -> None:
         """Records came from the source, in order, after all that came before: ledger first, then buffer."""
         ledger = self.ledger
@@ -183,6 +186,16 @@ class AssignedPartition:
         if self.lane.buffer.holds_ranges:
             self.plan.on_settled_below(self.ledger.committable)
 
+    def take_back(self, first: int, end: int, failures: int) -> None:
+        """Whatever settled `[first, end)`, its handler or an ack, is void: it is open again.
+
+        `failures` of its deliveries had failed before. docs/design/delivery.md says where else it is known.
+        """
+        self.ledger.reopen(first, end)
+        self._window.on_reopened(first, end)
+        if failures:
+            self.failed[first] = FailedRecord(failures)
+
     def redeliver(self) -> None:
         """Begin anew at what is open, for the sake of orphans: what others have handled stays theirs.
 
@@ -190,8 +203,8 @@ class AssignedPartition:
         """
         end = self.ledger.position
         self.unacked.drop_orphans()
-        for first in [it for it in self.held if self.ledger.is_open(it) and it not in self.unacked]:
-            self.held.drop(first)  # it will produce again
+        for first in [it for it in self.held if not self.ledger.is_settled(it) and it not in self.unacked]:
+            self.held.let_go(first)
         self.fetched_before = max(end, self.fetched_before)
         self.why_cut_off = ""  # what can't be read is found again
         self.lane.buffer.clear()
@@ -225,6 +238,8 @@ class AssignedPartition:
             newest = list(islice(filterfalse(ledger.is_settled, newest_first), size))
             self._window.on_settled(reversed(newest))
         ledger.settle(first, end)
+        if self.unwritten:
+            self.unwritten.forget_within(first, end)
 
     def note_unacked(self, firsts: Sequence[int]) -> None:
         """These succeeded, and wait for their acks."""
@@ -235,6 +250,10 @@ class AssignedPartition:
             self.unacked.add_ends(self.lane.buffer.spans(self.lane.buffer.given))
         if self.failed and self.lane.buffer.holds_ranges:
             self.failed.forget(firsts)  # else they may still be nacked
+        elif self.failed:
+            self.failed.note_handled(firsts)
+        for first in self.unwritten.take_handled(firsts) if self.unwritten else ():
+            self.on_acked(first, self.unacked.end_of(first))
 
     def note_failed(self, units: Sequence[Span], reason: str, among: int) -> list[int]:
         """The first offsets of those that are open: else they were acked."""
@@ -253,6 +272,23 @@ class AssignedPartition:
             self.plan.drop_started()
             for first, end in units:
                 self.failed.note_suspect(first, end if are_ranges else None)
+
+
+def ack_through(partition: AssignedPartition, first: int, end: int) -> None:
+    """`[first, end)` is acked, and with it all below, but for what has failed and comes again.
+
+    A failure is an answer too, and a later one than the handler's return: `onFailure` decides on it.
+    """
+    partition.failed.of(first)  # by itself, where a commit has told of it among others
+    failed = dict(partition.failed.to_come_below(end))
+    in_flight = partition.nacked.keys() | partition.unwritten
+    failed |= {at: _end_of(partition, at) for at in in_flight if at < end}
+    if first not in partition.unwritten:
+        failed.pop(first, None)  # it is named
+    else:
+        partition.unwritten.note_acked(first)
+    for span in list(spans_without([(0, end)], sorted(failed.items()))):
+        partition.on_acked(*span)
 
 
 def of_records(
@@ -283,6 +319,12 @@ def of_chunks(
 def of_ranges(key: PartitionKey, start: Checkpoint) -> AssignedPartition:
     """Ranges of offsets, of records that nobody fetches."""
     return AssignedPartition(key, start, RangeRoom(), RangeBuffer())
+
+
+def _end_of(partition: AssignedPartition, first: int) -> int:
+    """Of the record or range that begins there."""
+    ranges = _open_ranges(partition) if partition.lane.buffer.holds_ranges else ()
+    return next((end for begin, end in ranges if begin == first), first + 1)
 
 
 def _open_ranges(partition: AssignedPartition) -> Iterator[Span]:

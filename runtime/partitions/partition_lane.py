@@ -7,8 +7,12 @@ from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.lane import CutShort, next_lane_id
 from headrace.runtime.partitions.state import TRANSITIONS, PartitionState
 from headrace.runtime.partitions.waiting_lane import Books, WaitingLane
+from headrace.runtime.wire.frames import WireRecord
 
 _ORDERS = count(1)
+_ENDS = (PartitionState.WRITING_DEAD_LETTER, PartitionState.HALTED)
+_MAY_DECIDE_ANEW = (PartitionState.ACTIVE, PartitionState.BACKOFF, PartitionState.HALTED)
+"""A dead letter that is being written is waited for."""
 
 
 class PartitionLane(WaitingLane):
@@ -21,11 +25,13 @@ class PartitionLane(WaitingLane):
     __slots__ = (
         "_is_alone",
         "_returned",
+        "ending",
         "epoch",
         "failed_now",
         "id",
         "in_flight_count",
         "is_recalled",
+        "is_undecided",
         "state",
         "stuck_order",
         "why_stuck",
@@ -43,6 +49,8 @@ class PartitionLane(WaitingLane):
         self.in_flight_count = 0
         self.is_recalled = False
         self.failed_now: list[int] = []  # what failed since something was handed out last
+        self.is_undecided = False  # what becomes of some of these is still to be decided
+        self.ending: WireRecord | None = None  # must not be delivered: what becomes of it is under way
         self._returned: list[Records] = []
         self._is_alone = False  # nothing goes behind what is in flight
 
@@ -85,6 +93,10 @@ class PartitionLane(WaitingLane):
         if not self.why_stuck:
             self.stuck_order = next(_ORDERS)
         self.state, self.why_stuck = state, why_stuck
+        if state not in _ENDS:
+            self.ending = None
+        elif self.ending is None:
+            self.ending = self.buffer.head
 
     def take(self, limit: int, byte_limit: int) -> Records:
         """The next records to hand out, one by one: at least one. One that failed goes alone."""
@@ -136,7 +148,8 @@ class PartitionLane(WaitingLane):
     def on_failed(self, records: Records, reason: str, among: int) -> None:
         """These were in flight, and failed in a call with `among` records. `on_returned` is still to come."""
         self.epoch += 1
-        if self.state is PartitionState.ACTIVE:
+        self.is_undecided = True
+        if self.state in _MAY_DECIDE_ANEW:
             self.become(PartitionState.RETURNING)
         self.failed_now += self._books.note_failed(_units(self.buffer, records), reason, among)
 
@@ -147,6 +160,8 @@ class PartitionLane(WaitingLane):
     def on_returned(self, records: Records) -> None:
         """These were in flight and are to be handed out again, once nothing is in flight any more."""
         self._returned.append(records)
+        for first in self.buffer.first_offsets(records) if self._books.unwritten else ():
+            self._books.unwritten.note_returned(first)
         self._left(len(records))
 
     def revoke(self) -> None:
@@ -159,6 +174,10 @@ class PartitionLane(WaitingLane):
     def _handed_out(self, records: Records) -> Records:
         self.in_flight_count += len(records)
         self.failed_now.clear()
+        if self._books.held or self._books.unwritten:  # what an earlier delivery has produced says no more
+            for first in self.buffer.first_offsets(records):
+                self._books.held.drop(first)
+                self._books.unwritten.note_handed_out(first)
         return records
 
     def _left(self, count: int) -> None:

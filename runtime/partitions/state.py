@@ -45,15 +45,18 @@ TRANSITIONS: Mapping[PartitionState, Mapping[PartitionState, str]] = {
     },
     _S.BACKOFF: {
         _S.ACTIVE: "the wait is over, or the record was acked",
+        _S.RETURNING: "a record before it, which had gone well, has failed",
         _S.REVOKED: "the partition leaves",
     },
     _S.WRITING_DEAD_LETTER: {
         _S.ACTIVE: "it is written, or the record was acked, or somebody retries or skips it",
+        _S.RETURNING: "the same, and a record before it, which had gone well, has failed",
         _S.HALTED: "there is nothing that could be written",
         _S.REVOKED: "the partition leaves",
     },
     _S.HALTED: {
         _S.ACTIVE: "somebody retries or skips the record, or it was acked",
+        _S.RETURNING: "a record before it, which had gone well, has failed",
         _S.REVOKED: "the partition leaves",
     },
     _S.PLANNING: {

@@ -74,8 +74,8 @@ def is_stuck(partition: AssignedPartition) -> bool:
 def stuck_at(partition: AssignedPartition) -> int:
     """The offset of the record that it can't get past, where it is stuck."""
     lane = stuck_lane(partition)
-    offset = lane.buffer.next_offset if lane is not None else None
-    return partition.ledger.position if offset is None else offset
+    record = lane.ending if lane is not None else None
+    return partition.ledger.position if record is None else record.offset
 
 
 def state_name(partition: AssignedPartition) -> str:

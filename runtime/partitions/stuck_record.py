@@ -17,7 +17,7 @@ _CONTENT = ("key", "body", "headers")
 
 def stuck_record(partition: AssignedPartition, lane: PartitionLane) -> dict[str, Any] | None:
     """JSON types only. None where nothing of it is here, as of a range or a chunk that can't be read."""
-    record = lane.buffer.head
+    record = lane.ending
     if record is None or isinstance(record, OffsetRange):
         return None
     failed = partition.failed.of(record.offset)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from headrace.runtime.partitions.books.failed_records import FailedRecords
+from headrace.runtime.partitions.books.held import HeldRecords, UnwrittenRecords
 from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkRecord
@@ -30,6 +31,11 @@ class Books(Protocol):
     def to_hand_out(self) -> int: ...
     @property
     def left_in_flight(self) -> int: ...
+
+    @property
+    def held(self) -> HeldRecords: ...
+    @property
+    def unwritten(self) -> UnwrittenRecords: ...
 
     is_paused: bool
 

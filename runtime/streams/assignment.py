@@ -178,7 +178,7 @@ class Assignment:
         if self.are_chunks:
             ahead = _ahead(self._share_bytes(), policy.batch)
             partition = of_chunks(key, start, 1, policy.ack_window_size, ahead)
-            partition.resize(self.bounds)
+            partition.bounds = self.bounds
         elif policy.ordering != "partition":
             partition = of_keys(key, start, 1, policy.ordering)
         else:
@@ -224,6 +224,8 @@ class Assignment:
                     await asyncio.wait(before)
             self._dispatch.on_revoked(keys)
             await self.commit(partitions)
+            for partition in partitions:
+                partition.is_replaced = True  # others have it from now on
         finally:
             del self._releases[done]
             done.set_result(None)
@@ -298,7 +300,7 @@ class Assignment:
             record_bytes = (decoded_bytes - before_bytes) // (count - before_count)
             self.decoded_record_bytes = max(self.decoded_record_bytes, record_bytes)
         most = max(1, self._share_bytes() // part // max(1, record_bytes))
-        partition.resize(self.bounds.within(most))
+        partition.bounds = self.bounds.within(most)
 
     async def commit_forever(self, seconds: float = COMMIT_INTERVAL_SECONDS) -> None:
         """Every so often, or more often, what has changed."""

@@ -14,6 +14,7 @@ def explicit_ack_semantics() -> Any:
     return setting(
         "explicitAckSemantics",
         "auto",
-        effect="cumulative settles every lower record too, finished or not; with individual lower ones that"
-        " nobody acks stay open. auto is cumulative for functions that mlrun has written, else individual.",
+        effect="cumulative settles every lower record too, finished or not, but for those that have failed"
+        " and are to be tried again; with individual lower ones that nobody acks stay open. auto is"
+        " cumulative for functions that mlrun has written, else individual.",
     )

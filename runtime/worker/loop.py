@@ -301,7 +301,7 @@ class WorkerLoop:
             except IndexError:  # recalled between the test and the step
                 break
             offset = record.offset
-            if view.has_acked_ahead and view.is_acked(offset):
+            if view.has_acked_ahead and view.is_acked(offset, attempt):
                 seq += 1
                 continue
             view.record = record
@@ -440,7 +440,7 @@ def _events_of(
     """
     records: list[tuple[int, Any]] = list(enumerate(run.records, run.header.first_seq))
     if view.has_acked_ahead:
-        records = [it for it in records if not view.is_acked(it[1].offset)]
+        records = [it for it in records if not view.is_acked(it[1].offset, run.header.attempt)]
     if UndecodableRecord in map(type, run.records):
         is_bad = [isinstance(record, UndecodableRecord) for _, record in records]
         unread += [(seq, Outcome(it.why, is_named=True)) for seq, it in compress(records, is_bad)]

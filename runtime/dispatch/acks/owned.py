@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.assigned import AssignedPartition, ack_through
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire.frames import Ack, Nack
 
@@ -83,16 +83,27 @@ class Acks:
             return None
         first = partition.acked_by(ack.offset)
         if ack.count > 1:
-            if first != ack.offset or partition.acked_by(ack.first) != ack.first:
+            is_alike = first == ack.offset and partition.acked_by(ack.first) == ack.first
+            if not is_alike or partition.unwritten:
                 return self._take_singly(ack)
             first = ack.first
         if first is None:
             _refuse(ack, "it lies inside a range that is open; a range is acked through its last offset")
             return None
-        is_through = ack.is_through or self._is_cumulative
-        partition.on_acked(0 if is_through else first, ack.offset + 1)
+        return partition if self._settle(partition, ack, first) else None
+
+    def _settle(self, partition: AssignedPartition, ack: Ack, first: int) -> bool:
+        """What it names, from `first` on; whether it may."""
+        if ack.is_through or self._is_cumulative:
+            ack_through(partition, first, ack.offset + 1)
+        elif first in partition.unwritten:
+            if not partition.unwritten.note_acked(first):
+                _refuse(ack, "a message that its record has produced can't be written; it is delivered again")
+                return False
+        else:
+            partition.on_acked(first, ack.offset + 1)
         self._metrics.acks.inc(ack.count)
-        return partition
+        return True
 
     def _own(self, keys: Iterable[PartitionKey]) -> None:
         keys = tuple(keys)

@@ -21,6 +21,12 @@ class AckWindow:
         """These were open, and now are not; the last of them is the newest."""
         self._last.extend(offsets)
 
+    def on_reopened(self, first: int, end: int) -> None:
+        """`[first, end)` is open again, and may be settled a second time."""
+        if self._last:
+            kept = [offset for offset in self._last if not first <= offset < end]
+            self._last = deque(kept, maxlen=self._last.maxlen)
+
     def hold_back(
         self, committable: int, acked: Sequence[tuple[int, int]]
     ) -> tuple[int, list[tuple[int, int]]]:

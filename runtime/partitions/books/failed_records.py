@@ -22,8 +22,15 @@ class FailedRecord:
     """How many may be delivered together next time; None for no limit."""
     is_refused: bool = False
     """It is not to be delivered at all."""
+    is_handled: bool = False
+    """The record went well since its last failure, and waits for an ack."""
     end: int | None = None
     """Of a range: the offset after its last. Where it isn't known, and for a record: the next offset."""
+
+    @property
+    def comes_again(self) -> bool:
+        """The failure is not answered yet: another delivery of the record is to come, or what ends it."""
+        return self.is_refused or (self.failures > 0 and not self.is_handled)
 
     def span_from(self, first: int) -> int:
         """How many offsets it is, where `first` is its first."""
@@ -102,8 +109,21 @@ class FailedRecords(dict[int, FailedRecord]):
         """One more delivery of it failed; `end` where it is a range."""
         failed = self.of(offset) or self.setdefault(offset, FailedRecord())
         failed.failures += 1
+        failed.is_handled = False
         failed.reason, failed.end = reason, end
         failed.among = among if end is None else max(among, end - offset)
+
+    def note_handled(self, offsets: Iterable[int]) -> None:
+        """These records went well, and wait for acks. They keep their counts: they may fail all the same."""
+        for offset in offsets:
+            if (failed := self.of(offset)) is not None:
+                failed.is_handled = True
+
+    def to_come_below(self, end: int) -> list[tuple[int, int]]:
+        """Spans below `end` of what has failed and comes again; disjoint, ascending."""
+        return sorted(
+            (at, at + failed.span_from(at)) for at, failed in self.items() if at < end and failed.comes_again
+        )
 
     def note_suspect(self, offset: int, end: int | None) -> None:
         """It may have killed its worker: next time it goes alone."""
@@ -199,6 +219,11 @@ class ToldRecords(FailedRecords):
         """As above."""
         self._told = [part for span in self._told for part in _without(span, first, end)]
         super().forget_within(first, end)
+
+    def to_come_below(self, end: int) -> list[tuple[int, int]]:
+        """As above. Whether those were handled since is not known: they are delivered again."""
+        told = [(first, stop) for first, stop, _ in self._told if first < end]
+        return sorted(super().to_come_below(end) + told)
 
     def _spans(self) -> list[tuple[int, int, int]]:
         return super()._spans() + self._told

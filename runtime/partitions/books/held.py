@@ -2,6 +2,7 @@
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -41,6 +42,11 @@ class Call:
         self.records: Sequence[tuple[Any, int]] = ()
         """That it is of: partition and first offset."""
 
+    @property
+    def is_unwritten(self) -> bool:
+        """Some of its messages are on their way, or can't be written: no commit may cover its records."""
+        return self.open > 0 or bool(self.failure)
+
     def keep(self, message: Message, done: Confirm) -> None:
         """For the commit."""
         self.outgoing = self.outgoing or []
@@ -55,6 +61,46 @@ class Held(NamedTuple):
     failures: int
     record: WireRecord | None = None
     """Where records may overtake each other: only it would have to come again."""
+    is_over: bool = False
+    """That call has ended without an outcome, or in vain: the record comes again by itself."""
+
+
+class Unwritten(Enum):
+    """Where a record is since a message of its last delivery was refused. No ack of before counts."""
+
+    WAITS = "it is to come again"
+    RUNS = "it is in its handler again"
+    IS_ACKED = "and was acked, which counts once that has gone well"
+
+
+class UnwrittenRecords(dict[int, Unwritten]):
+    """By first offset, until a later delivery has gone well, or `onFailure` has ended them."""
+
+    def note_handed_out(self, first: int) -> None:
+        """Another delivery of it begins."""
+        if first in self:
+            self[first] = Unwritten.RUNS
+
+    def note_acked(self, first: int) -> bool:
+        """Whether that counts, once its handler has returned."""
+        if counts := self[first] is not Unwritten.WAITS:
+            self[first] = Unwritten.IS_ACKED
+        return counts
+
+    def note_returned(self, first: int) -> None:
+        """That delivery has failed, or was none."""
+        if first in self:
+            self[first] = Unwritten.WAITS
+
+    def take_handled(self, firsts: Iterable[int]) -> list[int]:
+        """Those of them that were acked in a delivery that has gone well."""
+        handled = [first for first in firsts if self.get(first, Unwritten.WAITS) is not Unwritten.WAITS]
+        return [first for first in handled if self.pop(first) is Unwritten.IS_ACKED]
+
+    def forget_within(self, first: int, end: int) -> None:
+        """`[first, end)` is settled."""
+        for offset in [it for it in self if first <= it < end]:
+            del self[offset]
 
 
 class HeldRecords(dict[int, Held]):
@@ -66,21 +112,37 @@ class HeldRecords(dict[int, Held]):
     @property
     def are_on_their_way(self) -> bool:
         """Some messages of theirs are, and no commit can write them."""
-        return any(held.call.open for held in self.values())
+        return any(held.call.open and not held.call.failure for held in self.values())
 
     def drop(self, first: int) -> Held | None:
         """It is held no more, and what was to go with a commit is over for all of its call."""
         held = self.pop(first, None)
-        if held is not None and held.call.outgoing:  # no part of it goes without the others
-            self.outgoing_bytes -= sum(message.size_bytes for message, _ in held.call.outgoing)
-            held.call.outgoing = ()
+        if held is not None:
+            self._void(held.call)
         return held
+
+    def let_go(self, first: int) -> None:
+        """Its call is over, and the record comes again: what was to go with a commit is void.
+
+        What is on its way is held until the record is handed out again. It may be acked before that.
+        """
+        if (held := self.get(first)) is not None:
+            self._void(held.call)
+            if held.call.is_unwritten:
+                self[first] = held._replace(is_over=True)
+            else:
+                del self[first]
+
+    def _void(self, call: Call) -> None:
+        if call.outgoing:  # no part of it goes without the others
+            self.outgoing_bytes -= sum(message.size_bytes for message, _ in call.outgoing)
+            call.outgoing = ()
 
     def hold_back(self, committable: int, acked: Sequence[Span]) -> tuple[int, list[Span]]:
         """The offset and the acked spans that a commit may say, without what is on its way."""
-        holes = sorted((first, held.end) for first, held in self.items() if held.call.open)
+        holes = sorted((first, held.end) for first, held in self.items() if held.call.is_unwritten)
         offset = min(committable, holes[0][0]) if holes else committable
-        return offset, list(_without([(offset, committable), *acked], holes))
+        return offset, list(spans_without([(offset, committable), *acked], holes))
 
     def outgoing(self, covered: Sequence[Span]) -> list[Outgoing]:
         """What has to be written with a commit that covers these spans, which ascend; by offset."""
@@ -94,8 +156,8 @@ def _is_within(spans: Sequence[Span], offset: int) -> bool:
     return at > 0 and offset < spans[at - 1][1]
 
 
-def _without(spans: Iterable[Span], holes: Sequence[Span]) -> Iterator[Span]:
-    """What is left of them; both ascending."""
+def spans_without(spans: Iterable[Span], holes: Sequence[Span]) -> Iterator[Span]:
+    """The parts of `spans` that lie in none of `holes`; both ascending and disjoint."""
     at = 0
     for begin, end in spans:
         first = begin

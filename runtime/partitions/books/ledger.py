@@ -116,14 +116,15 @@ class Ledger:
         return self._settle_fetched(first, end)
 
     def reopen(self, first: int, end: int) -> None:
-        """`[first, end)`, which was fetched and settled, is open again: `committable` may move back."""
-        spans = [(min(first, self._committable), self._committable), *self._settled.to_list()]
+        """Take back what settled `[first, end)`, fetched or ahead: `committable` may move back."""
+        spans = [(min(first, self._committable), self._committable)]
+        spans += self._settled.to_list() + self._ahead.to_list()
         self._committable = min(first, self._committable)
-        self._settled = IntervalSet()
+        self._settled, self._ahead = IntervalSet(), IntervalSet()
         for low, high in spans:
             for part in ((low, min(high, first)), (max(low, end), high)):
                 if part[0] < part[1]:
-                    self._settle_fetched(*part)
+                    self.settle(*part)
 
     def _settle_fetched(self, first: int, end: int) -> int:
         if first > self._committable:

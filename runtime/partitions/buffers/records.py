@@ -3,7 +3,8 @@
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, groupby, islice
+from itertools import accumulate, chain, groupby, islice, pairwise
+from operator import attrgetter
 from typing import ClassVar
 
 from headrace.runtime.partitions.books.failed_records import FailedRecords
@@ -133,8 +134,11 @@ class RecordBuffer:
             self.append(part)
 
     def put_back(self, returned: Sequence[Records], ledger: Ledger) -> None:
-        """Before all others, those that are open."""
-        self._rebuild([*chain.from_iterable(map(_sequences, returned)), *self._parts], ledger)
+        """Before all others, those that are open; decoded ones, which may fail late, by their offsets."""
+        parts = [*chain.from_iterable(map(_sequences, returned)), *self._parts]
+        if any(one[-1].offset > other[0].offset for one, other in pairwise(parts)):
+            parts = [sorted(chain.from_iterable(parts), key=attrgetter("offset"))]
+        self._rebuild(parts, ledger)
 
     def keep_open(self, ledger: Ledger) -> None:
         """Drop what is not open any more."""

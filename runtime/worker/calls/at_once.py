@@ -130,7 +130,7 @@ class AtOnce:
                 means.slot.enter_beside(seq)
             else:
                 means.slot.begin_beside(seq)
-            if view.has_acked_ahead and view.is_acked(record.offset):
+            if view.has_acked_ahead and view.is_acked(record.offset, header.attempt):
                 self._end(seq, 0)
             else:
                 await self._handle_one(run, seq, record, (view, source))

@@ -87,18 +87,20 @@ class PartitionView:
             self.open_range = None
         if not self.entered < offset < self.end:
             return
+        self._acked.add(offset)
         if is_through:
             self._acked_below = max(self._acked_below, offset + 1)
-        else:
-            self._acked.add(offset)
         self.has_acked_ahead = True
 
-    def is_acked(self, offset: int) -> bool:
-        """Whether its record, which is next, need not be handled."""
+    def is_acked(self, offset: int, attempt: int) -> bool:
+        """Whether its record, which is next, need not be handled.
+
+        An ack of a later one says nothing of a record that has failed: the processor leaves it open too.
+        """
         if offset in self._acked:
             self._acked.discard(offset)
             return True
-        return offset < self._acked_below
+        return attempt == 1 and offset < self._acked_below
 
 
 class Event(Protocol):

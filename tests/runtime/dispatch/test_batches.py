@@ -177,7 +177,7 @@ def test_a_partition_that_holds_more_than_it_may_has_no_room() -> None:
     partition = of_records(PartitionKey("t", 0), Checkpoint(0), 8)
     partition.on_fetched(records(0, 8))
     partition.lane.on_unacked(partition.lane.take(8, 1000))
-    partition.resize(Bounds.of(4))  # records turned out to be large
+    partition.bounds = Bounds.of(4)  # records turned out to be large
     assert partition.lane.is_idle
     assert partition.room == 0
 

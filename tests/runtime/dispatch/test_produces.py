@@ -2,56 +2,23 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from worker_bench import QUICK, Bench, bench, kill_worker, records, until
+from produce_bench import producing
+from worker_bench import QUICK, kill_worker, records, until
 
-from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.partitions.books.held import Confirm, Written
-from headrace.runtime.wire.produce import WINDOW_BYTES, Message
+from headrace.runtime.config.delivery import AckMode, BatchPolicy
+from headrace.runtime.partitions.books.held import Written
+from headrace.runtime.wire.produce import WINDOW_BYTES
 
 SENDS = """
     def handler(context, event):
         write(f"start {event.offset} attempt {event.attempt}")
         context.produce("out", event.body, key=str(event.offset))
 """
-
-
-class Cluster(NoFeed):
-    """Confirms what it is asked to, when it is asked to."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[Message, Confirm]] = []
-
-    def produce(self, message: Message, done: Confirm) -> None:
-        self.sent.append((message, done))
-
-    def confirm(self, *values: bytes, failure: str = "") -> None:
-        """Those of these values; without any, all."""
-        for at, (message, done) in enumerate(self.sent.copy()):
-            if not values or message.value in values:
-                self.sent.remove((message, done))
-                done(Written(failure=failure) if failure else Written(3, at))
-
-    @property
-    def values(self) -> list[bytes | None]:
-        return [message.value for message, _ in self.sent]
-
-
-@asynccontextmanager
-async def producing(
-    folder: Path, handler: str, policy: DeliveryPolicy = QUICK, workers: int = 1
-) -> AsyncIterator[tuple[Bench, Cluster]]:
-    async with bench(folder, handler, policy=policy, workers=workers) as b:
-        cluster = Cluster()
-        b.dispatcher.connect(cluster)
-        yield b, cluster
 
 
 async def test_a_record_is_settled_once_its_message_is_confirmed_and_others_go_on(tmp_path: Path) -> None:

@@ -20,14 +20,14 @@ Make = Callable[[int], AssignedPartition]
 
 def of_100_records(in_flight: int) -> AssignedPartition:
     partition = of_records(KEY, START, 256)
-    partition.resize(Bounds(256, in_flight, in_flight))
+    partition.bounds = Bounds(256, in_flight, in_flight)
     partition.on_fetched(records(0, 100))
     return partition
 
 
 def of_100_undecoded(in_flight: int) -> AssignedPartition:
     partition = of_chunks(KEY, START, 256, 0, Ahead(1 << 20))
-    partition.resize(Bounds(256, in_flight, 2 * in_flight))
+    partition.bounds = Bounds(256, in_flight, 2 * in_flight)
     partition.on_fetched(undecoded(0, 100))
     return partition
 
@@ -61,7 +61,7 @@ def test_what_waits_for_acks_counts_among_them(make: Make) -> None:
 
 def test_keys_share_the_bound() -> None:
     partition = of_keys(KEY, START, 256, "none")
-    partition.resize(Bounds(256, 3, 3))
+    partition.bounds = Bounds(256, 3, 3)
     partition.on_fetched(records(0, 100))
     taken = []
     while partition.lane.is_deliverable:
@@ -93,7 +93,7 @@ def test_where_each_is_acked_in_its_handler_more_go_out_until_one_is_not() -> No
 
 def test_the_record_that_holds_up_the_commit_waits_for_its_place_too() -> None:
     partition = of_keys(KEY, START, 256, "none")
-    partition.resize(Bounds(256, 1, 1))
+    partition.bounds = Bounds(256, 1, 1)
     partition.on_fetched(records(0, 3))
     first = partition.lane.next_part()
     record = first.take(1, 1 << 20)

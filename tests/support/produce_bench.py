@@ -1,0 +1,42 @@
+"""A dispatcher with real workers whose messages are confirmed, or refused, by hand."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from refetching import Log
+from worker_bench import QUICK, Bench, bench
+
+from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.partitions.books.held import Confirm, Written
+from headrace.runtime.wire.produce import Message
+
+
+class Cluster(Log):
+    """Confirms what it is asked to, when it is asked to."""
+
+    def __init__(self, b: Bench) -> None:
+        super().__init__(b)
+        self.sent: list[tuple[Message, Confirm]] = []
+
+    def produce(self, message: Message, done: Confirm) -> None:
+        self.sent.append((message, done))
+
+    def confirm(self, *values: bytes, failure: str = "") -> None:
+        """Those of these values; without any, all."""
+        for at, (message, done) in enumerate(self.sent.copy()):
+            if not values or message.value in values:
+                self.sent.remove((message, done))
+                done(Written(failure=failure) if failure else Written(3, at))
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [message.value for message, _ in self.sent]
+
+
+@asynccontextmanager
+async def producing(
+    folder: Path, handler: str, policy: DeliveryPolicy = QUICK, workers: int = 1
+) -> AsyncIterator[tuple[Bench, Cluster]]:
+    async with bench(folder, handler, policy=policy, workers=workers) as b:
+        yield b, Cluster(b)
