@@ -37,13 +37,25 @@ def test_transactions_are_not_built_for_it(tmp_path: Path) -> None:
     assert "attributes.exactlyOnce: with groupProtocol: consumer is known, but not built" in text
 
 
+def test_an_instance_id_needs_the_protocol_that_waits_for_the_one_before(tmp_path: Path) -> None:
+    text = problems_with(tmp_path, {"groupInstanceId": "box-1"})
+    assert "attributes.groupInstanceId: needs groupProtocol: consumer (Kafka 4.0 or newer)" in text
+    assert "remove it" in text
+
+
+def test_who_writes_transactions_is_told_to_have_no_instance_id(tmp_path: Path) -> None:
+    """The other protocol isn't built for them."""
+    text = problems_with(tmp_path, {"groupInstanceId": "box-1", "exactlyOnce": True})
+    assert "attributes.groupInstanceId: is not for exactlyOnce" in text
+
+
 def test_variables_in_an_instance_id_are_the_environments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOSTNAME", "box-7")
-    own = loaded(tmp_path, {"groupInstanceId": "f-$HOSTNAME"})
+    own = loaded(tmp_path, CONSUMER, {"groupInstanceId": "f-$HOSTNAME"})
     assert own.of_replica(None).group_instance_id == "f-box-7"
-    assert consumer_options(own.of_replica(2))["group_instance_id"] == "f-box-7-2"
+    assert own.of_replica(2).group_instance_id == "f-box-7-2"
 
 
 def test_with_it_the_consumer_is_in_no_group(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ ROWS = [
     Row("exactlyOnce", "", False, True, "", True),
     Row("groupProtocol", "", "classic", "Consumer", "", "consumer"),
     Row("groupRemoteAssignor", "", "uniform", "Range", "", "range", {"groupProtocol": "consumer"}),
-    Row("groupInstanceId", "", "", "box-1", "", "box-1"),
+    Row("groupInstanceId", "", "", "box-1", "", "box-1", {"groupProtocol": "consumer"}),
 ]
 ELSEWHERE = {"topics", "brokers", "consumerGroup", "secretPath"}
 BY_ATTRIBUTE = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.attribute)

@@ -314,9 +314,9 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
     group_instance_id: Text = setting(
         "groupInstanceId",
         "",
-        effect="A replica that comes back under its id within its session moves nothing; one that doesn't"
-        " leaves its partitions idle for as long. Two with the same id throw each other out: $HOSTNAME stands"
-        " for the variable, and --replicas adds a number.",
+        effect="With groupProtocol consumer: a replica that comes back under its id within its session moves"
+        " nothing; one that doesn't leaves its partitions idle for as long. A second one with the same id"
+        " waits for the first: $HOSTNAME stands for the variable, and --replicas adds a number.",
     )
 
     @classmethod

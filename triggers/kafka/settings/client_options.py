@@ -17,7 +17,6 @@ def consumer_options(settings: KafkaSettings) -> dict[str, Any]:
     return {
         # With the other protocol the group is ours, and the consumer only fetches.
         "group_id": settings.consumer_group if settings.group_protocol == "classic" else None,
-        "group_instance_id": settings.group_instance_id or None,
         "enable_auto_commit": False,
         "auto_offset_reset": "none",  # start positions are ours to decide, and resets ours to report
         "session_timeout_ms": _ms(settings.session_timeout_seconds),

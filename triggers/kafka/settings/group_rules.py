@@ -43,6 +43,18 @@ def _transactions_are_classic(settings: KafkaAttributes, _trigger: TriggerFields
     return f"with groupProtocol: consumer {NOT_BUILT}; remove one of them" if is_given else ""
 
 
+def _instances_are_not_classic(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """needs groupProtocol consumer."""
+    if settings.group_protocol == "consumer" or not settings.group_instance_id:
+        return ""
+    if settings.exactly_once:
+        return "is not for exactlyOnce, which needs groupProtocol: classic; remove it"
+    return (
+        "needs groupProtocol: consumer (Kafka 4.0 or newer); with classic the broker hands on a replica's"
+        " partitions while its handlers still run. With an older Kafka, remove it"
+    )
+
+
 def _rule(about: str, check: _Check) -> Rule:
     return Rule(about, ("group_protocol", about), check)
 
@@ -53,4 +65,5 @@ GROUP_RULES = (
     _rule("balance_strategy", _strategy_is_the_brokers),
     _rule("group_remote_assignor", _assignor_needs_consumer),
     _rule("exactly_once", _transactions_are_classic),
+    _rule("group_instance_id", _instances_are_not_classic),
 )
