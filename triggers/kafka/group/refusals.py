@@ -10,7 +10,8 @@ _UNRELEASED_INSTANCE_ID, _GROUP_FULL, _UNSUPPORTED_ASSIGNOR = 111, 81, 112
 _FENCED_INSTANCE_ID = 82
 _GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION, _INVALID_REQUEST = 69, 35, 42
 _GROUP_UNAUTHORIZED, _TOPIC_UNAUTHORIZED = 30, 29
-LOST = frozenset({_FENCED_MEMBER_EPOCH, _UNKNOWN_MEMBER_ID})
+LOST = frozenset({_FENCED_MEMBER_EPOCH, _UNKNOWN_MEMBER_ID, _FENCED_INSTANCE_ID, _GROUP_ID_NOT_FOUND})
+"""It is no member any more: what it has is somebody else's, or will be."""
 NO_SUCH_API = (
     "{brokers}: this broker has no group protocol `consumer` (Kafka 4.0 brings it); remove groupProtocol, or"
     " say classic"
@@ -23,8 +24,8 @@ _FATAL = {
     _GROUP_UNAUTHORIZED: "{brokers} does not let this user join group {group}",
     _TOPIC_UNAUTHORIZED: "{brokers} does not let this user read all topics of group {group}",
     _INVALID_REQUEST: "{brokers} refuses heartbeats to group {group}: {message}",
-    _FENCED_INSTANCE_ID: "another member of group {group} has groupInstanceId {instance}: each replica needs"
-    " one of its own, such as $HOSTNAME",
+    _FENCED_INSTANCE_ID: "another member of group {group} has groupInstanceId {instance} now, and what this"
+    " one had: each replica needs an id of its own, such as $HOSTNAME",
 }
 _WAITING = {
     _UNRELEASED_INSTANCE_ID: "group {group} still has a member with groupInstanceId {instance}: waiting until"
@@ -48,10 +49,10 @@ class Verdict(Enum):
 
 def verdict(error_code: int) -> Verdict:
     """Whatever isn't known is tried again."""
-    if error_code in LOST:
-        return Verdict.LOST
     if error_code in _FATAL:
         return Verdict.END
+    if error_code in LOST:
+        return Verdict.LOST
     return Verdict.WAIT if error_code in _WAITING else Verdict.RETRY
 
 

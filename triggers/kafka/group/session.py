@@ -17,9 +17,9 @@ from headrace.triggers.kafka.client.topics import topic_names
 from headrace.triggers.kafka.group.coordinator import Coordinator
 from headrace.triggers.kafka.group.heartbeat import JOIN, Answer, Heartbeat
 from headrace.triggers.kafka.group.holdings import Moves
-from headrace.triggers.kafka.group.machine import Machine, State
+from headrace.triggers.kafka.group.machine import Machine
 from headrace.triggers.kafka.group.neighbours import Neighbours
-from headrace.triggers.kafka.group.refusals import NO_SUCH_API, Verdict, line, verdict
+from headrace.triggers.kafka.group.refusals import LOST, NO_SUCH_API, Verdict, line, verdict
 from headrace.triggers.kafka.group.session_end import SessionEnd
 from headrace.triggers.kafka.group.settings import GroupSettings
 from headrace.triggers.kafka.group.wire import HeartbeatRequest, read_answer
@@ -212,17 +212,11 @@ class Session:
     async def _refused(self, sent: Heartbeat, answer: Answer) -> None:
         found = verdict(answer.error_code)
         text = line(answer.error_code, answer.message, self.settings, self._brokers)
+        if answer.error_code in LOST:
+            self._lose()
         if found is Verdict.END:
             raise BrokerError(text)
         if found is Verdict.LOST:
-            lost = self.machine.fenced()
-            if self.machine.state is State.FENCED:
-                message = (
-                    "group %s has gone on without this member: %s dropped here, uncommitted; joining anew"
-                )
-                logger.error(message, self.settings.group, describe_partitions(lost))
-            if lost:  # it joins again once they are released
-                self._owner.on_lost(lost)
             if sent.epoch != JOIN:
                 self._due.set()
                 return
@@ -233,6 +227,13 @@ class Session:
             self.coordinator.forget()
         self.machine.unheard()
         self._say(text)
+
+    def _lose(self) -> None:
+        """All at once, also where it ends. It may join again once that is released."""
+        if lost := self.machine.fenced():
+            message = "group %s has gone on without this member: %s dropped here, uncommitted"
+            logger.error(message, self.settings.group, describe_partitions(lost))
+            self._owner.on_lost(lost)
 
     def _say(self, problem: str) -> None:
         """Once, until there is something else to say."""

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import GroupIdNotFound, KafkaConnectionError, KafkaError
 from broker import Broker
 from group_member import GroupMember, members
+from group_sessions import set_session
 
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.partitions.key import PartitionKey
@@ -20,7 +21,7 @@ from headrace.triggers.kafka.client.topics import topic_names
 from headrace.triggers.kafka.group import session
 from headrace.triggers.kafka.group.commit_wire import CommitRequest
 from headrace.triggers.kafka.group.commits import MemberCommits
-from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE
+from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE, Answer
 from headrace.triggers.kafka.group.machine import State
 from headrace.triggers.kafka.group.settings import GroupSettings
 
@@ -76,6 +77,67 @@ async def test_a_static_member_finds_what_it_had(broker: Broker, topic: str) -> 
             await again.until(lambda: again.has == had)
             assert await second.session.confirm()
             assert second.said == said
+
+
+async def test_a_second_one_with_the_same_id_waits_for_the_first(broker: Broker, topic: str) -> None:
+    async with members(broker.bootstrap, _group(), 2, "box-1", "box-1") as (first, second):
+        first.start(topic)
+        await first.until(lambda: first.has == _all(topic))
+        second.start(topic)
+        assert not await second.session.confirm()
+        assert "still has a member with groupInstanceId box-1" in second.session.problem
+        assert await first.session.confirm()
+        await first.leave()
+        await second.until(lambda: second.has == _all(topic))
+        assert [it for it, _ in first.said] == ["assigned"]
+
+
+async def test_who_was_replaced_while_it_stood_still_loses_all_before_it_ends(
+    broker: Broker, topic: str
+) -> None:
+    """Nothing that it was in may go on beside its successor, as it might while it stops."""
+    group, may_go_on = _group(), asyncio.Event()
+    set_session(broker, group, 2.0)
+    async with members(broker.bootstrap, group, 2, "box-1", "box-1") as (first, second):
+        first.start(topic)
+        await first.until(lambda: first.has == _all(topic))
+        send = first.session.coordinator.send
+
+        async def held(request: object) -> Any:
+            await may_go_on.wait()
+            return await send(request)
+
+        first.session.coordinator.send = held  # type: ignore[method-assign]
+        second.start(topic)
+        await second.until(lambda: second.has == _all(topic))
+        may_go_on.set()
+        assert first.heartbeats is not None
+        with pytest.raises(BrokerError, match="groupInstanceId box-1"):
+            await asyncio.wait_for(first.heartbeats, 20)
+        first.heartbeats = None
+        assert [it for it, _ in first.said] == ["assigned", "lost"]
+        assert first.session.membership is None
+
+
+async def test_who_has_no_group_any_more_loses_all_before_it_ends(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator removed its members and the group: another one may have its name by now."""
+    async with members(broker.bootstrap, _group(), 1) as (member,):
+        member.start(topic)
+        await member.until(lambda: member.has == _all(topic))
+        assert await member.session.confirm()  # none is under way now
+
+        async def no_such_group(_: object) -> Answer:
+            return Answer(GroupIdNotFound.errno, "", 0, 1.0, None)
+
+        monkeypatch.setattr(session, "read_answer", lambda answer: answer)
+        monkeypatch.setattr(member.session.coordinator, "send", no_such_group)
+        assert member.heartbeats is not None
+        with pytest.raises(BrokerError):
+            await asyncio.wait_for(member.heartbeats, 20)
+        member.heartbeats = None
+        assert [it for it, _ in member.said] == ["assigned", "lost"]
 
 
 async def test_a_member_that_is_unknown_joins_again(broker: Broker, topic: str) -> None:
