@@ -65,6 +65,7 @@ STORMS = [
     Storm("faults", "k1-consumer", 4, 75),
     Storm("faults", "k3-consumer", 5, 20),
     Storm("faults", "r1-consumer", 10, 60),
+    Storm("static_members", "instance-ids", 6, 100),
     *(Storm("faults", f"k1-{way}", 2, 40) for way in WAYS),
     *(Storm("faults", f"k2-{way}", 2, 30) for way in WAYS),
     *(Storm("faults", f"r1-{way}", 2, 40) for way in WAYS),

@@ -128,10 +128,13 @@ class Load:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def start(self, function: Path | None = None) -> Replica:
-        """One more."""
+    def start(self, function: Path | None = None, variables: Mapping[str, str] | None = None) -> Replica:
+        """One more. `variables` are added to its environment."""
         self._count += 1
-        running = self._stack.enter_context(replica(function or self.function, name=f"-{self._count}"))
+        name = f"-{self._count}"
+        running = self._stack.enter_context(
+            replica(function or self.function, name=name, variables=variables)
+        )
         self.replicas.append(running)
         self._started.append(running)
         return running

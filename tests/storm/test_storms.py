@@ -10,6 +10,7 @@ from faults import SCENARIOS as FAULTS
 from network import SCENARIOS as NETWORK
 from produces import SCENARIOS as PRODUCES
 from scenario import Report, Scenario
+from static_members import SCENARIOS as STATIC_MEMBERS
 
 LOAD_SECONDS = 4.0
 EACH_FAULT_SECONDS = 15.0
@@ -44,6 +45,12 @@ def test_every_promise_on_records_holds_when_the_broker_is_away(
     name: str, broker: Broker, tmp_path: Path
 ) -> None:
     assert holds(NETWORK[name], name, broker, tmp_path)
+
+
+@pytest.mark.slow
+def test_every_promise_holds_where_replicas_come_under_ids_of_others(broker: Broker, tmp_path: Path) -> None:
+    name = "instance-ids"
+    assert holds(STATIC_MEMBERS[name], name, broker, tmp_path, EACH_FAULT_SECONDS)
 
 
 @pytest.mark.slow
