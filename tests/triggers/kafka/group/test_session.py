@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import GroupIdNotFound, KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from broker import Broker
 from group_member import GroupMember, members
 from group_sessions import set_session
@@ -21,7 +21,7 @@ from headrace.triggers.kafka.client.topics import topic_names
 from headrace.triggers.kafka.group import session
 from headrace.triggers.kafka.group.commit_wire import CommitRequest
 from headrace.triggers.kafka.group.commits import MemberCommits
-from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE, Answer
+from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE
 from headrace.triggers.kafka.group.machine import State
 from headrace.triggers.kafka.group.settings import GroupSettings
 
@@ -119,25 +119,24 @@ async def test_who_was_replaced_while_it_stood_still_loses_all_before_it_ends(
         assert first.session.membership is None
 
 
-async def test_who_has_no_group_any_more_loses_all_before_it_ends(
-    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An operator removed its members and the group: another one may have its name by now."""
-    async with members(broker.bootstrap, _group(), 1) as (member,):
+async def test_whose_id_a_classic_member_takes_loses_all_before_it_ends(broker: Broker, topic: str) -> None:
+    """The broker lets it, while ours lives; where ours is the only member, its group is classic then."""
+    group = _group()
+    classic = AIOKafkaConsumer(
+        topic, bootstrap_servers=broker.bootstrap, group_id=group, group_instance_id="box-1"
+    )
+    async with members(broker.bootstrap, group, 1, "box-1") as (member,):
         member.start(topic)
         await member.until(lambda: member.has == _all(topic))
-        assert await member.session.confirm()  # none is under way now
-
-        async def no_such_group(_: object) -> Answer:
-            return Answer(GroupIdNotFound.errno, "", 0, 1.0, None)
-
-        monkeypatch.setattr(session, "read_answer", lambda answer: answer)
-        monkeypatch.setattr(member.session.coordinator, "send", no_such_group)
-        assert member.heartbeats is not None
-        with pytest.raises(BrokerError):
-            await asyncio.wait_for(member.heartbeats, 20)
-        member.heartbeats = None
-        assert [it for it, _ in member.said] == ["assigned", "lost"]
+        await classic.start()
+        try:
+            assert member.heartbeats is not None
+            with pytest.raises(BrokerError, match="used by members of the protocol classic"):
+                await asyncio.wait_for(member.heartbeats, 20)
+            member.heartbeats = None
+            assert [it for it, _ in member.said] == ["assigned", "lost"]
+        finally:
+            await classic.stop()
 
 
 async def test_a_member_that_is_unknown_joins_again(broker: Broker, topic: str) -> None:
