@@ -151,6 +151,7 @@ class Dispatcher:
         self.partitions[partition.lane.id] = partition
         self._failures.begin(partition)
         self._acks.begin([partition])
+        self._router.on_changed()  # it may be another log
 
     def add(self, partition: AssignedPartition, records: Sequence[WireRecord]) -> None:
         """Records were fetched. Call `dispatch` once all partitions of a fetch are added."""

@@ -44,6 +44,10 @@ class TriggerAcks:
         """What is ours."""
         return self._acks.owned
 
+    def log_of(self, key: PartitionKey) -> str:
+        """Of what is delivered here."""
+        return self._acks.log_of(key)
+
     def has_had(self, key: PartitionKey) -> bool:
         """Whether it is ours, or was."""
         return self._acks.has_had(key)

@@ -7,6 +7,7 @@ from headrace.runtime.partitions.books.ack_window import AckWindow
 from headrace.runtime.partitions.books.failed_records import FailedRecord, FailedRecords
 from headrace.runtime.partitions.books.held import HeldRecords, UnwrittenRecords, spans_without
 from headrace.runtime.partitions.books.ledger import Ledger
+from headrace.runtime.partitions.books.log import PartitionLog
 from headrace.runtime.partitions.books.unacked import Unacked
 from headrace.runtime.partitions.buffers.bounds import Bounds
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
@@ -42,6 +43,7 @@ class AssignedPartition:
         "key",
         "lane",
         "ledger",
+        "log",
         "nacked",
         "oldest_open_seconds",
         "oldest_unacked_seconds",
@@ -56,6 +58,7 @@ class AssignedPartition:
     ) -> None:
         """Go on from `start`. The functions below say which room goes with which buffer."""
         self.key = key
+        self.log = PartitionLog()  # its owner knows better
         self.ledger = Ledger(start.offset, start.acked)
         self.plan = KeptPlan(start.plan)
         self.failed = FailedRecords.from_attempts(start.attempts, are_ranges=buffer.holds_ranges)

@@ -62,6 +62,10 @@ class Lane(Offered, Protocol):
         """Where its records come from, for handlers, people and static allocation."""
 
     @property
+    def log(self) -> str:
+        """The stamp of the log that its offsets are of; empty where it is of none."""
+
+    @property
     def source(self) -> int:
         """Which of the triggers that share its worker it is of; 0: of the one that has them."""
 
@@ -142,6 +146,7 @@ class Plain:
     """
 
     source = 0
+    log = ""
     has_failed = True
 
     @property

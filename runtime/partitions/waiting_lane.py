@@ -6,6 +6,7 @@ from typing import Protocol
 from headrace.runtime.partitions.books.failed_records import FailedRecords
 from headrace.runtime.partitions.books.held import HeldRecords, UnwrittenRecords
 from headrace.runtime.partitions.books.ledger import Ledger
+from headrace.runtime.partitions.books.log import PartitionLog
 from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkRecord
 from headrace.runtime.partitions.key import PartitionKey
@@ -19,6 +20,8 @@ class Books(Protocol):
 
     @property
     def key(self) -> PartitionKey: ...
+    @property
+    def log(self) -> PartitionLog: ...
     @property
     def ledger(self) -> Ledger: ...
     @property
@@ -62,6 +65,11 @@ class WaitingLane(Plain):
     def key(self) -> PartitionKey:
         """Its partition's."""
         return self._books.key
+
+    @property
+    def log(self) -> str:  # type: ignore[override]  # a constant of those that have none
+        """Its partition's."""
+        return self._books.log.stamp
 
     @property
     def next_offset(self) -> int | None:

@@ -11,6 +11,7 @@ from headrace.runtime.config.delivery import MAX_EVENTS, BatchPolicy
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_keys, of_ranges, of_records
 from headrace.runtime.partitions.books.held import Confirm
+from headrace.runtime.partitions.books.log import PartitionLog
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
@@ -77,6 +78,9 @@ class Stream(Protocol):
     def seek(self, key: PartitionKey, offset: int) -> None:
         """Fetch from there on."""
 
+    def log_id(self, key: PartitionKey) -> str:
+        """Of the log that was sought last: another one where it was made anew. Empty: the source has none."""
+
     def on_room(self, partition: AssignedPartition) -> None:
         """Fetch it, or not, and how much at most: its room has changed."""
 
@@ -117,6 +121,7 @@ class Assignment:
         """Of each partition, as far as bytes allow it."""
         self._max_buffered_bytes = limits.max_buffered_bytes
         self._ends: dict[PartitionKey, int] = {}
+        self._logs: dict[PartitionKey, PartitionLog] = {}  # as they were last, also of what has left since
         self._generation = -1
         self._tasks: asyncio.TaskGroup
         self._unreadable: set[PartitionKey] = set()  # assigned, and where to start isn't known for now
@@ -169,9 +174,12 @@ class Assignment:
 
     def _deliver_from(self, key: PartitionKey, start: Checkpoint) -> AssignedPartition:
         self._stream.seek(key, start.offset)
+        log = self._logs[key] = self._logs.get(key, PartitionLog()).renamed(self._stream.log_id(key))
         policy = self._dispatch.policy
         if policy.is_ranges:
-            return of_ranges(key, start)
+            partition = of_ranges(key, start)
+            partition.log = log
+            return partition
         if (plan := start.plan) is not None and (policy.batch is None or plan.count > MAX_EVENTS):
             # Made before the function was changed, or too long to be held: only its session is to be ended.
             start = replace(start, plan=_short_ones(plan, start.offset, policy.batch))
@@ -184,6 +192,7 @@ class Assignment:
         else:
             # The first record says how large they are.
             partition = of_records(key, start, 1, policy.ack_window_size)
+        partition.log = log
         self._stream.on_room(partition)
         return partition
 
@@ -247,6 +256,10 @@ class Assignment:
 
     async def restart(self, starts: Mapping[PartitionKey, Checkpoint], wait_seconds: float) -> None:
         """Their logs were cut, or made anew: what is here of them is dropped, and they go on elsewhere."""
+        for key, start in starts.items():
+            partition = self.partitions.get(key)
+            if partition is not None and start.offset < partition.ledger.position:
+                self._logs[key] = self._logs[key].cut(start.offset)
         for key, partition in await self._drop(starts, wait_seconds):
             await self.committer.mark_stale(key)
             if self.partitions.get(key) is partition:

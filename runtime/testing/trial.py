@@ -184,10 +184,10 @@ class Trial:
             loop.close()
             slot.close()
 
-    def _owned(self) -> dict[str, list[int]]:
-        owned: dict[str, list[int]] = defaultdict(list)
+    def _owned(self) -> dict[str, dict[int, str]]:
+        owned: dict[str, dict[int, str]] = defaultdict(dict)
         for topic, partition in self._lanes:
-            owned[topic].append(partition)
+            owned[topic][partition] = ""
         return owned
 
     def _hand_out(self, turns: Iterable[tuple[TrialLane, int]]) -> None:

@@ -7,7 +7,7 @@ that is sent to a worker has a sequence number `seq`, counted per worker from 0;
 import json
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -26,14 +26,16 @@ class Kind(IntEnum):
     """What a frame says. Below 16: to the worker; from 16 on: from it."""
 
     START = 1  # JSON: WorkerStart; the first frame
-    LANE = 2  # JSON: id, topic, partition; before its first run
+    LANE = 2  # JSON: id, topic, partition, log; before its first run
     RUN = 3  # records to handle, in order
     RECALL = 4  # give back what hasn't started of one lane
     STOP = 5  # exit once idle
     FORGET = 6  # a lane is over, and nothing of it is here
     DRAIN = 7  # partitions are being taken away: call the drain callback
     TERMINATE = 8  # the replica stops: call the termination callback
-    OWNED = 9  # JSON: the partitions of all triggers that may be acked here; replaces what was said before
+    OWNED = (
+        9  # JSON: the partitions of all triggers that may be acked here, and their logs; replaces the last
+    )
     CANCEL = 10  # seq, then UTF-8: why that record is to be cancelled, if it still runs
     TAKEN = 11  # seq, and how many bytes of its answer's parts were taken; all ones: nobody takes any more
     CHUNK = 12  # undecoded records, which the SLICE behind it names, and others may
@@ -117,6 +119,7 @@ class Ack:  # not frozen: there is one per record, and that would double its cos
     """A handler's statement on one offset, or with `is_through` on all up to it.
 
     Statements that came one after another on offsets that follow each other are one, on `count` of them.
+    `log`: the stamp of the log that the offset is of; empty where nobody knows.
     """
 
     topic: str
@@ -124,6 +127,7 @@ class Ack:  # not frozen: there is one per record, and that would double its cos
     offset: int
     is_through: bool
     count: int = 1
+    log: str = ""
 
     @property
     def first(self) -> int:
@@ -137,12 +141,22 @@ class Ack:  # not frozen: there is one per record, and that would double its cos
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """A handler's statement that one record has failed, whether its handler has returned or not."""
+    """A handler's statement that one record has failed, whether its handler has returned or not.
+
+    `log` as in Ack.
+    """
 
     topic: str
     partition: int
     offset: int
     reason: str
+    log: str = ""
+
+
+def is_another_log(stamp: str, other: str) -> bool:
+    """Whether two stamps, each `ID:CUTS`, name logs of different ids. What has no id may be any."""
+    one_id, other_id = stamp.rpartition(":")[0], other.rpartition(":")[0]
+    return bool(one_id and other_id) and one_id != other_id
 
 
 # Of one frame from a worker: a reply may be long, anything else is short.
@@ -163,9 +177,10 @@ _SPAN = struct.Struct("<QQ")
 _FAILED = struct.Struct("<QQ?")
 _LANE = struct.Struct("<I")
 _ACKED = struct.Struct("<Iqq")
-_ACK = struct.Struct("<i?")
+_ACK = struct.Struct("<i?H")
 _LENGTH = struct.Struct("<i")
 _NO_VALUE = -1
+_MAX_STAMP = 256
 _MAX_OFFSET = 2**63 - 1
 _RANGE = struct.Struct("<q")
 
@@ -427,37 +442,42 @@ def decode_seq(body: bytes) -> int:
 def encode_ack(ack: Ack) -> bytes:
     """ACK. Offsets that Kafka can't have become the nearest that it can: they are refused all the same."""
     offset = max(-1, min(ack.offset, _MAX_OFFSET))
-    return _encode_ack_about(ack.topic, ack.partition, ack.is_through) + _OFFSET.pack(offset)
+    return _encode_ack_about(ack.topic, ack.partition, ack.is_through, ack.log) + _OFFSET.pack(offset)
 
 
 def encode_nack(nack: Nack) -> bytes:
     """NACK. Offsets as in `encode_ack`."""
     offset = max(-1, min(nack.offset, _MAX_OFFSET))
-    said = {"partition": nack.partition, "offset": offset, "reason": bounded(nack.reason, MAX_REASON)}
-    return json_frame(Kind.NACK, {"topic": nack.topic, **said})
+    return json_frame(
+        Kind.NACK, {**asdict(nack), "offset": offset, "reason": bounded(nack.reason, MAX_REASON)}
+    )
 
 
 def decode_nack(body: bytes) -> Nack:
     """The nack. Raises where it has other parts, or of other types."""
     nack = Nack(**decode_json(body))
-    for value, expected in zip(astuple(nack), (str, int, int, str), strict=True):
+    for value, expected in zip(astuple(nack), (str, int, int, str, str), strict=True):
         if type(value) is not expected:
             raise TypeError(f"{value!r}")
     return replace(nack, reason=bounded(nack.reason, MAX_REASON))
 
 
 @lru_cache(maxsize=1024)
-def _encode_ack_about(topic: str, partition: int, is_through: bool) -> bytes:  # cached by it
+def _encode_ack_about(topic: str, partition: int, is_through: bool, log: str) -> bytes:  # cached by it
     """What goes before the offset: the same for thousands of acks."""
-    about = _ACK.pack(partition, is_through) + topic.encode()
+    stamp = log.encode()[:_MAX_STAMP]
+    about = _ACK.pack(partition, is_through, len(stamp)) + stamp + topic.encode()
     return _head(Kind.ACK, len(about) + _OFFSET.size) + about
 
 
 def decode_ack(body: bytes) -> Ack:
     """The ack."""
-    partition, is_through = _ACK.unpack_from(body)
-    topic = body[_ACK.size : -_OFFSET.size].decode()
-    return Ack(topic, partition, decode_ack_offset(body), is_through)
+    partition, is_through, stamp_bytes = _ACK.unpack_from(body)
+    at = _ACK.size + stamp_bytes
+    if at > len(body) - _OFFSET.size:
+        raise ValueError("a stamp longer than its frame")
+    topic = body[at : -_OFFSET.size].decode()
+    return Ack(topic, partition, decode_ack_offset(body), is_through, log=body[_ACK.size : at].decode())
 
 
 def decode_ack_offset(body: bytes) -> int:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.runtime.wire import frames as wire
@@ -12,11 +12,13 @@ from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.given.current import CURRENT, RECORD, Place
 from headrace.runtime.worker.given.event import PartitionView
+from headrace.runtime.worker.given.offsets import RecordOffset, log_of
 from headrace.runtime.worker.given.sdk import QualifiedOffset
 
 logger = logging.getLogger("headrace.handler")
 
 _this_thread = threading.get_ident
+_NONE: Mapping[int, str] = {}
 
 
 class WorkerAcks:
@@ -33,7 +35,7 @@ class WorkerAcks:
         """Of the run that is being handled, where records are handled one by one (main thread)."""
         self._plain: PartitionView | None = None
         """The same, where an ack of the record that runs needs no more than a word in the slot."""
-        self._plain_owned: Mapping[str, frozenset[int]] | None = None
+        self._plain_owned: Mapping[str, Mapping[int, str]] | None = None
         """What was owned when that was found."""
         self.batch: PartitionView | None = None
         """Of the first run of the batch that is being handled (main thread)."""
@@ -42,7 +44,7 @@ class WorkerAcks:
         self._takes_acks = start.takes_acks
         self._is_cumulative = start.is_cumulative
         self._topic_aliases = start.topic_aliases
-        self._owned: Mapping[str, frozenset[int]] = {}
+        self._owned: Mapping[str, Mapping[int, str]] = {}
         self._is_forked = False
         self._partitions: dict[tuple[str, int], PartitionView] = {}
 
@@ -69,9 +71,9 @@ class WorkerAcks:
             record = None if self.running is None else entered
         return (NO_LANE, -1, record) if view is None else (view.lane_id, offset, record)
 
-    def own(self, by_topic: Mapping[str, Sequence[int]]) -> None:
-        """The partitions that this replica has now (link thread)."""
-        self._owned = {topic: frozenset(partitions) for topic, partitions in by_topic.items()}
+    def own(self, by_topic: Mapping[str, Mapping[str, str]]) -> None:
+        """The partitions that this replica has now, and of which logs, where that is known (link thread)."""
+        self._owned = {topic: {int(it): log for it, log in logs.items()} for topic, logs in by_topic.items()}
 
     def enter(self, view: PartitionView | None) -> None:
         """A run of it is about to be handled, record by record; None: an empty one (main thread)."""
@@ -88,7 +90,10 @@ class WorkerAcks:
 
     def add_lane(self, view: PartitionView) -> None:
         """Records of it may come to this worker (link thread)."""
-        self._partitions[view.topic, view.partition] = view
+        key = view.topic, view.partition
+        if (last := self._partitions.get(key)) is not None:
+            view.follow(last)
+        self._partitions[key] = view
 
     def abandon(self) -> None:
         """In a process that the handler has forked: its frames would go amid its parent's."""
@@ -98,12 +103,17 @@ class WorkerAcks:
         """Whether it is on its way: False where this replica is known not to own the partition.
 
         `named`: what has compile_explicit_ack_message(), as a QualifiedOffset and an event have. False, with
-        a warning the first time, where the record's trigger acks by returning only. Raises RuntimeError where
-        no ack of this process can count, ValueError for an offset inside a range.
+        a warning the first time, where the record's trigger acks by returning only; False as well where its
+        topic is known to have been made anew since. Raises RuntimeError where no ack of this process can
+        count, ValueError for an offset inside a range.
         """
         if (
             (plain := self._plain) is not None  # what most handlers do, with what is known of the run
-            and type(named) is QualifiedOffset
+            and (
+                named.source_log == plain.log
+                if type(named) is RecordOffset
+                else type(named) is QualifiedOffset and named.source_log is None
+            )
             and named.topic == plain.topic
             and named.partition == plain.partition
             and type(named.offset) is int
@@ -112,17 +122,21 @@ class WorkerAcks:
             and self._note(plain, named.offset)
         ):
             return True
-        topic, partition, offset = place_of(named)
-        topic = self._topic_aliases.get(topic, topic)
+        topic, partition, offset = self._place_of(named)
         if self._is_forked:  # not False: that says to try again, where the record comes back
             raise RuntimeError(
                 f"explicit_ack({topic}/{partition}/{offset}): in a process that the handler has forked, which"
                 " can't ack; ack in the worker"
             )
-        view = self._partitions.get((topic, partition))
-        if not (self._takes_acks and partition in self._owned.get(topic, ())):
+        current_log = self._owned.get(topic, _NONE).get(partition)
+        if not self._takes_acks or current_log is None:
             self._warn_once("explicit_ack", topic, partition, offset)
             return False
+        view = self._partitions.get((topic, partition))
+        log = _log_of(named, offset, view, current_log)
+        is_of_another = wire.is_another_log(log, current_log)
+        if is_of_another or (view is not None and log != view.log):
+            view = None  # another record than the one that may run or wait here
         reaches_back = is_through or self._is_cumulative
         if view is not None and not reaches_back and self._note(view, offset):
             return True  # nothing to tell the view: it is in that record, which has nothing behind it
@@ -132,26 +146,32 @@ class WorkerAcks:
                 f"explicit_ack({topic}/{partition}/{offset}): lies inside the range of offsets"
                 f" {first} to {last}; ack its last one, event.offset"
             )
-        self._send(wire.encode_ack(Ack(topic, partition, offset, is_through)))
+        # Also what won't count: the processor says why.
+        self._send(wire.encode_ack(Ack(topic, partition, offset, is_through, log=log)))
         # Only now: a kill between the two must not leave a record that is skipped here and open there.
         if view is not None:
             view.acked(offset, is_through=reaches_back)
-        return True
+        return not is_of_another
 
     def nack(self, named: Any, reason: str) -> bool:
         """Whether it is on its way: False as `ack` says. Raises RuntimeError as `ack` does."""
-        topic, partition, offset = place_of(named)
-        topic = self._topic_aliases.get(topic, topic)
+        topic, partition, offset = self._place_of(named)
         if self._is_forked:
             raise RuntimeError(
                 f"explicit_nack({topic}/{partition}/{offset}): in a process that the handler has forked,"
                 " which can't nack; nack in the worker"
             )
-        if not (self._takes_acks and partition in self._owned.get(topic, ())):
+        current_log = self._owned.get(topic, _NONE).get(partition)
+        if not self._takes_acks or current_log is None:
             self._warn_once("explicit_nack", topic, partition, offset)
             return False
-        self._send(wire.encode_nack(Nack(topic, partition, offset, reason)))
-        return True
+        log = _log_of(named, offset, self._partitions.get((topic, partition)), current_log)
+        self._send(wire.encode_nack(Nack(topic, partition, offset, reason, log)))
+        return not wire.is_another_log(log, current_log)
+
+    def _place_of(self, named: Any) -> tuple[str, int, int]:
+        topic, partition, offset = place_of(named)
+        return self._topic_aliases.get(topic, topic), partition, offset
 
     def _warn_once(self, call: str, topic: str, partition: int, offset: int) -> None:
         """Where its trigger acks by returning only."""
@@ -184,6 +204,14 @@ class WorkerAcks:
             self.flush()
             self._slot.acks.add(view.lane_id, offset)
         return True
+
+
+def _log_of(named: Any, offset: int, view: PartitionView | None, current_log: str) -> str:
+    """The stamp of the log that it is of: as it says itself, or else by what was handled here.
+
+    `current_log`: of its partition, where that is known.
+    """
+    return log_of(named) or (current_log if view is None else view.log_of(offset, current_log))
 
 
 def place_of(named: Any) -> tuple[str, int, int]:

@@ -38,9 +38,10 @@ class Platform(sdk.Platform):
 
         True once the ack is on its way, ahead of all that this worker sends later; the next commit (within a
         second, or before the partition leaves) makes it durable. False where this replica is known not to own
-        the partition: keep the offset until the record comes back where it is. An event names its record as
-        well. With explicitAckMode disable it does nothing, says so once, and returns False. Raises
-        RuntimeError in a process that the handler has forked: none of its acks would count.
+        the partition: keep the offset until the record comes back where it is. False as well where its topic
+        was made anew since: the record is no more. An event names its record as well. With explicitAckMode
+        disable it does nothing, says so once, and returns False. Raises RuntimeError in a process that the
+        handler has forked: none of its acks would count.
         """
         return self._acks.ack(qualified_offset, is_through=False)
 

@@ -141,10 +141,10 @@ class WorkerLoop:
 
     # ---- for the link thread
 
-    def add_lane(self, lane_id: int, topic: str, partition: int, source: int = 0) -> None:
+    def add_lane(self, lane_id: int, topic: str, partition: int, source: int = 0, log: str = "") -> None:
         """Runs name lanes by id, which stand for a partition, or for events of a trigger that shares this."""
         it = self._sources[source]
-        view = PartitionView(topic, partition, it.trigger, lane_id)
+        view = PartitionView(topic, partition, it.trigger, lane_id, log=log)
         self._source_of[lane_id] = it.of(view) if self._takes_acks else it
         self._views[lane_id] = view
         self.acks.add_lane(view)

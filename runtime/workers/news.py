@@ -268,7 +268,8 @@ class News:
         self._acked = acked
         if first < acked.end:
             count = acked.end - first
-            self._listener.on_acked(Ack(*lane.key, acked.end - 1, is_through=False, count=count))
+            ack = Ack(*lane.key, acked.end - 1, is_through=False, count=count, log=lane.log)
+            self._listener.on_acked(ack)
 
     def _on_produce(self, said: Produce) -> None:
         """Of a lane that has left since it is sent on all the same: its handler may still run."""

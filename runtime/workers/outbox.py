@@ -126,9 +126,11 @@ class Outbox:
 
     def _announce(self, lane: Lane) -> Buffer:
         self._lanes[lane.id] = lane
-        about = {"lane_id": lane.id, "topic": lane.key.topic, "partition": lane.key.partition}
+        about: dict[str, int | str] = {**lane.key._asdict(), "lane_id": lane.id}
         if lane.source:
             about["source"] = lane.source
+        if lane.log:
+            about["log"] = lane.log
         return wire.json_frame(Kind.LANE, about)
 
     def _slice(self, header: RunHeader, records: ChunkSlice) -> Iterator[Buffer]:

@@ -129,6 +129,10 @@ class Member:
     def seek(self, key: PartitionKey, offset: int) -> None:
         self._positions[key] = offset
 
+    def log_id(self, key: PartitionKey) -> str:
+        """As Stream."""
+        return ""
+
     def on_room(self, partition: AssignedPartition) -> None:
         """The next fetch asks."""
 

@@ -88,7 +88,7 @@ def run(first_seq: int, *bodies: bytes, epoch: int = 0, first: int = 0, has_more
 
 
 LANE = wire.json_frame(Kind.LANE, {"lane_id": 1, "topic": "t", "partition": 0})
-OWNED = wire.json_frame(Kind.OWNED, {"t": [0]})
+OWNED = wire.json_frame(Kind.OWNED, {"t": {0: ":0"}})
 
 
 async def done(process: Process, seq: int) -> None:

@@ -86,6 +86,10 @@ class KafkaStream:
         """By the consumer."""
         self._membership.seek(TopicPartition(*key), offset)
 
+    def log_id(self, key: PartitionKey) -> str:
+        """Of its topic."""
+        return self._offsets.begun.get(key, "")
+
     def on_room(self, partition: AssignedPartition) -> None:
         """Fetch it, or not."""
         self.fetching.on_room(partition)

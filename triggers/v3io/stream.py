@@ -86,6 +86,11 @@ class V3ioStream:
             self._offsets.begin(key)
             self._readers[key] = ShardReader(key, offset, self.around)
 
+    def log_id(self, key: PartitionKey) -> str:
+        """Of its shard, which is another one where the stream was made anew."""
+        inode = self._offsets.inode_of(key)
+        return "" if inode is None else str(inode)
+
     def on_room(self, partition: AssignedPartition) -> None:
         """Read it, or not."""
         if reader := self._readers.get(partition.key):  # else it has left, amid a read

@@ -29,6 +29,7 @@ class Acks:
         self._metrics = metrics
         self._delivered: dict[tuple[str, int], AssignedPartition] = {}
         self._early: list[Ack] = []
+        self._told: set[tuple[PartitionKey, str]] = set()
 
     def on_assigned(self, keys: Iterable[PartitionKey]) -> None:
         """These are ours; where they start isn't known yet."""
@@ -61,7 +62,13 @@ class Acks:
 
     def delivered(self, said: Nack) -> AssignedPartition | None:
         """The partition that it is about; None where nothing of that has been handed out here."""
-        return self._delivered.get((said.topic, said.partition))
+        partition = self._delivered.get((said.topic, said.partition))
+        return None if partition is None or self._is_outdated(said, partition) else partition
+
+    def log_of(self, key: PartitionKey) -> str:
+        """The stamp of its log; empty where nothing of it has been handed out here."""
+        partition = self._delivered.get(key)
+        return "" if partition is None else partition.log.stamp
 
     def has_had(self, key: PartitionKey) -> bool:
         """Whether it is ours, or was: an ack may cross the end of that on its way."""
@@ -76,10 +83,12 @@ class Acks:
         end = max(partition.ledger.position, partition.fetched_before)
         if ack.offset >= end:
             end = max(end, self._end_of(partition))
-        if not 0 <= ack.first <= ack.offset < end:
+        is_outdated = self._is_outdated(ack, partition)
+        if is_outdated or not 0 <= ack.first <= ack.offset < end:
             if ack.count > 1:
                 return self._take_singly(ack)
-            _refuse(ack, f"the partition ends at {end}")
+            if not is_outdated:
+                _refuse(ack, f"the partition ends at {end}")
             return None
         first = partition.acked_by(ack.offset)
         if ack.count > 1:
@@ -109,6 +118,22 @@ class Acks:
         keys = tuple(keys)
         self.owned.update(keys)
         self._had.update(keys)
+
+    def _is_outdated(self, said: Ack | Nack, partition: AssignedPartition) -> bool:
+        """Another record has that offset in the log that is here now. Said once for each log."""
+        if partition.log.has(said.log, said.offset):
+            return False
+        about = (partition.key, partition.log.stamp)
+        if about not in self._told:
+            self._told.add(about)
+            logger.warning(
+                "%s of %s offset %d is refused, as are others like it: the log was made anew or cut since"
+                " that record was handed out, and another one has its offset now",
+                "an ack" if isinstance(said, Ack) else "a nack",
+                partition,
+                said.offset,
+            )
+        return True
 
     def _take_singly(self, ack: Ack) -> AssignedPartition | None:
         """Some are refused, or some lie in a range."""

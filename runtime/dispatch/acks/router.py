@@ -22,6 +22,9 @@ class AckTarget(Protocol):
     def owned(self) -> Iterable[PartitionKey]:
         """What this replica has now, by this trigger."""
 
+    def log_of(self, key: PartitionKey) -> str:
+        """The stamp of its log; empty where that isn't known yet."""
+
     def has_had(self, key: PartitionKey) -> bool:
         """Whether it has the partition, or had it before."""
 
@@ -75,12 +78,16 @@ class AckRouter:
             target.sync_workers()
 
     def owned_frame(self, sender: AckTarget) -> bytes:
-        """Which partitions a worker of `sender` may ack here: as `route` has it."""
-        by_topic: dict[str, list[int]] = {}
+        """Which partitions a worker of `sender` may ack here, as `route` has it, and of which logs.
+
+        Where triggers know it differently (one is behind, or reads another cluster) the worker can't tell.
+        """
+        by_topic: dict[str, dict[int, str]] = {}
         for target in self._targets:
             for key in target.owned if target.takes_acks else ():
                 if target is sender or not sender.has_had(key):
-                    by_topic.setdefault(key.topic, []).append(key.partition)
+                    logs, log = by_topic.setdefault(key.topic, {}), target.log_of(key)
+                    logs[key.partition] = log if logs.get(key.partition, log) == log else ""
         return wire.json_frame(Kind.OWNED, by_topic)
 
     def on_changed(self) -> None:

@@ -48,7 +48,7 @@ class Common(Lazy[T]):
 class PartitionView:
     """Where the events of one partition come from, and which of those that wait here were acked.
 
-    `lane_id` is what the wire says for it.
+    `lane_id` is what the wire says for it, `log` the stamp of the log that its offsets are of.
 
     `end` lies after the last record that has come. The link thread receives, the main thread enters, any
     thread acks.
@@ -68,6 +68,11 @@ class PartitionView:
     _acked_below: int = 0
     _before: int = -1
     _overtaken: WireRecord | None = None
+    # Behind the others, which pickles of events have in this order.
+    log: str = ""
+    reached_before: int = -1
+    log_before: tuple[str, int] = ("", -1)
+    """The stamp of the log before, and the last offset of it that was handled here."""
 
     @property
     def entered(self) -> int:
@@ -75,9 +80,34 @@ class PartitionView:
         record = self.record
         return self._before if record is None or record is self._overtaken else record.offset
 
+    @property
+    def reached(self) -> int:
+        """The last offset of its log, more or less, that was handled here, in this assignment or before."""
+        return max(self.entered, self.reached_before)
+
+    def follow(self, last: "PartitionView") -> None:
+        """It was the partition's before: perhaps of the same log, in another assignment."""
+        if last.log == self.log:
+            self.reached_before, self.log_before = last.reached, last.log_before
+        else:
+            self.log_before = (last.log, last.reached)
+
+    def log_of(self, offset: int, current_log: str) -> str:
+        """Of an offset that doesn't say it. `current_log`: what is delivered now, perhaps elsewhere.
+
+        Handlers name what they were given: where that was this offset of a log before, and never yet of the
+        current one, it is that.
+        """
+        if current_log and current_log != self.log:
+            reached, before = -1, (self.log, self.reached)
+        else:
+            current_log, reached, before = self.log, self.reached, self.log_before
+        return before[0] if reached < offset <= before[1] else current_log
+
     def received(self, first: int, end: int) -> None:
         """Records of `[first, end)` have come; those that were entered before have failed, and come again."""
         if first <= self.entered:
+            self.reached_before = self.reached
             self._before, self._overtaken = first - 1, self.record
         self.end = end
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         topic: str
         partition: int
         offset: int
+        source_log: str | None  # see offsets.py
 
         def __init__(self, topic: str, partition: int, offset: int) -> None: ...
         @staticmethod

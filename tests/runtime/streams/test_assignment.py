@@ -50,6 +50,7 @@ class Memory:
         self.left: list[PartitionKey] = []
         self.ends: dict[PartitionKey, int] = {}
         self.leaderless: set[PartitionKey] = set()
+        self.log_ids: dict[PartitionKey, str] = {}
         self.has_leaders = asyncio.Event()
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
@@ -67,6 +68,9 @@ class Memory:
 
     def seek(self, key: PartitionKey, offset: int) -> None:
         """Nothing is fetched by itself."""
+
+    def log_id(self, key: PartitionKey) -> str:
+        return self.log_ids.get(key, "")
 
     def on_room(self, partition: AssignedPartition) -> None:
         """As above."""
@@ -316,6 +320,34 @@ async def test_nothing_of_a_log_that_is_being_replaced_is_committed(tmp_path: Pa
         await b.settled(after, 1)
         assert await assignment.commit([before, after])
         assert memory.held == {ONE: Checkpoint(1)}
+
+
+async def test_a_log_is_told_from_the_one_before_by_its_id_and_by_where_it_was_cut(tmp_path: Path) -> None:
+    memory = Memory()
+
+    def stamp() -> str:
+        return assignment.partitions[ONE].log.stamp
+
+    async with assigned(tmp_path, "def handler(context, event): pass", memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE], 1, tasks)
+        await until(lambda: ONE in assignment.partitions)
+        assert stamp() == ":0", "its source hasn't said which it is"
+        memory.log_ids[ONE] = "a"
+        for start, then in ((5, "a:0"), (2, "a:1")):
+            b.feed(assignment.partitions[ONE], records(assignment.partitions[ONE].ledger.position, 5))
+            await assignment.restart({ONE: Checkpoint(start)}, 60)
+            assert stamp() == then, "what nobody had here isn't cut"
+        assert not assignment.partitions[ONE].log.has(":0", 2)
+        assert assignment.partitions[ONE].log.has(":0", 1)
+        memory.log_ids[ONE] = "b"
+        await assignment.start_anew([ONE], 60)
+        await until(lambda: ONE in assignment.partitions and stamp() == "b:0")
+        b.feed(assignment.partitions[ONE], records(0, 5))
+        restart = assignment.restart({ONE: Checkpoint(0)}, 60)
+        await asyncio.gather(restart, assignment.give_back(60, 0))
+        assignment.on_assigned([ONE], 2, tasks)
+        await until(lambda: ONE in assignment.partitions)
+        assert stamp() == "b:1", "also where it had left before it could go on"
 
 
 async def test_nor_where_it_is_given_back_amid_that(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ acks = st.builds(
     partition=st.integers(0, 1),
     offset=st.integers(0, 4),
     is_through=st.booleans(),
+    log=st.sampled_from(["", ":0", "a:0", "a:1"]),
 )
 
 

@@ -154,6 +154,34 @@ async def test_what_was_read_of_the_old_stream_is_not_committed_on_the_new_one(
     assert written(scene.folder) == list(range(40))
 
 
+async def test_late_acks_of_a_stream_that_was_made_anew_settle_nothing_of_the_one_that_has_its_name(
+    scene: ShardScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = """
+        import nuclio_sdk
+        held = []
+
+        async def handler(context, event):
+            write(int(event.body))
+            if int(event.body) < 10:
+                held.append(nuclio_sdk.QualifiedOffset.from_event(event))
+                return
+            while held:
+                await context.platform.explicit_ack(held.pop())
+            await context.platform.explicit_ack(event)
+    """
+    await scene.create()
+    scene.write(handler, workerAllocationMode="static", fields={"explicitAckMode": "explicitOnly"})
+    await scene.put(10)
+    async with running(scene.folder):
+        await until(lambda: len(written(scene.folder)) == 10)
+        await make_anew(scene)
+        await scene.put(30)
+        await scene.until_committed(30)
+    assert written(scene.folder) == list(range(40))
+    assert caplog.text.count("made anew or cut since") == 1
+
+
 async def test_a_commit_of_others_that_is_further_is_never_moved_back(
     scene: ShardScene, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,44 @@
+"""Which log a partition's offsets are of: one made anew, or cut, has others under the same numbers."""
+
+from dataclasses import dataclass, replace
+
+from headrace.runtime.wire.frames import is_another_log
+
+_MOST_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """`id`: by its source; empty where that says none.
+
+    `cuts`: the offsets from which on others have taken the places of what was there, as far as this process
+    has seen, in order of time.
+    """
+
+    id: str = ""
+    cuts: tuple[int, ...] = ()
+
+    @property
+    def stamp(self) -> str:
+        """What those are given who name its records later."""
+        return f"{self.id}:{len(self.cuts)}"
+
+    def has(self, stamp: str, offset: int) -> bool:
+        """Whether what had this offset in the log of that stamp has it here. Empty: whoever asks can't tell.
+
+        The stamp may be any text, and of a process that saw other cuts: then its id decides.
+        """
+        seen = stamp.rpartition(":")[2]
+        is_known = seen.isdecimal() and len(seen) <= _MOST_DIGITS
+        later = self.cuts[int(seen) :] if is_known else ()
+        return not is_another_log(stamp, self.stamp) and all(offset < cut for cut in later)
+
+    def renamed(self, new_id: str) -> "PartitionLog":
+        """As its source names it now: another log, where that is another id."""
+        if self.id and new_id and new_id != self.id:
+            return PartitionLog(new_id)
+        return replace(self, id=new_id or self.id)
+
+    def cut(self, offset: int) -> "PartitionLog":
+        """From there on it has other records."""
+        return replace(self, cuts=(*self.cuts, offset))
