@@ -15,6 +15,8 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.plan import KeptPlan
 from headrace.runtime.partitions.room import missing_of_plan
 
+KEY = PartitionKey("t", 0)
+
 
 def handed_out(kept: KeptPlan) -> KeptPlan:
     kept.propose(Plan(0, 2))
@@ -111,6 +113,43 @@ def test_what_nobody_has_begun_is_not_planned_for_the_next_owner() -> None:
     assert kept.plan == Plan(0, 2, behind=((2, 4),))
 
 
+def batches_of(start: Checkpoint, size: int) -> list[tuple[int, int]]:
+    """Those that an owner from there on hands out of twelve records, by its own batchSize."""
+    partition = of_records(KEY, start, 256)
+    partition.on_fetched(records(0, 12)[start.offset :])
+    found: list[tuple[int, int]] = []
+    while True:
+        extend_plan(partition, size)
+        partition.plan.on_safe(partition.plan.told())
+        first = partition.lane.buffer.next_offset
+        if first is None or (end := partition.plan.safe_end(first)) is None:
+            return found
+        for taken in partition.lane.take_batch(end):
+            partition.lane.on_settled(taken)
+        found.append((first, end))
+
+
+@pytest.mark.parametrize("size", [2, 6])
+def test_another_batch_size_is_for_what_nobody_may_have_begun(size: int) -> None:
+    """A killed owner may have begun all that its last commit tells of; one that stops knows what it has."""
+    owner = of_records(KEY, Checkpoint(0), 256)
+    owner.on_fetched(records(0, 12))
+    extend_plan(owner, 4)
+    owner.plan.on_safe(owner.plan.told())
+    of_a_killed_one = owner.checkpoint
+    assert batches_of(of_a_killed_one, size) == [(0, 4), (4, 8), (8, 12)]
+    owner.lane.take_batch(4)
+    owner.revoke()
+    of_a_stopped_one = owner.checkpoint
+    rest = [(first, first + size) for first in range(4, 12 - size + 1, size)]
+    assert batches_of(of_a_stopped_one, size) == [(0, 4), *rest]
+    # Whoever stops after a killed one knows only what that may have begun.
+    second = of_records(KEY, of_a_killed_one, 256)
+    second.on_fetched(records(0, 12))
+    second.revoke()
+    assert batches_of(second.checkpoint, size) == [(0, 4), (4, 8), (8, 12)]
+
+
 def test_a_commit_tells_of_so_many_batches_and_no_more() -> None:
     kept = KeptPlan(None)
     kept.extend([(at, at + 1) for at in range(2 * MOST_PLANNED)])
@@ -167,7 +206,7 @@ def test_full_batches_follow_each_other_and_have_just_so_many_records(
 
 
 def partition_of(count: int, start: Checkpoint | None = None) -> AssignedPartition:
-    partition = of_records(PartitionKey("t", 0), start or Checkpoint(0), 64)
+    partition = of_records(KEY, start or Checkpoint(0), 64)
     partition.on_fetched(records(0, count))
     return partition
 
@@ -191,7 +230,7 @@ def test_what_failed_or_names_a_session_is_not_planned_ahead(start: Checkpoint) 
 
 
 def test_after_a_restart_each_planned_batch_has_room_as_a_whole_and_only_the_next() -> None:
-    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(0, 40, behind=((40, 90),))), 4)
+    partition = of_records(KEY, Checkpoint(0, plan=Plan(0, 40, behind=((40, 90),))), 4)
     assert partition.room == 40
     partition.on_fetched(records(0, 40))
     assert missing_of_plan(partition) == 0
