@@ -251,10 +251,10 @@ class World:
         """Another owner goes on from the commit; what is open is not known to it."""
         start = self.p.checkpoint
         told = {*range(start.offset), *(at for span in start.acked for at in range(*span))}
-        for offset, truth in enumerate(self.truths):
+        for offset in range(END):
             if offset not in told:
-                self.truths[offset] = truth = Truth()
-            truth.is_failing = any(first <= offset < end for first, end, _ in start.attempts)
+                self.truths[offset] = Truth()
+            self.truths[offset].is_failing = any(first <= offset < end for first, end, _ in start.attempts)
         self.assign(start)
 
     # ---- what holds
