@@ -12,9 +12,6 @@ from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.plan import KeptPlan
 
 NO_LIMIT = sys.maxsize
-MOST_OUT_OF_ORDER = 400
-"""Spans that were settled before something below them, and records that may become one. A commit's metadata,
-4,096 bytes, has place for so many."""
 
 
 class Held(Protocol):
@@ -32,6 +29,8 @@ class Held(Protocol):
     def unacked(self) -> Unacked: ...
     @property
     def acks_at_once(self) -> bool: ...
+    @property
+    def bounds(self) -> Bounds: ...
     @property
     def to_hand_out(self) -> int: ...
     @property
@@ -196,7 +195,7 @@ def is_out_of_order(held: Held) -> bool:
 
 
 def _may_overtake(held: Held) -> int:
-    return max(0, MOST_OUT_OF_ORDER - held.ledger.settled_span_count - held.lane.out_count)
+    return max(0, held.bounds.out_of_order - held.ledger.settled_span_count - held.lane.out_count)
 
 
 class RangeRoom:

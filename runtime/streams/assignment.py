@@ -12,6 +12,7 @@ from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_keys, of_ranges, of_records
 from headrace.runtime.partitions.books.held import Confirm
 from headrace.runtime.partitions.books.log import PartitionLog
+from headrace.runtime.partitions.buffers.bounds import most_out_of_order
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
@@ -30,6 +31,8 @@ _TRANSACTION_INTERVAL_SECONDS = 0.1
 """With exactlyOnce, whose messages wait for a commit."""
 _COMMIT_TIMEOUT_SECONDS = 5.0
 _METADATA = "what a commit's metadata has place for"
+_PROBE_CHARS = 4096
+"""Which is what brokers take by default, and has place for MOST_OUT_OF_ORDER."""
 STANDS_BY = "no partition is assigned to this replica: it stands by"
 AHEAD_BYTES = 1 << 19
 """Undecoded, per partition: enough to keep workers busy during a fetch."""
@@ -169,6 +172,8 @@ class Assignment:
         self._stream.on_started()
         self._stops.on_begun(keys, left, self.committer.metrics)
         _log_allocation(self._dispatch, self.partitions)
+        if self._dispatch.policy.ordering != "partition":
+            self.committer.probe(_PROBE_CHARS)
         # Start positions count as commits from now on: initialOffset must not be asked twice.
         await self.commit(begun.values())
 
@@ -363,7 +368,13 @@ class Assignment:
 
     async def commit(self, partitions: Collection[AssignedPartition]) -> bool:
         """One commit."""
-        return await self.committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
+        is_done = await self.committer.commit(partitions, _COMMIT_TIMEOUT_SECONDS)
+        out_of_order = most_out_of_order(self.committer.max_chars)
+        if self.bounds.out_of_order != out_of_order:
+            self.bounds = replace(self.bounds, out_of_order=out_of_order)
+            for partition in self.partitions.values():
+                partition.bounds = replace(partition.bounds, out_of_order=out_of_order)
+        return is_done
 
     async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int

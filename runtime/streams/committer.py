@@ -51,6 +51,7 @@ class Committer:
         self._done_at: float | None = None
         self._max_chars = store.max_text_chars
         self._reported_max_chars: int | None = None
+        self._probe_chars: int | None = None  # to be tried; 0 once the store has taken as many
         self._committed: dict[PartitionKey, Checkpoint] = {}
         self._stale: set[PartitionKey] = set()  # what the store holds isn't known: it is always told again
         self._behind: set[PartitionKey] = set()  # reported as such
@@ -92,6 +93,19 @@ class Committer:
     def seconds_since_last(self) -> float | None:
         """Since a commit has succeeded; None before one has."""
         return None if self._done_at is None else time.monotonic() - self._done_at
+
+    @property
+    def max_chars(self) -> int:
+        """How much text the store takes beside an offset, as far as it has said so."""
+        return self._max_chars
+
+    def probe(self, chars: int) -> None:
+        """Have the next commit find out whether the store takes so much text, where no commit has yet.
+
+        Else that is known only once as much has to be said. What doesn't fit is handled again after a kill.
+        """
+        if self._probe_chars is None:
+            self._probe_chars = chars
 
     async def commit(self, partitions: Iterable[Checkpointed], timeout_seconds: float) -> bool:
         """Commit what has changed, if the store takes it within `timeout_seconds`.
@@ -173,19 +187,24 @@ class Committer:
         self._stale |= request.keys()
         try:
             offsets = {key: (checkpoints[key].offset, it.text) for key, it in request.items()}
+            if self._probe_chars:
+                key, (offset, text) = next(iter(offsets.items()))
+                offsets[key] = offset, text.ljust(self._probe_chars)
             began = time.monotonic()
             refused = await self._store.write(offsets, outgoing)
             self.metrics.commit_seconds.observe(time.monotonic() - began)
         except TextTooLongError as error:
-            longest = max(len(it.text) for it in request.values())
+            longest = max(len(text) for _, text in offsets.values())
             if longest:
                 self._max_chars = _less_than(longest, self._max_chars)
+                self._probe_chars = self._probe_chars and min(self._probe_chars, self._max_chars)
                 return True
             self._failed(str(error))
             return False
         except CommitRefusedError as error:
             self._failed(str(error))
             return False
+        self._probe_chars = 0
         safe = request.keys() - refused.keys()
         self._committed |= {key: checkpoints[key] for key in safe}
         self._stale -= safe

@@ -91,15 +91,15 @@ async def test_what_fails_holds_up_its_key_alone(tmp_path: Path) -> None:
 
 
 async def test_what_waited_for_a_dead_letter_goes_on_when_that_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.partitions.room.MOST_OUT_OF_ORDER", 4)
     failure = replace(QUICK_RETRIES, max_attempts=1, then="deadLetter", dead_letter_topic="dead")
     async with bench(tmp_path, FAILS, policy=replace(KEYED, failure=failure)) as b:
         journal = Journal()
         journal.gate.clear()
         b.dispatcher.connect(journal)
         (p,) = b.assign(("t", 0))
+        p.bounds = replace(p.bounds, out_of_order=4)
         given = keyed(60, keys=60)
         for record in given[::2]:
             record.value = b"no"

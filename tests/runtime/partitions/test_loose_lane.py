@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,11 +10,11 @@ from hypothesis import strategies as st
 from worker_bench import Record
 
 from headrace.runtime.partitions.assigned import AssignedPartition, of_keys
+from headrace.runtime.partitions.buffers.bounds import most_out_of_order
 from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.checkpoint_text import CheckpointText
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.loose_lane import KeyLane, LooseLane, LooseOrdering
-from headrace.runtime.partitions.room import MOST_OUT_OF_ORDER
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import is_stuck, stuck_at
 from headrace.runtime.wire.undecodable import UndecodableRecord
@@ -133,9 +134,11 @@ def test_one_whose_key_cannot_be_read_is_no_ones_successor() -> None:
     assert [offsets(take(p)) for _ in range(2)] == [[0], [1]]
 
 
-def test_no_more_overtake_a_record_than_a_commit_can_tell() -> None:
+@pytest.mark.parametrize("max_text_chars", [4096, 512, 150])
+def test_no_more_overtake_a_record_than_a_commit_can_tell(max_text_chars: int) -> None:
     """And what holds up the commit goes, whatever else may not."""
     p = partition("none")
+    p.bounds = replace(p.bounds, out_of_order=most_out_of_order(max_text_chars))
     p.on_fetched([Record(offset) for offset in range(3_000)])
     first, *held = [take(p) for _ in range(3)]
     assert first is not None
@@ -144,8 +147,8 @@ def test_no_more_overtake_a_record_than_a_commit_can_tell() -> None:
             lane.on_settled(lane.given)  # type: ignore[attr-defined]
         else:
             held.append(lane)
-    assert p.lane.out_count + p.ledger.settled_span_count == MOST_OUT_OF_ORDER
-    text = CheckpointText(1, p.checkpoint).encode(4096)
+    assert p.lane.out_count + p.ledger.settled_span_count == most_out_of_order(max_text_chars)
+    text = CheckpointText(1, p.checkpoint).encode(max_text_chars)
     assert text.is_whole
     first.on_returned(first.given)  # type: ignore[attr-defined]
     offer(first)

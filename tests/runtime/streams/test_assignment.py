@@ -14,6 +14,7 @@ from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.books.held import Confirm, Outgoing
+from headrace.runtime.partitions.buffers.bounds import MOST_OUT_OF_ORDER, most_out_of_order
 from headrace.runtime.partitions.buffers.records import DECODED_BYTES
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
@@ -21,6 +22,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment, Starts
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.limits import Limits
+from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.produce import Message
@@ -52,6 +54,7 @@ class Memory:
         self.leaderless: set[PartitionKey] = set()
         self.log_ids: dict[PartitionKey, str] = {}
         self.has_leaders = asyncio.Event()
+        self.most_chars = self.max_text_chars
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
         self.reads.append(set(keys))
@@ -102,6 +105,8 @@ class Memory:
     ) -> Mapping[PartitionKey, str]:
         self.writes.set()
         await self.may_write.wait()
+        if max(len(text) for _, text in offsets.values()) > self.most_chars:
+            raise TextTooLongError("too long")
         self.held |= {key: Checkpoint(offset) for key, (offset, _) in offsets.items()}
         return {}
 
@@ -428,3 +433,15 @@ async def test_what_has_no_leader_yet_has_its_share_of_the_bytes(tmp_path: Path)
         assert begun.bounds.waiting == alone_among_two == (1 << 17) // ((1 << 13) + DECODED_BYTES)
         for name in ("go0", "go1"):
             (tmp_path / name).touch()
+
+
+async def test_what_a_commit_has_room_for_is_found_out_before_records_overtake_each_other(
+    tmp_path: Path,
+) -> None:
+    memory = Memory()
+    memory.most_chars = 512
+    async with assigned(tmp_path, WAITS, memory, replace(QUICK, ordering="key")) as (_, assignment, tasks):
+        assignment.on_assigned([ONE], 1, tasks)
+        await until(lambda: memory.held)
+        await until(lambda: assignment.partitions[ONE].bounds.out_of_order == most_out_of_order(511))
+        assert assignment.bounds.out_of_order < MOST_OUT_OF_ORDER
