@@ -2,21 +2,25 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
 from fake_worker import FakeProcess
-from messages import Messages
+from messages import Messages, OnTheirWay
 from shape import record_key
+from taken_back import TakenBack
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.config.failure import Then
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
 
 # What is on its way when something changes may still arrive: longer than any wire takes, there and back.
 GRACE_SECONDS = 0.1
+# What is on its way when a partition leaves is waited for as long at least.
+CONFIRM_SECONDS = 0.3
 
 
 class ViolationError(AssertionError):
@@ -40,8 +44,11 @@ class Delivery:
     """Well, in this assignment, by whom; an ack may still be missing."""
     settled: set[int] = field(default_factory=set)
     """By returning, in this assignment."""
+    handled_at: dict[int, float] = field(default_factory=dict)
     acked_at: dict[int, float] = field(default_factory=dict)
     """Explicitly, in this assignment, so that it must have been accepted."""
+    written_at: dict[int, float] = field(default_factory=dict)
+    """When the last message of those was confirmed that have produced some."""
     failed: Counter[int] = field(default_factory=Counter)
     """What has been said of records handled one by one."""
     low: int = 0
@@ -76,7 +83,8 @@ class History:
         self.commits: dict[PartitionKey, Checkpoint] = {}
         self.deliveries: dict[int, Delivery] = {}
         self.done: dict[PartitionKey, set[int]] = defaultdict(set)
-        self.acked: dict[PartitionKey, set[int]] = defaultdict(set)
+        self.acked: dict[PartitionKey, dict[int, float]] = defaultdict(dict)
+        """When; perhaps in vain."""
         self.given_up: dict[PartitionKey, set[int]] = defaultdict(set)
         self.failures: Counter[tuple[PartitionKey, int]] = Counter()
         """At most so many deliveries have failed, whoever counts."""
@@ -86,7 +94,9 @@ class History:
         self.retried: set[tuple[PartitionKey, int]] = set()
         """By an operator's hand."""
         self.messages = Messages()
-        self._unconfirmed: dict[tuple[PartitionKey, int], set[bytes]] = {}  # of the last call of each
+        self.taken_back = TakenBack(GRACE_SECONDS)
+        self._on_their_way = OnTheirWay()
+        self._named_at: dict[tuple[PartitionKey, int], float] = {}  # when it was acked last, by name
         self._produced = produced
         self._now = now
         self._running: dict[Hashable, Call] = {}
@@ -113,8 +123,7 @@ class History:
             turn = self._turn(delivery.key, event.first_offset)
             self._require(self._running.get(turn, call) is call, at, "starts while what it follows runs")
             self._check_start(delivery, event, call, at)
-            self._unconfirmed.pop((delivery.key, event.first_offset), None)
-            self.messages.on_start(delivery.key, event.first_offset)
+            self._begin_anew(delivery, range(event.first_offset, event.offset + 1))
             self._running[turn] = call
             call.turns.append(turn)
             call.parts.append((delivery, range(event.first_offset, event.offset + 1)))
@@ -125,8 +134,24 @@ class History:
             self._check_plans(call)
         return call
 
+    def _begin_anew(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+        """What became of it before says nothing of this call."""
+        first = offsets[0]
+        self.taken_back.forget(delivery.key, offsets)
+        self._on_their_way.drop(delivery.key, first)
+        self.messages.on_start(delivery.key, first)
+        self.done[delivery.key].difference_update(offsets)
+        acked, due = self.acked[delivery.key], self._now() - GRACE_SECONDS
+        for offset in offsets:
+            delivery.handled.pop(offset, None)
+            delivery.handled_at.pop(offset, None)
+            if acked.get(offset, due) < due:  # in vain, or by an owner that has left
+                del acked[offset]
+        delivery.low = min(delivery.low, first)
+
     def _check_start(self, delivery: Delivery, event: Any, call: Call, at: str) -> None:
         key, now, require = delivery.key, self._now(), self._require
+        self._count_late(delivery, range(event.first_offset, event.offset + 1))
         require(not delivery.is_over, at, "starts after its assignment")
         require(now <= delivery.revoked_at + GRACE_SECONDS, at, "starts long after the revoke")
         for offset in self.offsets(key, event.first_offset, event.offset + 1):
@@ -161,7 +186,7 @@ class History:
                 delivery.plan = old.above(old.end)
                 is_alone = old.session in {"", call.process.spark_session_id} | self.ended_sessions
                 self._require(is_alone, at, "start before the old session was ended")
-                finished = self.acked[key] | self.given_up[key]
+                finished = self.acked[key].keys() | self.given_up[key]
                 is_same = self._left(delivery, old) == set(self._produced_in(key, offsets)) - finished
                 self._require(is_same, at, f"start, and were planned as {old}")
 
@@ -169,7 +194,7 @@ class History:
         """Of its first batch, what nobody has finished."""
         key = delivery.key
         offsets = {it for it in self.offsets(key, old.first, old.end) if not _covers(delivery.start, it)}
-        return offsets - self.acked[key] - self.given_up[key]
+        return offsets - self.acked[key].keys() - self.given_up[key]
 
     def _produced_in(self, key: PartitionKey, offsets: Sequence[int]) -> Iterator[int]:
         produced = set(self.offsets(key, offsets[0], offsets[-1] + 1))
@@ -184,6 +209,7 @@ class History:
                 offset in delivery.handled
                 or offset in self.acked[key]
                 or offset in self.given_up[key]
+                or self.taken_back.has(key, offset)
                 or _covers(delivery.start, offset)
             ):
                 yield offset
@@ -232,18 +258,31 @@ class History:
         for (delivery, offsets), outcome in zip(call.parts, outcomes, strict=True):
             self._tell("ends", delivery.key, (offsets, outcome))
             if outcome == "failed":
-                self._unconfirmed.pop((delivery.key, offsets[0]), None)
-                self._count(delivery, offsets)
+                self._on_failure(delivery, offsets)
                 delivery.failed[offsets[0]] += 1
-                continue
-            if outcome == "ok" and self.policy.ack_mode is not AckMode.EXPLICIT_ONLY:
-                delivery.failed.pop(offsets[0], None)
-                delivery.attempts.pop(offsets[0], None)
-            if not delivery.is_over:
-                delivery.handled |= dict.fromkeys(offsets, call.process)
-                if outcome == "ok" and self.policy.ack_mode is not AckMode.EXPLICIT_ONLY:
-                    self.done[delivery.key].update(offsets)
-                    delivery.settled.update(offsets)
+            else:
+                is_done = outcome == "ok" and self.policy.ack_mode is not AckMode.EXPLICIT_ONLY
+                self._on_success(delivery, offsets, call.process, is_done=is_done)
+
+    def _on_success(
+        self, delivery: Delivery, offsets: Sequence[int], process: FakeProcess, *, is_done: bool
+    ) -> None:
+        key, first = delivery.key, offsets[0]
+        if self.taken_back.has(key, first):  # meanwhile
+            if is_done and not self.taken_back.is_sure(key, first):
+                self.done[key].update(offsets)
+            return
+        if is_done:
+            delivery.failed.pop(first, None)
+            delivery.attempts.pop(first, None)
+        if delivery.is_over:
+            return
+        delivery.handled |= dict.fromkeys(offsets, process)
+        if self.policy.ack_deadline_seconds is not None:
+            delivery.handled_at |= dict.fromkeys(offsets, self._now())
+        if is_done:
+            self.done[key].update(offsets)
+            delivery.settled.update(offsets)
 
     def on_death(
         self, process: FakeProcess, *, is_in_a_record: bool, unsaid: AbstractSet[int] | None
@@ -261,8 +300,7 @@ class History:
                 self._undo(call)
             for delivery, offsets in call.parts:
                 self._tell("dies", delivery.key, (offsets, process))
-                self._unconfirmed.pop((delivery.key, offsets[0]), None)
-                self._count(delivery, offsets)
+                self._on_failure(delivery, offsets)
 
     def _undo(self, call: Call) -> None:
         for (delivery, offsets), outcome in zip(call.parts, call.outcomes, strict=True):
@@ -279,37 +317,101 @@ class History:
         for turn in call.turns:
             self._running.pop(turn, None)
 
-    def _count(self, delivery: Delivery, offsets: Sequence[int]) -> None:
-        failure = self.policy.failure
+    def _on_failure(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+        self._on_their_way.drop(delivery.key, offsets[0])
+        self.taken_back.forget(delivery.key, offsets)
+        self._count(delivery, offsets)
+
+    def _count(self, delivery: Delivery, offsets: Iterable[int]) -> None:
         for offset in offsets:
             self.failures[delivery.key, offset] += 1
-            if failure.then == "skip" and failure.is_spent(self.failures[delivery.key, offset]):
-                self.given_up[delivery.key].add(offset)
 
-    def on_dead_letter(self, key: PartitionKey, offset: int) -> None:
-        """It is written; whoever wrote it may not have heard of that."""
-        self._tell("is a dead letter", key, offset)
-        self._require(self.policy.failure.then == "deadLetter", f"{key} offset {offset}", "is a dead letter")
-        self.given_up[key].add(offset)
+    def _is_late(self, delivery: Delivery, offset: int) -> bool:
+        """It may be past ackDeadline."""
+        seconds, since = self.policy.ack_deadline_seconds, delivery.handled_at.get(offset)
+        return seconds is not None and since is not None and self._now() >= since + seconds
+
+    def _count_late(self, delivery: Delivery, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            if self._is_late(delivery, offset):
+                self._count(delivery, [offset])
+                for by_offset in (delivery.handled_at, delivery.handled):
+                    by_offset.pop(offset, None)
+
+    def on_given_up(self, lane_id: int, offset: int, how: Then) -> None:
+        """It is a dead letter, of which whoever wrote it may not have heard; or it is skipped."""
+        delivery, failure = self.deliveries[lane_id], self.policy.failure
+        self._count_late(delivery, [offset])
+        failures = self.failures[delivery.key, offset]
+        self._tell("is given up", delivery.key, (offset, how))
+        is_due = failure.then == how and failure.is_spent(failures)
+        at = f"{delivery.key} offset {offset}"
+        self._require(is_due, at, f"is given up ({how}), at most {failures} deliveries have failed")
+        self.given_up[delivery.key].add(offset)
 
     # ---- acks
 
-    def on_ack(self, key: PartitionKey, first: int, offset: int, end: int, *, is_through: bool) -> None:
+    def on_ack(  # what is acked, by whom
+        self, process: FakeProcess, key: PartitionKey, first: int, offset: int, end: int, *, is_through: bool
+    ) -> None:
         """`explicit_ack` of `offset`, of a range from `first` on, said True. `end`: known of the log then."""
-        owner = self.owner(key)
+        owner, now = self.owner(key), self._now()
         self._tell("is acked: first, last, through", key, (first, offset, is_through))
         from_offset = 0 if is_through or self.policy.is_cumulative else first
         offsets = self.offsets(key, from_offset, offset + 1)
+        acks = self.acked[key]
+        left_open = self.taken_back.spanned(key, from_offset, first, now, process) - acks.keys()
         # Some may be produced while the ack is on its way.
-        self.acked[key].update(range(max(from_offset, self._covered[key]), offset + 1))
-        if (
-            owner is not None
-            and owner.revoked_at > self._now()
-            and offset < end
-            and not self.policy.is_ranges
-        ):
+        acks |= dict.fromkeys(range(max(from_offset, self._covered[key]), offset + 1), now)
+        for open_offset in left_open:
+            acks.pop(open_offset, None)
+        self._named_at[key, first] = now
+        for acked in offsets:
+            self._on_their_way.on_acked(key, acked, process, now - GRACE_SECONDS)
+        if owner is not None and owner.revoked_at > now and offset < end and not self.policy.is_ranges:
             for acked in offsets:
-                owner.acked_at.setdefault(acked, self._now())
+                has_failed = self.taken_back.has(key, acked) or self._is_late(owner, acked)
+                if not has_failed and (acked >= first or not self.failures[key, acked]):
+                    owner.acked_at.setdefault(acked, now)
+
+    def _forget_acks(self, key: PartitionKey, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            self.acked[key].pop(offset, None)
+
+    def on_nack(self, process: FakeProcess, delivery: Delivery, offsets: Sequence[int]) -> None:
+        """`explicit_nack`, by whoever has handled these or is in them, said True."""
+        key, first, now = delivery.key, offsets[0], self._now()
+        self._tell("is nacked", key, offsets)
+        self._count(delivery, offsets)
+        if first in self.given_up[key]:
+            return
+        is_acked = first in self.acked[key]
+        if is_acked and delivery.acked_at.get(first, now) < now - GRACE_SECONDS:
+            return  # else the two may cross on their way, or the ack was in vain
+        is_running = any(it is delivery and first == its[0] for it, its in self._parts_in(process))
+        if is_running or delivery.handled.get(first) is process:
+            is_here = not delivery.is_over and delivery.revoked_at > now
+            is_said = first in self.done[key]  # or not yet
+            is_late = any(self._may_be_late(delivery, offset) for offset in offsets)
+            is_sure = is_here and not (is_acked or is_said or is_late)
+            self._take_back(delivery, offsets, process, is_sure=is_sure)
+
+    def _parts_in(self, process: FakeProcess) -> Iterator[tuple[Delivery, Sequence[int]]]:
+        return (part for call in self._calls.get(process, ()) if call.is_open for part in call.parts)
+
+    def _may_be_late(self, delivery: Delivery, offset: int) -> bool:
+        return self.policy.ack_deadline_seconds is not None and offset in delivery.handled_at
+
+    def _take_back(
+        self, delivery: Delivery, offsets: Sequence[int], process: FakeProcess | None, *, is_sure: bool
+    ) -> None:
+        """It is open again: for its policy, and for no ack that only spans it."""
+        for offset in offsets:
+            for by_offset in (delivery.handled, delivery.handled_at, delivery.acked_at):
+                by_offset.pop(offset, None)
+            delivery.settled.discard(offset)
+            if not delivery.is_over:
+                self.taken_back.add(delivery.key, offset, self._now(), process, is_sure=is_sure)
 
     def owner(self, key: PartitionKey) -> Delivery | None:
         """Where the partition is delivered now."""
@@ -327,17 +429,35 @@ class History:
 
     def on_left(self, delivery: Delivery, *, is_clean: bool) -> None:
         """Nothing of it runs, and where that is clean, all that was done in it is committed."""
+        if delivery.is_over:
+            return
         running = [it for call in self._running.values() for it, _ in call.parts if it is delivery]
         self._require(not running, str(delivery.key), "left with a handler in it")
         self._tell("has left", delivery.key, "cleanly" if is_clean else "")
         delivery.is_over = True
+        self.taken_back.forget_all(delivery.key)
+        self._count_late(delivery, list(delivery.handled_at))
+        commit = self.commits.get(delivery.key, Checkpoint(0))
+        unwritten = {
+            offset for offset in self._on_their_way.leave(delivery.key) if not _covers(commit, offset)
+        }
+        self.done[delivery.key] -= unwritten  # it comes again
+        self._forget_acks(delivery.key, unwritten)
         if not is_clean or self.policy.ack_window_size:
             return
-        commit = self.commits.get(delivery.key, Checkpoint(0))
         due = self._now() - GRACE_SECONDS
         acked = {offset for offset, when in delivery.acked_at.items() if when < due}
-        missing = [offset for offset in acked | delivery.settled if not _covers(commit, offset)]
+        due = delivery.revoked_at + CONFIRM_SECONDS
+        late = {offset for offset, when in delivery.written_at.items() if when > due}
+        settled = (acked | delivery.settled) - unwritten - late
+        missing = [offset for offset in settled if not _covers(commit, offset)]
         self._require(not missing, str(delivery.key), f"left, and its commit has not {missing}: {commit}")
+
+    def check_commit_of(self, lane_id: int) -> None:
+        """Somebody wants to commit what is so in this one."""
+        delivery = self.deliveries.get(lane_id)
+        if delivery is not None:
+            self._require(not delivery.is_over, str(delivery.key), "is committed by who has it no more")
 
     def on_commit(self, key: PartitionKey, checkpoint: Checkpoint) -> None:
         """The broker has taken it."""
@@ -347,8 +467,8 @@ class History:
         spans = [(self._covered[key], checkpoint.offset), *checkpoint.acked]
         for first, end in spans:
             for offset in self.offsets(key, first, end):
-                is_finished = self.is_finished(key, offset)
-                self._require(is_finished, str(key), f"is committed with {offset} unfinished")
+                if not self.is_finished(key, offset):
+                    self.violate(f"{key} is committed with {offset} unfinished{self._why(key, offset)}")
                 if self.policy.exactly_once:
                     wrong = self.messages.wrong_with(
                         key,
@@ -358,26 +478,52 @@ class History:
                     )
                     self._require(not wrong, str(key), wrong)
                     continue
-                is_confirmed = not self._unconfirmed.get((key, offset)) or offset in self.acked[key]
+                is_confirmed = offset in self.given_up[key] or not self._on_their_way.has(key, offset)
                 self._require(is_confirmed, str(key), f"is committed with messages of {offset} on their way")
         self._covered[key] = checkpoint.offset
         self.commits[key] = checkpoint
 
-    def on_message(self, key: PartitionKey, first: int, value: bytes) -> None:
-        """The handler that is in what begins there has produced it."""
+    def on_message(self, call: Call, key: PartitionKey, first: int, value: bytes) -> None:
+        """A handler that is in what begins there has produced it: it belongs to all that the call is in."""
         self._tell("produces", key, (first, value))
-        self._unconfirmed.setdefault((key, first), set()).add(value)
+        is_surely_of = [its[0] not in self.acked[it.key] for it, its in call.parts]
+        self._on_their_way.add(value, call.parts, is_surely_of, call.process, self._now())
         self.messages.on_made(key, first, value)
 
-    def on_confirmed(self, value: bytes | None) -> None:
+    def on_confirmed(self, value: bytes) -> None:
         """It is written."""
-        for values in self._unconfirmed.values():
-            values.discard(value or b"")
+        for delivery, offsets, _ in self._on_their_way.end(value):
+            delivery.written_at |= dict.fromkeys(offsets, self._now())
+
+    def on_refused(self, value: bytes) -> None:
+        """It is written nowhere, for good: what it belongs to has failed, whatever has settled that."""
+        for delivery, offsets, is_last in self._on_their_way.end(value):
+            key, first, now = delivery.key, offsets[0], self._now()
+            self._tell("has a message refused", key, (first, value, is_last))
+            self._count(delivery, offsets)
+            self.messages.on_refused(key, first, value)
+            is_crossed = self._named_at.get((key, first), 0) > now - GRACE_SECONDS
+            if is_last:
+                self._take_back(delivery, offsets, None, is_sure=True)
+                self.done[key].difference_update(offsets)
+                if not is_crossed:
+                    self._forget_acks(key, offsets)
+            elif first in self.acked[key]:  # it may come again
+                self._take_back(delivery, offsets, None, is_sure=False)
 
     def on_written(self, key: PartitionKey, values: Sequence[bytes]) -> None:
         """With a commit."""
+        for value in values:
+            self._on_their_way.end(value)
         wrong = self.messages.on_written(values)
         self._require(not wrong, str(key), wrong)
+
+    def _why(self, key: PartitionKey, offset: int) -> str:
+        """What may have led to that, for people."""
+        lives = (it for it, acked in self.acked.items() if offset in acked and it != key)
+        before = [it for it in lives if it.partition == key.partition]
+        by = self.taken_back.by(key, offset)
+        return f", {by}" if by else f", acked was that of {before[-1]}" if before else ""
 
     def is_finished(self, key: PartitionKey, offset: int) -> bool:
         """Somebody has said that it is."""

@@ -1,4 +1,8 @@
-"""A broker that is a model: the log of each partition, the group's commits, and who has which partition."""
+"""A broker that is a model: the log of each partition, the group's commits, and who has which partition.
+
+A topic that is made anew has the same name, another id, and logs of its own, which begin at 0. A log has a
+name for each life of its topic, by which all that is known of its records is kept.
+"""
 
 import random
 from collections import defaultdict
@@ -11,7 +15,7 @@ from worker_bench import Record
 
 from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import decode_text
+from headrace.runtime.partitions.checkpoint_text import TOPIC_ID_CHARS, CheckpointText, decode_text
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
 from headrace.runtime.wire.frames import WireRecord
@@ -25,11 +29,18 @@ class Group:
 
     def __init__(self, rng: random.Random, partitions: int, *, are_chunks: bool, max_text_chars: int) -> None:
         self.keys = [PartitionKey("t", number) for number in range(partitions)]
+        self.topic_id = 0
+        # All that follows goes by logs.
         self.produced: dict[PartitionKey, list[int]] = {key: [] for key in self.keys}
         self.ends = dict.fromkeys(self.keys, 0)
         self.poison: set[tuple[PartitionKey, int]] = set()
         """Records whose handler always fails, or dies."""
+        self.oversized: set[tuple[PartitionKey, int]] = set()
+        """Records whose messages are always refused."""
+        self.too_large: set[bytes] = set()
+        """Messages that are refused."""
         self.texts: dict[PartitionKey, tuple[int, str]] = {}
+        """By partition."""
         self.generation = 0
         self.max_text_chars = max_text_chars
         self.history: History
@@ -37,8 +48,27 @@ class Group:
         self._are_chunks = are_chunks
         self._pieces: dict[PartitionKey, list[Piece]] = defaultdict(list)
 
-    def produce(self, key: PartitionKey, count: int, *, is_poisoned: bool) -> None:
+    def log(self, key: PartitionKey, topic_id: int | None = None) -> PartitionKey:
+        """The name of the log of this partition, now or in an earlier life of its topic."""
+        life = self.topic_id if topic_id is None else topic_id
+        return key._replace(topic=f"{key.topic}~{life}") if life else key
+
+    def make_anew(self) -> None:
+        """The topic: what it held is gone, and so are the commits."""
+        self.topic_id += 1
+        self.texts.clear()
+        for log in map(self.log, self.keys):
+            self.produced[log], self.ends[log] = [], 0
+
+    def end_of(self, key: PartitionKey) -> int:
+        """Of its log."""
+        return self.ends[self.log(key)]
+
+    def produce(
+        self, key: PartitionKey, count: int, *, is_poisoned: bool = False, is_oversized: bool = False
+    ) -> None:
         """One batch; sometimes offsets before it hold nothing."""
+        key = self.log(key)
         first = self.ends[key] + self._rng.choice([0, 0, 0, 1, 3])
         offsets = range(first, first + count)
         if self._are_chunks and self._rng.random() < 0.8:
@@ -51,18 +81,27 @@ class Group:
         self.ends[key] = offsets.stop
         if is_poisoned:
             self.poison.add((key, self._rng.choice(offsets)))
+        if is_oversized:
+            self.oversized.add((key, self._rng.choice(offsets)))
 
     def end_a_transaction(self, key: PartitionKey) -> None:
         """An offset that holds no record."""
-        self.ends[key] += 1
+        self.ends[self.log(key)] += 1
 
     def fetch(self, key: PartitionKey, position: int, count: int) -> Piece:
         """What follows: of a chunk all, of records so many."""
-        for piece in self._pieces[key]:
+        for piece in self._pieces[self.log(key)]:
             if piece[-1].offset >= position:
                 skip = max(0, position - piece[0].offset)
                 return piece[skip:] if isinstance(piece, ChunkSlice) else piece[skip : skip + count]
         return ()
+
+    def has_committed(self, key: PartitionKey) -> bool:
+        """And not for another topic of that name."""
+        if key not in self.texts:
+            return False
+        found = decode_text(*self.texts[key])
+        return found is not None and _life_of(found) == self.topic_id
 
     def start_of(self, key: PartitionKey) -> Checkpoint:
         """As the next owner reads it."""
@@ -70,7 +109,8 @@ class Group:
             return Checkpoint(0)
         offset, text = self.texts[key]
         found = decode_text(offset, text)
-        return Checkpoint(offset) if found is None else found.checkpoint
+        assert found is not None
+        return found.checkpoint if _life_of(found) == self.topic_id else Checkpoint(0)
 
     def commit(
         self,
@@ -84,6 +124,18 @@ class Group:
         if max(len(text) for _, text in offsets.values()) > self.max_text_chars:
             raise TextTooLongError("the metadata is too large")
         self.texts |= offsets
-        for key in offsets:
-            self.history.on_written(key, messages.get(key, ()))
-            self.history.on_commit(key, self.start_of(key))
+        for key, (offset, text) in offsets.items():
+            found = decode_text(offset, text)
+            assert found is not None
+            log = self.log(key, _life_of(found))
+            self.history.on_written(log, messages.get(key, ()))
+            self.history.on_commit(log, found.checkpoint)
+
+
+def shown_id(life: int) -> str:
+    """The id of the topic in this life, as a commit has it."""
+    return str(life).rjust(TOPIC_ID_CHARS, "0")
+
+
+def _life_of(text: CheckpointText) -> int:
+    return int(text.topic_id or 0)

@@ -14,6 +14,7 @@ from shape import Shape
 
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.worker.given.producing import OnItsWay, ProduceError
 from headrace.runtime.worker.given.sdk import QualifiedOffset, Response
 
 
@@ -26,9 +27,12 @@ class Owed:
     """An ack that somebody has still to say. `holder`: with it, it is forgotten; None where it is stored."""
 
     key: PartitionKey
+    """Of its log."""
     first: int
     offset: int
     holder: FakeProcess | None
+    named: Any
+    """What is acked: an event, what was made of it, or what somebody has made up."""
 
 
 class Handlers:
@@ -82,7 +86,7 @@ class Handlers:
             await asyncio.sleep(seconds)
         self._die_or_fail(process, events)
         for event in events:
-            self._produce(process, event)
+            await self._produce(process, call, event)
         returns = [await self._outcome(process, event) for event in events]
         if self._is(self._shape.rates.dies / 2):
             process.end()
@@ -92,13 +96,26 @@ class Handlers:
             return None if set(returns) == {"ok"} else [it for it in responses if it is not None]
         return responses[0]
 
-    def _produce(self, process: FakeProcess, event: Any) -> None:
-        """Some, each of its own."""
-        key = PartitionKey(event.topic, event.shard_id)
-        for _ in range(self._rng.choice([0, 0, 0, 1, 3])):
+    async def _produce(self, process: FakeProcess, call: Call, event: Any) -> None:
+        """Some, each of its own; some of them are refused, and some are waited for."""
+        key = self._log_of(event)
+        is_oversized = (key, event.first_offset) in self._group.oversized
+        for _ in range(1 if is_oversized else self._rng.choice([0, 0, 0, 1, 3])):
             value = f"{next(self._messages)}".encode()
-            self._history.on_message(key, event.first_offset, value)
-            process.worker._context.produce("out", value)
+            if is_oversized or self._is(self._shape.rates.refuses):
+                self._group.too_large.add(value)
+            self._history.on_message(call, key, event.first_offset, value)
+            message = process.worker._context.produce("out", value)
+            if not self._shape.policy.exactly_once and self._rng.random() < 0.15:
+                await self._wait_for(message)
+
+    async def _wait_for(self, message: OnItsWay) -> None:
+        """Whatever the handler makes of it: its record has failed."""
+        try:
+            await message
+        except ProduceError:
+            if self._rng.random() < 0.5:
+                raise
 
     def _seconds(self) -> float:
         rng = self._rng
@@ -115,9 +132,12 @@ class Handlers:
             raise HandlerError
 
     def _is_poisoned(self, event: Any) -> bool:
-        key = PartitionKey(event.topic, event.shard_id)
+        key = self._log_of(event)
         spanned = self._history.offsets(key, event.first_offset, event.offset + 1)
         return any((key, offset) in self._group.poison for offset in spanned)
+
+    def _log_of(self, event: Any) -> PartitionKey:
+        return self._history.deliveries[event._partition.lane_id].key
 
     def _is(self, likelihood: float) -> bool:
         return not self.is_calm and self._rng.random() < likelihood
@@ -129,6 +149,8 @@ class Handlers:
         mode = self._shape.policy.ack_mode
         if mode is AckMode.DISABLE:
             return "ok"
+        if self._is(self._shape.rates.nacks):
+            await self._nack_somehow(process, event)
         if mode is AckMode.ENABLE and (self.is_calm or self._rng.random() < 0.6):
             return "ok"
         await self._ack_somehow(process, event)
@@ -142,21 +164,42 @@ class Handlers:
             response.ensure_no_ack()
         return response
 
+    # ---- nacks
+
+    async def _nack_somehow(self, process: FakeProcess, event: Any) -> None:
+        """In the handler, or after it."""
+        if self._rng.random() < 0.5:
+            await self._nack(process, event)
+        else:
+            process.run(self._nack_late(process, event))
+
+    async def _nack_late(self, process: FakeProcess, event: Any) -> None:
+        await asyncio.sleep(self._rng.choice([0.0, self._rng.uniform(0, 0.5)]))
+        if not self.is_calm:
+            await self._nack(process, event)
+
+    async def _nack(self, process: FakeProcess, event: Any) -> None:
+        delivery = self._history.deliveries[event._partition.lane_id]
+        if await process.worker.platform.explicit_nack(event, "the simulation says so"):
+            self._history.on_nack(process, delivery, range(event.first_offset, event.offset + 1))
+
     # ---- acks
 
     async def _ack_somehow(self, process: FakeProcess, event: Any) -> None:
-        key = PartitionKey(event.topic, event.shard_id)
-        owed = Owed(key, event.first_offset, event.offset, self._rng.choice([process, None]))
+        holder = self._rng.choice([process, None])
+        named = event if self._rng.random() < 0.3 else QualifiedOffset.from_event(event)
+        owed = Owed(self._log_of(event), event.first_offset, event.offset, holder, named)
         when = 0.0 if self.is_calm else self._rng.random()
-        if when < 0.5:
-            await self.ack(process, owed)
+        if when < (0.3 if self._shape.is_made_anew else 0.5):
+            await self.ack(process, owed, is_through=self._is(0.1))
             return
         self.owed.append(owed)
         if when < 0.8:
             process.run(self._ack_late(process, owed))
 
     async def _ack_late(self, process: FakeProcess, owed: Owed) -> None:
-        await asyncio.sleep(self._rng.choice([0.0, self._rng.uniform(0, 0.5)]))
+        most_seconds = 2.0 if self._shape.is_made_anew else 0.5
+        await asyncio.sleep(self._rng.choice([0.0, self._rng.uniform(0, most_seconds)]))
         await self.ack(process, owed)
 
     async def _ack_others(self, process: FakeProcess, event: Any) -> None:
@@ -165,25 +208,30 @@ class Handlers:
             owed = self._rng.choice(self.owed)
             if owed.holder in {None, process}:
                 await self.ack(process, owed)
-        if self._is(0.05) and self._shape.delivery != "ranges":
-            key, offset = PartitionKey(event.topic, event.shard_id), event.offset + self._rng.randint(1, 4)
-            await self.ack(process, Owed(key, offset, offset, None))
-        if self._is(0.03) and self._shape.delivery != "ranges":
+        if self._shape.delivery == "ranges" or self._shape.is_made_anew:
+            return  # what is made up by name is of whichever topic
+        if self._is(0.05):
+            key, offset = self._log_of(event), event.offset + self._rng.randint(1, 4)
+            await self.ack(process, _made_up(key, offset))
+        if self._is(0.03):
             key = self._rng.choice(self._group.keys)
-            offset = self._rng.randint(0, self._group.ends[key] + 1)
-            is_through = self._rng.random() < 0.2
-            await self.ack(process, Owed(key, offset, offset, None), is_through=is_through)
+            offset = self._rng.randint(0, self._group.end_of(key) + 1)
+            await self.ack(process, _made_up(key, offset), is_through=self._rng.random() < 0.2)
 
     async def ack(self, process: FakeProcess, owed: Owed, *, is_through: bool = False) -> None:
         """From this process; what is on its way counts."""
         platform = process.worker.platform
         explicit_ack = platform.explicit_ack_through if is_through else platform.explicit_ack
         try:
-            is_sent = await explicit_ack(QualifiedOffset(*owed.key, owed.offset))
+            is_sent = await explicit_ack(owed.named)
         except ValueError:  # inside a range that is open
             return
         if is_sent:
             owner = self._history.owner(owed.key)
-            end = owner.holder.end_of(owed.key) if owner is not None else 0
-            self._history.on_ack(owed.key, owed.first, owed.offset, end, is_through=is_through)
+            end = owner.holder.end_of(owed.key._replace(topic="t")) if owner is not None else 0
+            self._history.on_ack(process, owed.key, owed.first, owed.offset, end, is_through=is_through)
             self.owed = [it for it in self.owed if it is not owed]
+
+
+def _made_up(key: PartitionKey, offset: int) -> Owed:
+    return Owed(key, offset, offset, None, QualifiedOffset(*key, offset))

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from checks import Delivery, History
 from fake_worker import FakeProcess, Machine
-from group import Group
+from group import Group, shown_id
 from shape import Shape
 
 from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
@@ -35,6 +35,27 @@ SESSION_SECONDS = 1.0
 WAIT_SECONDS = 0.4
 _HEARTBEAT_SECONDS = 0.2
 _METRICS = Metrics()
+_REFUSED = Written(failure="the message is too large for its topic")
+_ABORTED = "a message that belongs to it can't be written"
+
+
+class _Committer(Committer):
+    """Looks at whose commits these are."""
+
+    history: History
+    is_heard: Callable[[], bool]
+    """The broker takes what it says."""
+    _lanes: Mapping[PartitionKey, int]
+
+    async def _commit(self, partitions: Collection[Any]) -> bool:
+        self._lanes = {it.key: it.lane.id for it in partitions}
+        return await super()._commit(partitions)
+
+    def _next_request(self, waiting: Mapping[PartitionKey, Checkpoint]) -> dict[PartitionKey, Encoded]:
+        request = super()._next_request(waiting)
+        for key in request if self.is_heard() else ():
+            self.history.check_commit_of(self._lanes[key])
+        return request
 
 
 class Member:
@@ -56,6 +77,7 @@ class Member:
         self.processes: dict[int, FakeProcess] = {}
         self._machine = machine
         self._positions: dict[PartitionKey, int] = {}
+        self._ids: dict[PartitionKey, int] = {}  # of the topics whose logs are read
         self._lease = Lease.create(shape.workers)
         is_static = shape.policy.worker_allocation_mode == "static"
         allocator: Allocator = StaticAllocator(shape.workers) if is_static else PoolAllocator()
@@ -73,7 +95,9 @@ class Member:
             self.dispatcher, self, Limits(shape.capacity, shape.in_flight, "channelBufferSize", 1 << 20)
         )
         self.assignment.are_chunks = shape.delivery == "chunks"
-        self.assignment.committer = Committer(self, metrics)
+        self.assignment.committer = committer = _Committer(self, metrics)
+        committer.history = history
+        committer.is_heard = lambda: not self.is_cut_off and self.generation == group.generation
         self.is_up = asyncio.Event()
         self.tasks: asyncio.TaskGroup
 
@@ -83,6 +107,8 @@ class Member:
         async with asyncio.TaskGroup() as self.tasks:
             for loop in (self._fetch(), self._beat(), self._fence(), self.assignment.commit_forever()):
                 self.tasks.create_task(loop)
+            if self.shape.is_made_anew:
+                self.tasks.create_task(self._look_at_topic())
             self.is_up.set()
 
     def on_assigned(self, keys: Collection[PartitionKey]) -> None:
@@ -98,7 +124,7 @@ class Member:
 
     async def give_back(self, wait_seconds: float, keys: Collection[PartitionKey] | None = None) -> None:
         """As a trigger does when the group says so."""
-        gone = [it for it in self._delivered() if keys is None or it.key in keys]
+        gone = self._delivered(keys)
         for delivery in gone:
             delivery.revoked_at = asyncio.get_running_loop().time()
         lost_before = self.lost_writes
@@ -108,8 +134,9 @@ class Member:
         for delivery in gone:
             self.history.on_left(delivery, is_clean=is_clean and self.history.is_text_whole)
 
-    def _delivered(self) -> list[Delivery]:
-        return [it for it in self.history.deliveries.values() if it.holder is self and not it.is_over]
+    def _delivered(self, keys: Collection[PartitionKey] | None = None) -> list[Delivery]:
+        mine = [it for it in self.history.deliveries.values() if it.holder is self and not it.is_over]
+        return mine if keys is None else [it for it in mine if it.key._replace(topic="t") in keys]
 
     # ---- Stream
 
@@ -119,9 +146,10 @@ class Member:
         await self._wait(0.1)
         while self.is_cut_off:
             await self._wait(0.1)
-        committed = {key: self.group.start_of(key) for key in keys if key in self.group.texts}
+        committed = {key: self.group.start_of(key) for key in keys if self.group.has_committed(key)}
         starts = {key: committed.get(key, Checkpoint(0)) for key in keys}
-        return Starts(starts, committed, {key: self.group.ends[key] for key in keys})
+        self._ids |= dict.fromkeys(keys, self.group.topic_id)
+        return Starts(starts, committed, {key: self.group.end_of(key) for key in keys})
 
     async def position(self, key: PartitionKey) -> int:
         return self._positions[key]
@@ -138,14 +166,18 @@ class Member:
 
     def on_started(self) -> None:
         for key, partition in self.assignment.partitions.items():
-            if partition.lane.id not in self.history.deliveries:
-                start = self.group.start_of(key)
-                attempts = {at: n for first, end, n in start.attempts for at in range(first, end)}
-                plan = start.plan
-                if plan is not None and any(offset in plan for offset in attempts):
-                    plan = None
-                about = Delivery(key, start, attempts, self, plan)
-                self.history.on_begin(partition.lane.id, about)
+            self._note_begun(key, partition, self.group.start_of(key))
+
+    def _note_begun(self, key: PartitionKey, partition: AssignedPartition, start: Checkpoint) -> None:
+        """In case that it has only just."""
+        if partition.lane.id in self.history.deliveries:
+            return
+        attempts = {at: n for first, end, n in start.attempts for at in range(first, end)}
+        plan = start.plan
+        if plan is not None and any(offset in plan for offset in attempts):
+            plan = None
+        about = Delivery(self.group.log(key, self._ids[key]), start, attempts, self, plan)
+        self.history.on_begin(partition.lane.id, about)
 
     def on_left(self, keys: Iterable[PartitionKey]) -> None:
         for key in keys:
@@ -159,22 +191,29 @@ class Member:
     ) -> bool:
         await self._wait(0.1)
         self._may_fail(OSError)
-        self.history.on_dead_letter(partition.key, record.offset)
+        self.history.on_given_up(partition.lane.id, record.offset, "deadLetter")
         await self._wait(0.1)
         self._may_fail(OSError)
         return True
 
     def produce(self, message: Message, done: Confirm) -> None:
-        asyncio.get_running_loop().call_later(self.rng.uniform(0, 0.2), self._confirm, message, done)
+        seconds = self.rng.uniform(0, self.shape.most_confirm_seconds)
+        asyncio.get_running_loop().call_later(seconds, self._confirm, message, done)
 
     def _confirm(self, message: Message, done: Confirm) -> None:
-        self.history.on_confirmed(message.value)
-        done(Written(0, 0))
+        value = message.value or b""
+        if value in self.group.too_large:
+            self.history.on_refused(value)
+            done(_REFUSED)
+        else:
+            self.history.on_confirmed(value)
+            done(Written(0, 0))
 
     # ---- OffsetStore
 
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
-        return CheckpointText(len(self.group.keys), checkpoint).encode(max_chars)
+        topic_id = shown_id(self._ids[key]) if self.shape.is_made_anew else ""
+        return CheckpointText(len(self.group.keys), checkpoint, topic_id).encode(max_chars)
 
     async def write(
         self,
@@ -184,12 +223,15 @@ class Member:
         generation, waited = self.generation, offsets.keys() & self._unknown.keys()
         for _, done in (it for key in waited for it in self._unknown.pop(key)):
             done(Written())
+        refused = dict.fromkeys(waited, "it is known only now that its last transaction stands")
         offsets = {key: it for key, it in offsets.items() if key not in waited}
-        values = {key: [it.value or b"" for it, _ in outgoing.get(key, ())] for key in offsets}
         self.lost_writes += bool(waited)
         try:
             await self._wait(0.02)
             self._may_fail(CommitRefusedError)
+            refused |= dict.fromkeys(self._abort(offsets, outgoing), _ABORTED)
+            offsets = {key: it for key, it in offsets.items() if key not in refused}
+            values = {key: [it.value or b"" for it, _ in outgoing.get(key, ())] for key in offsets}
             if offsets:
                 self.group.commit(generation, offsets, values)
             self._unknown |= {key: outgoing[key] for key in offsets.keys() & outgoing.keys()}
@@ -199,9 +241,21 @@ class Member:
             self.lost_writes += 1
             raise
         for key in offsets.keys() & outgoing.keys():
-            for _, done in self._unknown.pop(key):
+            for _, done in self._unknown.pop(key, ()):
                 done(Written())
-        return dict.fromkeys(waited, "it is known only now that its last transaction stands")
+        return refused
+
+    def _abort(
+        self, keys: Iterable[PartitionKey], outgoing: Mapping[PartitionKey, Sequence[Outgoing]]
+    ) -> set[PartitionKey]:
+        """The transactions that hold what the broker refuses: nothing of them is written."""
+        too_large = self.group.too_large
+        found = [(key, it) for key in keys for it in outgoing.get(key, ()) if it[0].value in too_large]
+        for _, (message, done) in found:
+            self.history.on_refused(message.value or b"")
+            done(_REFUSED)
+        self.lost_writes += bool(found)
+        return {key for key, _ in found}
 
     def _may_fail(self, kind: Callable[[str], Exception]) -> None:
         if self.is_cut_off or self.rng.random() < self.trouble:
@@ -211,6 +265,26 @@ class Member:
         await asyncio.sleep(self.rng.uniform(0, most_seconds))
 
     # ---- what goes on
+
+    async def _look_at_topic(self) -> None:
+        """Whether it is still the one that is read. Some stay, of some the start is read again."""
+        while True:
+            await self._wait(0.6)
+            id_ = self.group.topic_id
+            partitions = self.assignment.partitions
+            keys = [] if self.is_cut_off else [key for key in partitions if self._ids[key] != id_]
+            if not keys:
+                continue
+            gone = self._delivered(keys)
+            for delivery in gone:
+                delivery.revoked_at = asyncio.get_running_loop().time()
+            if self.shape.goes_by_ids:
+                await self.assignment.start_anew(keys, WAIT_SECONDS)
+            else:
+                self._ids |= dict.fromkeys(keys, id_)
+                await self.assignment.restart(dict.fromkeys(keys, Checkpoint(0)), WAIT_SECONDS)
+            for delivery in gone:
+                self.history.on_left(delivery, is_clean=False)
 
     async def _beat(self) -> None:
         while True:
@@ -243,13 +317,16 @@ class Member:
             return False
         before = [it.ledger.position for it in self.assignment.partitions.values()]
         for key, partition in list(self.assignment.partitions.items()):
+            if self._ids[key] != self.group.topic_id or partition.is_replaced:
+                continue
+            self._note_begun(key, partition, Checkpoint(0))
             if self.shape.delivery == "ranges":
-                self.dispatcher.extend(partition, self.group.ends[key])
+                self.dispatcher.extend(partition, self.group.end_of(key))
                 continue
             while (room := partition.room) and self.rng.random() < 0.9:
                 found = self.group.fetch(key, self._positions[key], self.rng.randint(1, room))
                 if not found:
-                    self._positions[key] = max(self._positions[key], self.group.ends[key])
+                    self._positions[key] = max(self._positions[key], self.group.end_of(key))
                     break
                 self._positions[key] = found[-1].offset + 1
                 self.assignment.add(partition, found)

@@ -1,10 +1,79 @@
-"""With exactlyOnce: what was written beside a commit is what one call made for each record, and all of it."""
+"""What handlers have produced: what is on its way, and with exactlyOnce, what was written with which commit.
+
+Of those, what one call made for each record, and all of it.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from typing import Any, TypeAlias
 
 from headrace.runtime.partitions.key import PartitionKey
+
+Part: TypeAlias = tuple[Any, Sequence[int]]
+"""A Delivery, and offsets that were delivered as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    belongs: Sequence[Part]
+    process: Any
+    at: float
+
+
+class OnTheirWay:
+    """Messages that the broker has neither taken nor refused, and what they belong to."""
+
+    def __init__(self) -> None:
+        self._messages: dict[bytes, _Message] = {}
+        self._of: dict[tuple[PartitionKey, int], set[bytes]] = {}  # by the last call of each
+
+    def add(
+        self, value: bytes, belongs: Sequence[Part], is_surely_of: Sequence[bool], process: Any, at: float
+    ) -> None:
+        """Produced now, for these; what was acked by then isn't waited for, if that is known in time."""
+        self._messages[value] = _Message(belongs, process, at)
+        for delivery, offsets in compress(belongs, is_surely_of):
+            self._of.setdefault((delivery.key, offsets[0]), set()).add(value)
+
+    def has(self, key: PartitionKey, first: int) -> bool:
+        """Whether what begins there waits for some."""
+        return bool(self._of.get((key, first)))
+
+    def drop(self, key: PartitionKey, first: int) -> None:
+        """It is to be handled again, and will produce anew; or perhaps not, where it was acked."""
+        self._of.pop((key, first), None)
+
+    def on_acked(self, key: PartitionKey, first: int, process: Any, since: float) -> None:
+        """By `process`: what others have produced since `since` may come after that, and belong nowhere."""
+        if values := self._of.get((key, first)):
+            kept = (self._messages[it] for it in values)
+            if any(it.process is not process and it.at > since for it in kept):
+                self.drop(key, first)
+
+    def end(self, value: bytes) -> Iterator[tuple[Any, Sequence[int], bool]]:
+        """It has been taken or refused. What it belonged to, and whether by the last call of that."""
+        message = self._messages.pop(value, None)
+        found = []
+        for delivery, offsets in message.belongs if message else ():
+            values = self._of.get((delivery.key, offsets[0]), set())
+            found.append((delivery, offsets, value in values))
+            values.discard(value)
+        return iter(found)
+
+    def leave(self, key: PartitionKey) -> set[int]:
+        """Its assignment is over: the offsets of what isn't known to be written."""
+        unwritten = {
+            offset
+            for message in self._messages.values()
+            for delivery, offsets in message.belongs
+            if delivery.key == key
+            for offset in offsets
+        }
+        for place in [it for it in self._of if it[0] == key]:
+            del self._of[place]
+        return unwritten
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +102,12 @@ class Messages:
     def on_good(self, key: PartitionKey, offset: int) -> None:
         """That call has ended well."""
         self._made[key, offset][-1].is_good = True
+
+    def on_refused(self, key: PartitionKey, offset: int, value: bytes) -> None:
+        """The call that has made it hasn't ended well after all."""
+        for made in self._made[key, offset]:
+            if value in made.values:
+                made.is_good = False
 
     def on_written(self, values: Iterable[bytes]) -> str:
         """A commit has taken them along."""

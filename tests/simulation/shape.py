@@ -21,6 +21,9 @@ class Rates:
     fails: float
     dies: float
     is_slow: float
+    refuses: float
+    """A message that it makes is one that the broker refuses, for good."""
+    nacks: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,14 @@ class Shape:
     """0: unset."""
     is_async: bool
     max_text_chars: int
+    is_made_anew: bool
+    """The topic, now and then."""
+    goes_by_ids: bool
+    """The group: what is made anew leaves, and is given again."""
     has_sessions: bool
     rates: Rates
+    most_confirm_seconds: float
+    """What a broker takes to say that it has a message, or wants none of it."""
     seconds: float
     """How long things go wrong, before all is left in peace."""
     pause_seconds: float
@@ -62,6 +71,7 @@ def draw(rng: random.Random) -> Shape:
         max_concurrency=rng.choice([1, 3, 8]) if is_async and not is_batch else 1,
         explicit_ack_semantics="cumulative" if is_cumulative else "individual",
         ack_window_size=rng.choice([0, 0, 0, 3]) if delivery != "ranges" and not is_loose else 0,
+        ack_deadline_seconds=rng.choice([None, None, 0.3, 1.0]) if mode.is_explicit else None,
         late_ack_seconds=rng.choice([0.0, 0.1]) if mode.is_explicit else 0.0,
         worker_allocation_mode="static" if is_static else "pool",
         failure=_failure(rng),
@@ -73,6 +83,7 @@ def draw(rng: random.Random) -> Shape:
     )
     may_be_once = delivery != "ranges" and not (is_batch and mode.is_explicit) and not policy.ack_window_size
     policy = replace(policy, exactly_once=may_be_once and rng.random() < 0.4)
+    is_made_anew = rng.random() < (0.4 if mode.is_explicit else 0.15)
     return Shape(
         delivery,
         policy,
@@ -81,9 +92,18 @@ def draw(rng: random.Random) -> Shape:
         workers=rng.randint(1, 3),
         capacity=rng.choice([4, 16, 64]),
         is_async=is_async,
-        max_text_chars=4096 if is_loose else rng.choice([4096, 4096, 80]),
+        max_text_chars=4096 if is_loose or is_made_anew else rng.choice([4096, 4096, 80]),
+        is_made_anew=is_made_anew,
+        goes_by_ids=is_made_anew and rng.random() < 0.5,
         has_sessions=is_batch and rng.random() < 0.4,
-        rates=Rates(rng.choice([0, 0.02, 0.1]), rng.choice([0, 0.01, 0.05]), rng.choice([0, 0.01, 0.05])),
+        rates=Rates(
+            fails=rng.choice([0, 0.02, 0.1]),
+            dies=rng.choice([0, 0.01, 0.05]),
+            is_slow=rng.choice([0, 0.01, 0.05]),
+            refuses=rng.choice([0, 0, 0.03, 0.15]),
+            nacks=rng.choice([0, 0.03, 0.15]) if mode.is_explicit else 0,
+        ),
+        most_confirm_seconds=rng.choice([0.05, 0.2, 1.0]),
         seconds=rng.uniform(2, 8),
         pause_seconds=rng.choice([0.5, 2.0, 100.0]),
         in_flight=rng.choice([0, 0, 3, 20]),

@@ -5,7 +5,8 @@ import logging
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from itertools import count
+from typing import Any, cast
 
 from checks import History, ViolationError
 from fake_worker import DeadError
@@ -13,8 +14,10 @@ from group import Group
 from handlers import Handlers
 from member import SESSION_SECONDS, WAIT_SECONDS, Member
 from shape import Shape, draw
+from standing import Standing, is_named, without_reason
 from virtual_time import StandstillError, in_virtual_time
 
+from headrace.runtime.partitions import lane
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.state import PartitionState
@@ -23,6 +26,7 @@ from headrace.runtime.partitions.status import is_stuck_in_a_record, stuck_at
 _LOOK_SECONDS = 0.1
 _SECOND_LOOK_SECONDS = 0.005
 _CALM_SECONDS = 40.0
+_SKIPPED = "%s offset %d is skipped: "  # what is lost is told
 
 
 class World:
@@ -48,6 +52,7 @@ class World:
             Member(shape, self.group, self.history, self.handlers, rng) for _ in range(shape.replicas)
         ]
         self._idle_since: dict[tuple[int, int | None], float] = {}
+        self._standing_since: dict[Standing, float] = {}
         self.loop.set_exception_handler(self._on_error)
 
     async def run(self) -> None:
@@ -76,23 +81,24 @@ class World:
 
     async def _make_trouble(self) -> None:
         end = self.loop.time() + self.shape.seconds
+        troubles = [
+            self._rebalance_some,
+            self._move,
+            self._lose_one,
+            self._kill,
+            self._kill,
+            self._act,
+            self._trouble_broker,
+        ]
         await self._rebalance(self.replicas)
+        if self.shape.is_made_anew:
+            troubles += [self._make_topic_anew, self._make_topic_anew]
         while self.loop.time() < end:
             pause_seconds = self.rng.uniform(0, self.shape.pause_seconds)
             await asyncio.sleep(min(pause_seconds, end - self.loop.time()))
             if self.loop.time() >= end:
                 return
-            await self.rng.choice(
-                [
-                    self._rebalance_some,
-                    self._move,
-                    self._lose_one,
-                    self._kill,
-                    self._kill,
-                    self._act,
-                    self._trouble_broker,
-                ]
-            )()
+            await self.rng.choice(troubles)()
 
     async def _rebalance_some(self) -> None:
         await self._rebalance(self.rng.sample(self.replicas, self.rng.randint(1, len(self.replicas))))
@@ -156,15 +162,24 @@ class World:
     async def _act(self) -> None:
         """Somebody's hand."""
         for it in self.replicas:
-            for key, partition in list(it.assignment.partitions.items()):
+            for partition in list(it.assignment.partitions.values()):
                 if is_stuck_in_a_record(partition) and self.rng.random() < 0.5:
-                    offset = stuck_at(partition)
+                    offset, log = stuck_at(partition), self.history.deliveries[partition.lane.id].key
                     if self.rng.random() < 0.5:
-                        self.history.retried.add((key, offset))
+                        self.history.retried.add((log, offset))
                         it.dispatcher.act("retry", partition)
                     else:
-                        self.history.given_up[key].add(offset)
+                        self.history.given_up[log].add(offset)
                         it.dispatcher.act("skip", partition)
+
+    async def _make_topic_anew(self) -> None:
+        """Soon it holds as many records as before."""
+        ends = {key: self.group.end_of(key) for key in self.group.keys}
+        self.group.make_anew()
+        await asyncio.sleep(self.rng.choice([0.0, 0.2]))
+        for key, end in ends.items():
+            if end:
+                self.group.produce(key, self.rng.randint(1, min(end, 60)))
 
     async def _trouble_broker(self) -> None:
         it = self.rng.choice(self.replicas)
@@ -177,8 +192,9 @@ class World:
                 self.group.end_a_transaction(key)
             else:
                 is_poisoned = bool(self.shape.rates.fails) and self.rng.random() < 0.05
+                is_oversized = bool(self.shape.rates.refuses) and self.rng.random() < 0.05
                 count = self.rng.randint(1, 12) if self.rng.random() < 0.85 else self.rng.randint(20, 60)
-                self.group.produce(key, count, is_poisoned=is_poisoned)
+                self.group.produce(key, count, is_poisoned=is_poisoned, is_oversized=is_oversized)
             await asyncio.sleep(self.rng.uniform(0, 0.3))
 
     # ---- peace
@@ -188,6 +204,7 @@ class World:
         self.handlers.is_calm = True
         if not self.shape.policy.failure.max_attempts:
             self.group.poison.clear()
+            self.group.oversized.clear()
         for it in self.replicas:
             it.trouble = 0.0
         if self.rng.random() < 0.2:
@@ -198,11 +215,16 @@ class World:
                     await asyncio.sleep(0.2)
                     await self._say_what_is_owed()
         except TimeoutError:
-            self.history.violate(f"stands still: {self._open()}")
+            seen = [it for replica in self.replicas for it in replica.assignment.statuses()]
+            self.history.violate(f"stands still: {self._open()}; to be seen is {seen}")
+        self._check_named()
 
     async def _say_what_is_owed(self) -> None:
         for owed in list(self.handlers.owed):
             owner = self.history.owner(owed.key)
+            if owed.key not in map(self.group.log, self.group.keys):  # its topic is gone
+                owner = self.history.owner(self.group.log(owed.key._replace(topic="t")))
+                self.handlers.owed.remove(owed)
             if owner is None:
                 continue
             speaker = owed.holder
@@ -222,7 +244,8 @@ class World:
 
     def _unexcused(self, key: PartitionKey) -> list[int]:
         """What isn't committed, below the record at which the partition has halted by rule."""
-        offsets, partition = self.history.uncommitted(key), self._partition(key)
+        log = self.group.log(key)
+        offsets, partition = self.history.uncommitted(log), self._partition(key)
         if partition is not None and self.shape.policy.ordering != "partition":
             halted = self._halted_lanes(partition)
             held = {record.offset for lane in halted for record in lane.buffer}
@@ -231,16 +254,18 @@ class World:
             )  # then nothing more is fetched, by rule
             offsets = [] if is_full else [it for it in offsets if it not in held]
         elif partition is not None and self._has_halted_by_rule(partition):
-            offsets = [it for it in offsets if it < stuck_at(partition) and not self._is_orphan(key, it)]
+            offsets = [it for it in offsets if it < stuck_at(partition) and not self._is_orphan(log, it)]
         window = self.shape.policy.ack_window_size
         if len(offsets) <= window or (
             window and not self.history.is_text_whole
         ):  # or no place to say of more
-            offsets = [offset for offset in offsets if not self.history.is_finished(key, offset)]
+            offsets = [offset for offset in offsets if not self.history.is_finished(log, offset)]
         return offsets
 
     def _is_orphan(self, key: PartitionKey, offset: int) -> bool:
-        """Whoever was to ack it is dead; it comes again once its partition isn't halted any more."""
+        """Whoever was to ack it is dead, or it has failed since; it comes once its partition isn't halted."""
+        if self.history.taken_back.has(key, offset):
+            return True
         owner = self.history.owner(key)
         handler = owner.handled.get(offset) if owner is not None else None
         return handler is not None and handler.is_dead
@@ -251,16 +276,17 @@ class World:
         return (
             is_halted
             and failure.then == "halt"
-            and failure.is_spent(failures[partition.key, stuck_at(partition)])
+            and failure.is_spent(failures[self.group.log(partition.key), stuck_at(partition)])
         )
 
     def _halted_lanes(self, partition: AssignedPartition) -> list[Any]:
         """Of keys whose next record has failed for good."""
         failure, failures = self.shape.policy.failure, self.history.failures
+        log = self.group.log(partition.key)
         if failure.then != "halt":
             return []
         halted = [it for it in partition.lane.parts if it.state is PartitionState.HALTED]
-        return [it for it in halted if failure.is_spent(failures[partition.key, it.next_offset or 0])]
+        return [it for it in halted if failure.is_spent(failures[log, it.next_offset or 0])]
 
     def _partition(self, key: PartitionKey) -> AssignedPartition | None:
         return next(
@@ -274,6 +300,7 @@ class World:
             await asyncio.sleep(_LOOK_SECONDS)
             self._check_violations()
             self._check_idle()
+            self._check_standing()
             await asyncio.sleep(_SECOND_LOOK_SECONDS)
             self._check_idle()
 
@@ -286,6 +313,24 @@ class World:
         for it, since in self._idle_since.items():
             if now - since > patience:
                 self.history.violate(f"lane {it[0]} waits at offset {it[1]} while a worker idles")
+
+    def _check_standing(self) -> None:
+        now = self.loop.time()
+        found = {it for replica in self.replicas for it in without_reason(replica.dispatcher)}
+        self._standing_since = {it: self._standing_since.get(it, now) for it in found}
+        for (lane_id, what), since in self._standing_since.items():
+            if now - since > 2 * _LOOK_SECONDS:
+                key = self.history.deliveries[lane_id].key if lane_id in self.history.deliveries else lane_id
+                self.history.violate(f"{key} stands without a reason: {what}")
+
+    def _check_named(self) -> None:
+        """What isn't committed in the end: people see why."""
+        for replica in self.replicas:
+            for status in replica.assignment.statuses():
+                key = self.group.log(PartitionKey(status.topic, status.partition))
+                left = [it for it in self.history.uncommitted(key) if not self.history.is_finished(key, it)]
+                if left and not is_named(status):
+                    self.history.violate(f"{key} isn't committed, and its status names no reason: {status}")
 
     def _check_violations(self) -> None:
         if self.history.violations:
@@ -305,6 +350,9 @@ class _OwnErrors(logging.Handler):
         self._history = history
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.msg.startswith(_SKIPPED):
+            partition, offset, *_ = cast("tuple[AssignedPartition, int]", record.args)
+            self._history.on_given_up(partition.lane.id, offset, "skip")
         if record.exc_info or "bug of Headrace" in record.msg:
             why = record.exc_info[1] if record.exc_info else ""
             self._history.violations.append(f"{record.getMessage()}: {why!r}")
@@ -344,6 +392,7 @@ async def _run(seed: int, worlds: list[World]) -> None:
 
 def simulate(seed: int) -> History:
     """Always the same for a seed; its `violations` say which promises were broken."""
+    lane._ids = count()  # they are on the wire, and a wire is cut by how much is on it
     worlds: list[World] = []
     try:
         in_virtual_time(lambda: _run(seed, worlds))
