@@ -1,5 +1,6 @@
 """Where a dead letter comes from: the headers that a failed record gets on its way to a dead-letter topic."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,11 +11,15 @@ TOPIC, PARTITION, OFFSET, TIMESTAMP = (
     f"headrace-source-{name}" for name in ("topic", "partition", "offset", "timestamp")
 )
 ERROR, ATTEMPTS, FUNCTION = (f"headrace-{name}" for name in ("error", "attempts", "function"))
+FIRST_TIMESTAMP = "headrace-first-timestamp"
+"""Of a record that was sent back: when it was written at first, in ms since the epoch. It stays its own."""
 RAW_NAME = "headrace-raw-header-name"
 """Bytes: the name of the header before it, where that is no UTF-8."""
 NAMES = (TOPIC, PARTITION, OFFSET, TIMESTAMP, ERROR, ATTEMPTS, FUNCTION)
 
 _NO_TIMESTAMP = -1  # Kafka's own way to say it
+_END_OF_TIME = 2**63
+_TIME = re.compile(rb"[0-9]{1,19}")
 _MAX_ERROR_BYTES = 2048
 _CUT = b"\n...\n"
 
@@ -65,8 +70,18 @@ def split_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers,
     return [pair for at, pair in enumerate(headers) if at not in last.values()], provenance
 
 
+def split_first_timestamp(headers: Sequence[tuple[str, bytes | None]]) -> tuple[Headers, int | None]:
+    """The headers without FIRST_TIMESTAMP, and what that says; as they are where it says nothing."""
+    said = [value or b"" for name, value in headers if name == FIRST_TIMESTAMP]
+    if not said or _TIME.fullmatch(said[-1]) is None or int(said[-1]) >= _END_OF_TIME:
+        return list(headers), None
+    return [pair for pair in headers if pair[0] != FIRST_TIMESTAMP], int(said[-1])
+
+
 def _read(texts: dict[str, str]) -> Provenance:
     timestamp = int(texts[TIMESTAMP])
+    if timestamp >= _END_OF_TIME:
+        raise ValueError("no record has that")
     return Provenance(
         topic=texts[TOPIC],
         partition=int(texts[PARTITION]),

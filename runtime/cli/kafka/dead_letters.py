@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import click
@@ -14,7 +15,7 @@ from headrace.runtime.errors import printable
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import quiet_client
 from headrace.runtime.kafka.dead_letter_reader import DeadLetter, DeadLetterTopic, Place, opened
-from headrace.runtime.kafka.dead_letter_replay import replaying
+from headrace.runtime.kafka.replay.replay import Replay, replaying
 
 _PLACE = re.compile(r"([0-9]{1,9})/([0-9]{1,18})")
 
@@ -81,6 +82,11 @@ def show(topic: str, place: Place, brokers: BrokerAccess) -> None:
     help="A topic that records may go back to. Records that say to come from another one are skipped.",
 )
 @click.option("--to", metavar="TOPIC", help="One topic for all, wherever they came from.")
+@click.option(
+    "--keep-timestamps",
+    is_flag=True,
+    help="Write each with its first time. Refused where a topic would delete or refuse any for that.",
+)
 def replay(  # noqa: PLR0913  # a parameter per option
     topic: str,
     places: tuple[Place, ...],
@@ -89,16 +95,19 @@ def replay(  # noqa: PLR0913  # a parameter per option
     take_all: bool,
     sources: tuple[str, ...],
     to: str | None,
+    keep_timestamps: bool,
 ) -> None:
     """Write records of TOPIC back to where they came from, as they were before they failed.
 
     Records go to the topics only that --source or --to names: whoever may write to TOPIC may write any name
     into one. Each goes to the partition that it came from, if that is still there, without the headers that
-    say why it failed. Nothing is deleted: TOPIC keeps them, and replaying twice writes twice.
+    say why it failed, and with the present time, so that retention does not delete it: the header
+    headrace-first-timestamp has the first one. Nothing is deleted: TOPIC keeps them, and replaying twice
+    writes twice.
     """
     if take_all == bool(places):
         raise click.UsageError("say which records: PARTITION/OFFSET, as `list` shows them, or --all")
-    asyncio.run(_replay(brokers, topic, places, sources, to))
+    asyncio.run(_replay(brokers, topic, places, replaying(brokers, sources, to), keeps=keep_timestamps))
 
 
 async def _newest(brokers: BrokerAccess, topic: str, limit: int) -> tuple[list[DeadLetter], int]:
@@ -112,14 +121,22 @@ async def _get(brokers: BrokerAccess, topic: str, place: Place) -> DeadLetter:
 
 
 async def _replay(
-    brokers: BrokerAccess, topic: str, places: Sequence[Place], sources: Sequence[str], to: str | None
+    brokers: BrokerAccess,
+    topic: str,
+    places: Sequence[Place],
+    starting: AbstractAsyncContextManager[Replay],
+    *,
+    keeps: bool,
 ) -> None:
     counts = {True: 0, False: 0}
     async with opened(brokers, topic) as found:
-        letters = _chosen(found, [await found.get(place) for place in dict.fromkeys(places)])
-        async with replaying(brokers, sources, to) as replay:
+        letters = [await found.get(place) for place in dict.fromkeys(places)]
+        async with starting as replay:
+            if keeps:
+                async for letter in _chosen(found, letters):
+                    await replay.check(letter)
             try:
-                async for letter in letters:
+                async for letter in _chosen(found, letters):
                     is_written, line = await replay.write(letter)
                     counts[is_written] += 1
                     click.echo(printable(line))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import time
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from headrace.runtime.kafka.topics import create_topics
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "shop.py", line 3\nValueError: no [bold]such\x1b[2J item'
 )
+FIRST = "headrace-first-timestamp"
 HEADERS = (("trace", b"\x00\xff"), ("twice", b"1"), ("none", None), ("twice", b"2"))
 
 
@@ -174,8 +176,106 @@ def test_replay_writes_records_back_byte_for_byte_and_keeps_them(broker: Broker,
     assert result.stderr == f"3 written, 0 skipped; {topic} keeps them\n"
     for original, found in zip(originals, records_in(broker, source, 3), strict=True):
         assert (found.partition, found.key, found.value) == (5, original.key, original.value)
-        assert (found.headers, found.timestamp) == (original.headers, original.timestamp)
+        assert found.headers == (*original.headers, (FIRST, str(original.timestamp).encode()))
     assert len(records_in(broker, topic, 3)) == 3
+
+
+def test_a_replayed_record_has_the_present_time_so_that_retention_leaves_it(
+    broker: Broker, topic: str
+) -> None:
+    source = broker.create_topic(1)
+    fail(broker, topic, source, [(0, Record()), (0, Record(timestamp=None))])
+    before = time.time() * 1000 - 1
+    assert run(broker, "replay", topic, "--all", "--source", source).exit_code == 0
+    first, second = records_in(broker, source, 2)
+    assert min(first.timestamp, second.timestamp) >= before
+    assert first.headers == ((FIRST, b"1700000000123"),)
+    assert second.headers == ()  # it never had one
+
+
+def test_the_first_time_outlives_a_second_failure_and_replay(broker: Broker, topic: str) -> None:
+    source = broker.create_topic(1)
+    again = Record(timestamp=1_800_000_000_000, headers=((FIRST, b"1700000000123"), ("own", b"1")))
+    fail(broker, topic, source, [(0, again)])
+    assert run(broker, "replay", topic, "--all", "--source", source).exit_code == 0
+    (found,) = records_in(broker, source, 1)
+    assert found.headers == (("own", b"1"), (FIRST, b"1700000000123"))
+
+
+def test_a_stray_record_keeps_its_own_time_as_its_first(broker: Broker, topic: str) -> None:
+    send(broker, topic, b"stray")
+    (stray,) = records_in(broker, topic, 1)
+    other = broker.create_topic(1)
+    assert run(broker, "replay", topic, "--all", "--to", other).exit_code == 0
+    (found,) = records_in(broker, other, 1)
+    assert found.headers == ((FIRST, str(stray.timestamp).encode()),)
+
+
+def made(broker: Broker, **settings: str) -> str:
+    """A topic of one partition with these settings, dots as underscores."""
+    name = f"source-{uuid.uuid4().hex}"
+    config = {key.replace("_", "."): value for key, value in settings.items()}
+    asyncio.run(create_topics(BrokerAccess(broker.bootstrap), {name: 1}, config))
+    return name
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"retention_ms": "-1"},
+        {"cleanup_policy": "compact", "retention_ms": "1000"},
+        {"message_timestamp_type": "LogAppendTime", "retention_ms": "1000"},
+    ],
+)
+def test_first_times_are_kept_where_they_do_no_harm(
+    broker: Broker, topic: str, settings: dict[str, str]
+) -> None:
+    source = made(broker, **settings)
+    record = Record(timestamp=1_800_000_000_000, headers=((FIRST, b"1700000000123"),))
+    fail(broker, topic, source, [(0, Record()), (0, record)])
+    result = run(broker, "replay", topic, "--all", "--source", source, "--keep-timestamps")
+    assert result.exit_code == 0, result.exception
+    found = records_in(broker, source, 2)
+    if settings.get("message_timestamp_type"):  # where the broker gives its own, the header has them
+        assert [it.headers for it in found] == [((FIRST, b"1700000000123"),)] * 2
+    else:
+        assert [(it.timestamp, it.headers) for it in found] == [(1_700_000_000_123, ())] * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"retention_ms": "86400000"}, "would be deleted: retention.ms is 86400000"),
+        (
+            {"cleanup_policy": "compact,delete", "retention_ms": "86400000"},
+            "would be deleted: retention.ms is 86400000",
+        ),
+        (
+            {"retention_ms": "-1", "message_timestamp_before_max_ms": "1000"},
+            "would be refused: message.timestamp.before.max.ms is 1000",
+        ),
+    ],
+)
+def test_first_times_that_would_lose_a_record_are_refused_before_anything_is_written(
+    broker: Broker, topic: str, settings: dict[str, str], why: str
+) -> None:
+    source = made(broker, **settings)
+    young = Record(timestamp=round(time.time() * 1000))
+    fail(broker, topic, source, [(0, young), (0, Record())])
+    result = run(broker, "replay", topic, "--all", "--source", source, "--keep-timestamps")
+    assert refused(result, UsageError, 2) == (
+        f"0/1 is of 2023-11-14T22:13:20.123Z: in {source} it {why}. "
+        f"Leave --keep-timestamps out, or change that of the topic"
+    )
+    assert result.stdout == ""
+    records_in(broker, source, 0)
+
+
+def test_a_first_time_to_come_is_refused_where_the_topic_refuses_it(broker: Broker, topic: str) -> None:
+    source = made(broker, message_timestamp_after_max_ms="1000")
+    fail(broker, topic, source, [(0, Record(timestamp=4_000_000_000_000))])
+    result = run(broker, "replay", topic, "0/0", "--source", source, "--keep-timestamps")
+    assert "message.timestamp.after.max.ms is 1000" in refused(result, UsageError, 2)
 
 
 def test_replay_takes_the_records_that_it_is_told_once_each(broker: Broker, topic: str) -> None:

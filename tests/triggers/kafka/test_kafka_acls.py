@@ -1,5 +1,6 @@
 """What a broker's rules forbid: said in one line each, and nothing is lost."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from acls import PASSWORD, USER, Kind, May, Rules, ruled
 from broker import Broker
 from click.testing import CliRunner
+from dead_letters import Record, dead_letters
 from kafka_records import produce
 from refusal import refused
 from replica import Replica, lines, replica, wait_until, write_function
@@ -153,3 +155,21 @@ def test_what_a_command_may_not_do_is_one_line(command: tuple[str, ...], rules: 
     access = ("--brokers", rules.kafka.sasl_bootstrap, "--user", USER, "--sasl-mechanism", "PLAIN")
     told = CliRunner().invoke(headrace, [*command, *access], env={"HEADRACE_PASSWORD": PASSWORD})
     assert "\n" not in refused(told, BrokerError)
+
+
+def test_who_may_not_read_what_a_topic_is_set_to_is_told_so_by_a_replay_that_keeps_times(
+    rules: Rules,
+) -> None:
+    async def fail() -> None:
+        async with dead_letters(rules.kafka.bootstrap, "dead") as letters:
+            await letters.write(Record(), "records", 0, "it broke", 4)
+
+    asyncio.run(fail())
+    for name, may in (("dead", May.READ), ("records", May.WRITE)):
+        rules.allow(Kind.TOPIC, name, may)
+    access = ("--brokers", rules.kafka.sasl_bootstrap, "--user", USER, "--sasl-mechanism", "PLAIN")
+    replay = ["deadletters", "replay", "dead", "0/0", "--source", "records", *access]
+    environment = {"HEADRACE_PASSWORD": PASSWORD}
+    told = CliRunner().invoke(headrace, [*replay, "--keep-timestamps"], env=environment)
+    assert "does not let this user read the settings of records" in refused(told, BrokerError)
+    assert CliRunner().invoke(headrace, replay, env=environment).exit_code == 0

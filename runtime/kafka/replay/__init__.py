@@ -1,0 +1,1 @@
+"""Dead letters on their way back to the topics that they came from."""
