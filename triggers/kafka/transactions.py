@@ -21,6 +21,7 @@ from headrace.triggers.kafka.produce.partition_producer import (
     PartitionProducer,
     TransactionError,
     UnknownEndError,
+    end_older,
     is_too_long,
     start_partition_producer,
 )
@@ -80,12 +81,17 @@ class Transactions(GroupOffsets):
     async def _start(self, keys: Collection[PartitionKey]) -> None:
         """Those of `keys` that have none."""
         missing = [key for key in keys if key not in self._producers]
-        results = await asyncio.gather(*map(self._make, missing), return_exceptions=True)
+        results = await asyncio.gather(*map(self._make_first, missing), return_exceptions=True)
         for failure in filter(None, results):
             raise failure
         # Sent after all were made: nobody else can have been given these before.
         while not await is_member(self._consumer):  # noqa: ASYNC110  # else the group will say what is ours
             await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _make_first(self, key: PartitionKey) -> None:
+        # A replica of the release before may have had the partition until now, in a rolling upgrade.
+        await end_older(self._settings.access, self._client_id, self._settings.consumer_group, key)
+        await self._make(key)
 
     async def _make(self, key: PartitionKey) -> None:
         access, group = self._settings.access, self._settings.consumer_group

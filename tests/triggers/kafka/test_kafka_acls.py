@@ -113,7 +113,7 @@ def test_results_that_may_not_be_written_hold_their_records_until_they_may(
 ) -> None:
     rules.allow(Kind.TOPIC, "records", May.READ)
     rules.allow(Kind.GROUP, GROUP, May.READ)
-    rules.allow(Kind.TRANSACTIONAL_ID, f"{GROUP}-records-0", May.WRITE)
+    rules.allow(Kind.TRANSACTIONAL_ID, f"{GROUP}-headrace/records/0", May.WRITE)
     folder = function(
         tmp_path,
         rules,

@@ -12,17 +12,24 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata
 from broker import Broker
+from hypothesis import given
+from hypothesis import strategies as st
 from processes import freeze
 from transactional import read_committed
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
+from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
+from headrace.runtime.kafka.topics import create_topics
 from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.wire.produce import Message
 from headrace.triggers.kafka.client.commits import Commit, fetch_commits
 from headrace.triggers.kafka.client.internals import is_member
+from headrace.triggers.kafka.produce.transactional_ids import transactional_id
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.transactions import Transactions
 
@@ -46,9 +53,11 @@ class Said:
 
 
 @asynccontextmanager
-async def owner(broker: Broker, topic: str) -> AsyncIterator[tuple[Transactions, AIOKafkaConsumer]]:
-    """A member of the group `g-TOPIC`, and what it commits by."""
-    group = f"g-{topic}"
+async def owner(
+    broker: Broker, topic: str, group: str = ""
+) -> AsyncIterator[tuple[Transactions, AIOKafkaConsumer]]:
+    """A member of the group, or of `g-TOPIC`, and what it commits by."""
+    group = group or f"g-{topic}"
     settings = KafkaSettings.model_construct(
         brokers=(broker.bootstrap,), consumer_group=group, topics=(topic,), exactly_once=True
     )
@@ -238,3 +247,47 @@ async def test_text_that_is_too_long_is_said_to_be(broker: Broker, topic: str) -
         assert not await write(transactions, key, 3, "x" * 4000, messages)
         assert say.written == ["a"]
     assert await asyncio.to_thread(read_committed, broker, out) == [b"a"]
+
+
+async def test_groups_and_topics_whose_names_run_into_each_other_fence_nobody(
+    broker: Broker, topic: str
+) -> None:
+    out, other = broker.create_topic(1), f"eu-{topic}"
+    await create_topics(BrokerAccess(broker.bootstrap), {other: 1})
+    say, mine, theirs = Said(out), PartitionKey(other, 0), PartitionKey(topic, 0)
+    async with owner(broker, other, "bill") as (bill, _), owner(broker, topic, "bill-eu") as (bill_eu, _):
+        await bill.begin([mine])
+        await bill_eu.begin([theirs])
+        assert not await write(bill, mine, 1, "", say("a"))
+        assert not await write(bill_eu, theirs, 1, "", say("b"))
+        assert not await write(bill, mine, 2, "", say("c"))
+    assert await asyncio.to_thread(read_committed, broker, out) == [b"a", b"b", b"c"]
+
+
+async def test_what_an_older_release_has_begun_ends_and_it_is_fenced(broker: Broker, topic: str) -> None:
+    """In a rolling upgrade a replica of it may be frozen amid a transaction of that partition."""
+    out, key, group = broker.create_topic(1), PartitionKey(topic, 0), f"g-{topic}"
+    older = await start_producer(BrokerAccess(broker.bootstrap), "older", f"{group}-{topic}-0")
+    try:
+        await older.begin_transaction()
+        await older.send_and_wait(out, b"of the old owner")
+        await older.send_offsets_to_transaction({TopicPartition(*key): OffsetAndMetadata(9, "")}, group)
+        async with owner(broker, topic) as (transactions, _):
+            await transactions.begin([key])
+            assert await committed(transactions, key) is None
+            with pytest.raises(KafkaError):
+                await older.commit_transaction()
+            assert await committed(transactions, key) is None
+    finally:
+        await discard(older)
+    assert await asyncio.to_thread(read_committed, broker, out) == []
+
+
+@given(st.text(), st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True), st.integers(0, 10**6))
+def test_an_id_says_of_what_it_is(group: str, topic: str, partition: int) -> None:
+    """So no other group, topic and partition has it; nor had it in older releases, which wrote no slash."""
+    found = transactional_id(group, PartitionKey(topic, partition))
+    rest, said_topic, said_partition = found.rsplit("/", 2)
+    assert (said_topic, int(said_partition)) == (topic, partition)
+    assert rest.removesuffix("-headrace") == group
+    assert found.startswith(f"{group}-")  # what rules of brokers allow by prefix

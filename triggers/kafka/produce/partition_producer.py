@@ -13,6 +13,7 @@ from aiokafka.errors import (
     KafkaError,
     OffsetMetadataTooLargeError,
     TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
 )
 from aiokafka.structs import OffsetAndMetadata
 
@@ -22,6 +23,7 @@ from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.triggers.kafka.produce.outputs import OUT_OF_STEP, explained
 from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack, targets
+from headrace.triggers.kafka.produce.transactional_ids import older_transactional_id, transactional_id
 
 _OF_THE_PRODUCER = (*OUT_OF_STEP, InvalidTxnState)
 UNWRITABLE = "a message that belongs to it can't be written"
@@ -142,8 +144,14 @@ async def start_partition_producer(
     access: BrokerAccess, client_id: str, group: str, key: PartitionKey, generation: int
 ) -> PartitionProducer:
     """Nobody who had one before can write any more; their last transaction has ended. Raises KafkaError."""
-    client = await start_producer(access, client_id, f"{group}-{key.topic}-{key.partition}")
+    client = await start_producer(access, client_id, transactional_id(group, key))
     return PartitionProducer(client, access, group, key, generation)
+
+
+async def end_older(access: BrokerAccess, client_id: str, group: str, key: PartitionKey) -> None:
+    """As if one was started, but for those of the release before, which had another id. Raises KafkaError."""
+    with suppress(TransactionalIdAuthorizationFailed):  # then they can't write by it, either
+        await discard(await start_producer(access, client_id, older_transactional_id(group, key)))
 
 
 def is_too_long(error: BaseException | None) -> bool:
