@@ -9,6 +9,9 @@ MORE + 1 offsets (`GAP` alone: one); attempts are `SPAN*COUNT`; the plan is `SPA
 UUID as a number; commas stand between. `b=` has the batches that are planned behind that one, `SPAN` or
 `SPAN*COUNT` for so many of equal gaps and lengths. The checksums cover the commit's offset too, that of `b=`
 the state: metadata that a tool carries to another offset says nothing about that one.
+
+Tools that copy commits leave a NUL behind the text, and stray characters: each text ends with a point, that
+of its last word or a word of its own, and nothing behind it counts.
 """
 
 import re
@@ -22,7 +25,7 @@ from headrace.runtime.partitions.checkpoint import MOST_PLANNED, Checkpoint, Pla
 
 MAX_TEXT_CHARS = 32767  # what the protocol's length field can say; ours is ASCII, so bytes and characters
 
-_FORMAT = re.compile(r"headrace/1 n=([0-9]{1,9})(?: (.*))?", re.DOTALL)
+_FORMAT = re.compile(r"headrace/1 n=([0-9]{1,9})(?![0-9])(.*)", re.DOTALL)
 _STATE = re.compile(
     r"s=([0-9a-z]{7})/(([0-9a-z+*,]*)/(-?)([0-9a-z+]*)(?:@([0-9a-z]{1,25}))?/([0-9a-z+,]*)\.)"
 )
@@ -31,6 +34,7 @@ _TOPIC = re.compile(r"t=([0-9A-Za-z_-]{6})")
 _FIRST_TOPICS = re.compile(r"f=([0-9A-Za-z_-]{6}(?:,[0-9A-Za-z_-]{6})*)")
 TOPIC_ID_CHARS = 6  # of 22: two topics of one name in 68 billion share them
 _MAX_FIRST_TOPICS = 64
+_END = " ."
 _STATE_CHARS = len(" s=0000000/" + "//.")
 _BEHIND_CHARS = len(" b=0000000/" + ".")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -83,7 +87,8 @@ class CheckpointText:
         if is_whole:
             runs, is_whole = _as_many_as_fit(_run_items(checkpoint), room)
         state = f"{attempts}/{plan}/{runs}." if attempts or plan or runs else ""
-        text = f"{head} s={_checksum(checkpoint.offset, state)}/{state}" if state else head
+        end = _END if 0 < len(head) <= max_chars - len(_END) else ""
+        text = head + (f" s={_checksum(checkpoint.offset, state)}/{state}" if state else end)
         if behind:
             text += f" b={_checksum(checkpoint.offset, state + behind)}/{behind}."
         return Encoded(text, is_whole)
@@ -107,20 +112,23 @@ def decode_text(offset: int, text: str | None) -> CheckpointText | None:
 
     Never raises. State that isn't whole, or belongs to another offset, is as good as none.
     """
-    found = _FORMAT.fullmatch(text or "")
+    found = _FORMAT.match((text or "").partition("\0")[0])
     if found is None:
         return None
     checkpoint, topic_id, first_topics = Checkpoint(offset), "", tuple[str, ...]()
     sealed = ""
-    for word in (found[2] or "").split(" "):
-        if topic := _TOPIC.fullmatch(word):
+    for word in found[2].split(" "):
+        if word.startswith("."):
+            break
+        # Each as far as its own end: older releases wrote no point behind the words of a fixed length.
+        if not topic_id and (topic := _TOPIC.match(word)):
             topic_id = topic[1]
-        if topics := _FIRST_TOPICS.fullmatch(word):
+        if not first_topics and (topics := _FIRST_TOPICS.match(word)):
             first_topics = tuple(topics[1].split(","))
         try:
-            if (state := _STATE.fullmatch(word)) and state[1] == _checksum(offset, state[2]):
+            if (state := _STATE.match(word)) and state[1] == _checksum(offset, state[2]):
                 checkpoint, sealed = _read_state(offset, state), state[2]
-            if (behind := _BEHIND.fullmatch(word)) and behind[1] == _checksum(offset, sealed + behind[2]):
+            if (behind := _BEHIND.match(word)) and behind[1] == _checksum(offset, sealed + behind[2]):
                 checkpoint = _with_batches(checkpoint, behind[2])
         except ValueError:
             break  # somebody's joke: the checksum is right and the numbers are not

@@ -108,6 +108,48 @@ def test_a_text_that_was_cut_short_tells_nothing_that_was_not_written(
         assert found.first_partition_count <= metadata.first_partition_count
 
 
+# What tools leave behind a text that they copy: a NUL, and what lay in their memory behind it.
+BEHIND = st.text() | st.text("0123456789abcz+*,/. =-_s", max_size=12) | st.just(" s=0000000///. b=0000000/1.")
+
+
+@given(METADATA, BEHIND, st.sampled_from(["", "\0"]))
+def test_a_text_says_all_that_it_says_whatever_lies_behind_it(
+    metadata: CheckpointText, behind: str, nul: str
+) -> None:
+    text = metadata.encode(MAX_TEXT_CHARS).text
+    assert decode_text(metadata.checkpoint.offset, text + nul + behind) == metadata
+
+
+@pytest.mark.parametrize("behind", ["\0", "\0\0x", "Q", "é", "\0 t=zzzzzz", "/", "."])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "n=8",
+        "n=8 t=abcdef",
+        "n=8 t=abcdef f=abcdef,ghijkl",
+        "n=8 s=1xwwn9g/0*2/0+dv@6ktxh4animev0ksc76rl0ep3k/gj+1.",
+    ],
+)
+def test_what_an_older_release_wrote_is_read_whatever_lies_behind_it(words: str, behind: str) -> None:
+    """It wrote no end behind the words that need none: those of a fixed length are read as far as that."""
+    text = f"headrace/1 {words}"
+    assert decode_text(5, text) != CheckpointText(8, Checkpoint(5)) or words == "n=8"
+    assert decode_text(5, text + behind) == decode_text(5, text)
+
+
+@given(METADATA, st.integers(0, 500), st.text(max_size=3), st.text(max_size=3))
+def test_a_text_with_damaged_ends_tells_nothing_that_was_not_written(
+    metadata: CheckpointText, length: int, before: str, behind: str
+) -> None:
+    text = metadata.encode(MAX_TEXT_CHARS).text
+    offset, told = metadata.checkpoint.offset, metadata.checkpoint
+    one_batch = told.plan and replace(told, plan=replace(told.plan, behind=()))
+    for damaged in (before + text[length:], before + text, text[:length] + behind, before + text + behind):
+        found = decode_text(offset, damaged)
+        if found is not None:
+            assert found.checkpoint in {told, Checkpoint(told.offset), one_batch}
+
+
 @given(METADATA, st.data())
 def test_a_changed_character_makes_void_what_it_is_in(metadata: CheckpointText, data: st.DataObject) -> None:
     text = metadata.encode(MAX_TEXT_CHARS).text
@@ -159,7 +201,7 @@ def test_the_first_release_reads_what_is_written_now() -> None:
     """By `headrace/1 n=(digits)` and then a space or the end: replicas of both may share a group."""
     text = CheckpointText(8, Checkpoint(7, acked=((9, 10),))).encode(100).text
     assert text.startswith("headrace/1 n=8 ")
-    assert CheckpointText(8, Checkpoint(7)).encode(100).text == "headrace/1 n=8"
+    assert CheckpointText(8, Checkpoint(7)).encode(100).text == "headrace/1 n=8 ."
 
 
 def test_a_plan_that_one_batch_made_is_read_as_it_was_written_before_there_were_several() -> None:

@@ -4,15 +4,20 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 from broker import Broker
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 from kafka_records import produce
 from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.checkpoint_text import CheckpointText
+from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
+from headrace.triggers.kafka.client.commits import fetch_commits
 
 FAR = 2**40
 FORGED = Checkpoint(50, attempts=((50, FAR, 9),), plan=Plan(50, FAR), acked=((100, FAR),))
@@ -41,6 +46,30 @@ def forge(broker: Broker, group: str, topic: str, forged: Checkpoint) -> None:
             await consumer.stop()
 
     asyncio.run(commit())
+
+
+def write_as_confluent_kafka_does(broker: Broker, group: str, topic: str, offset: int, text: str) -> None:
+    """With a NUL behind the text. It reads them likewise: texts without one with what lies behind them."""
+    commit = confluent_kafka.TopicPartition(topic, 0, offset, metadata=text)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (written,) = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [commit])]).values()
+    written.result()
+
+
+async def test_a_commit_that_another_client_has_copied_says_all_that_it_says(
+    broker: Broker, topic: str
+) -> None:
+    told = CheckpointText(8, Checkpoint(5, attempts=((5, 6, 2),), acked=((9, 10),)))
+    text = told.encode(4096).text
+    await asyncio.to_thread(write_as_confluent_kafka_does, broker, f"to-{topic}", topic, 5, text)
+    admin, partition = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap), TopicPartition(topic, 0)
+    await admin.start()
+    try:
+        commit = (await fetch_commits(admin, f"to-{topic}", [partition]))[partition]
+    finally:
+        await admin.close()
+    assert commit.metadata == f"{text}\0"
+    assert decode_text(commit.offset, commit.metadata) == told
 
 
 @pytest.mark.parametrize("delivery", ["records", "batches", "ranges"])

@@ -42,7 +42,7 @@ async def test_what_has_moved_is_committed_once_with_its_metadata(
     partition = handled(5)
     assert await committer.commit([partition], 5)
     assert await committer.commit([partition], 5)
-    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8 .")}]
     assert committer.committed(partition.key) == 5
 
 

@@ -50,7 +50,7 @@ async def test_a_broker_that_does_not_answer_holds_nobody_up(
     assert committer.committed(partition.key) is None
     consumer.may_answer.set()
     await committer.commit([partition], 5)
-    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8 .")}]
 
 
 async def test_after_a_failure_what_the_broker_holds_is_in_doubt(
@@ -62,7 +62,7 @@ async def test_after_a_failure_what_the_broker_holds_is_in_doubt(
     assert not await committer.commit([Partition("t", 0, Checkpoint(5, plan=Plan(5, 9)))], 5)
     consumer.refusal = None
     assert await committer.commit([handled(5)], 5)
-    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8 .")}]
 
 
 async def test_a_commit_that_comes_too_late_is_one_line(
@@ -127,7 +127,7 @@ async def test_no_request_is_sent_after_the_membership_was_lost_between_two(
     monkeypatch.setattr(consumer, "commit", commit_and_lose)
     committer.open([KEY], {}, generation=1)
     assert not await committer.commit([Partition("t", number, Checkpoint(5)) for number in (0, 1)], 5)
-    assert consumer.commits == [{TP: (5, "headrace/1 n=8")}]
+    assert consumer.commits == [{TP: (5, "headrace/1 n=8 .")}]
 
 
 async def test_a_partition_whose_commit_is_refused_leaves_the_others_committed(
@@ -139,7 +139,7 @@ async def test_a_partition_whose_commit_is_refused_leaves_the_others_committed(
     for _ in range(2):
         assert not await committer.commit([handled(5), other], 5)
         assert await committer.commit([other], 5)
-    assert consumer.commits == [{TopicPartition("t", 1): (5, "headrace/1 n=8")}, {}]
+    assert consumer.commits == [{TopicPartition("t", 1): (5, "headrace/1 n=8 .")}, {}]
     assert (committer.committed(KEY), committer.committed(other.key)) == (None, 5)
     (record,) = caplog.records
     assert "t/0" in record.getMessage()
