@@ -11,6 +11,7 @@ from headrace.runtime.kafka.client import connected
 
 PATIENCE_SECONDS = 10.0
 _RETRY_SECONDS = 0.2
+_WITHOUT_CONSUMERS = {"share": "a share group", "streams": "a group of Kafka Streams"}
 _NOBODY = "Dead"  # what a broker says of a group that it doesn't know
 
 T = TypeVar("T")
@@ -73,6 +74,21 @@ async def list_groups(brokers: BrokerAccess) -> list[Group]:
         names = sorted(name for name, kind in listed if kind in {"consumer", ""})
         groups = [await _describe(admin, brokers, name) for name in names]
     return [group for group in groups if group.state != _NOBODY]
+
+
+async def why_no_consumers(admin: Any, name: str) -> str:
+    """Why a group has no place for any, by neither protocol; empty where it may have, or nobody says."""
+    from aiokafka.errors import KafkaError
+
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            kind = dict(await admin.list_consumer_groups()).get(name)
+    except (KafkaError, TimeoutError):
+        return ""
+    if kind not in _WITHOUT_CONSUMERS:
+        return ""
+    what = _WITHOUT_CONSUMERS[kind]
+    return f"group {name} is {what}, which has no place for consumers: take another consumerGroup"
 
 
 async def read_lag(brokers: BrokerAccess, name: str) -> tuple[Group, list[PartitionLag]]:

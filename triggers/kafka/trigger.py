@@ -26,7 +26,7 @@ from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.kafka.client import chunks, fetches, internals, requests
 from headrace.triggers.kafka.client.connect import connect
-from headrace.triggers.kafka.client.errors import explain, topics_of
+from headrace.triggers.kafka.client.errors import explained, topics_of
 from headrace.triggers.kafka.client.sign_in import SignIns
 from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.ends import Ends
@@ -187,7 +187,7 @@ class KafkaTrigger(Trigger):
                 tasks.create_task(topics.follow_forever(), name="topicPattern")
                 tasks.create_task(self._assignment.commit_forever(), name="commit")
         except KafkaError as error:
-            raise explain(error, settings) from None
+            raise await explained(error, settings, self._admin) from None
 
     def _on_away(self, why: str) -> None:
         self._problem = why

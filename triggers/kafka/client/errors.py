@@ -1,5 +1,7 @@
 """The client's errors, as one line that says what a user can change."""
 
+from typing import Any
+
 from aiokafka import errors
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
@@ -11,6 +13,7 @@ from aiokafka.errors import (
 )
 
 from headrace.runtime.errors import BrokerError, RefusedSettingError
+from headrace.runtime.kafka.groups import why_no_consumers
 from headrace.runtime.kafka.refusals import refusal
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -19,6 +22,14 @@ def explain(error: BaseException, settings: KafkaSettings) -> BrokerError:
     """What the broker refused, and the setting to look at."""
     kind = RefusedSettingError if isinstance(error, InvalidSessionTimeoutError) else BrokerError
     return kind(refusal(error, settings.access) or _line(error, settings))
+
+
+async def explained(error: BaseException, settings: KafkaSettings, admin: Any) -> BrokerError:
+    """As `explain`, where the broker can still be asked what kind of group it is."""
+    is_of_kind = isinstance(_unwrapped(error), InconsistentGroupProtocolError)
+    if is_of_kind and (why := await why_no_consumers(admin, settings.consumer_group)):
+        return BrokerError(why)
+    return explain(error, settings)
 
 
 def _line(error: BaseException, settings: KafkaSettings) -> str:

@@ -11,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
 from headrace.runtime.errors import BrokerError
+from headrace.runtime.kafka.groups import why_no_consumers
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.wire.clock import now_ns
 from headrace.triggers.kafka.client.topics import topic_names
@@ -215,7 +216,7 @@ class Session:
         if answer.error_code in LOST:
             self._lose()
         if found is Verdict.END:
-            raise BrokerError(text)
+            raise BrokerError(await why_no_consumers(self._admin, self.settings.group) or text)
         if found is Verdict.LOST:
             if sent.epoch != JOIN:
                 self._due.set()
