@@ -36,6 +36,7 @@ from headrace.triggers.kafka.logs import Logs
 from headrace.triggers.kafka.member_offsets import MemberOffsets
 from headrace.triggers.kafka.membership.classic import ClassicMembership
 from headrace.triggers.kafka.membership.contract import Membership
+from headrace.triggers.kafka.membership.expiry import tell_of_expiry
 from headrace.triggers.kafka.membership.incremental import IncrementalMembership
 from headrace.triggers.kafka.produce.outputs import Outputs
 from headrace.triggers.kafka.ranges import EndWatcher
@@ -171,6 +172,7 @@ class KafkaTrigger(Trigger):
         settings = self._settings
         try:
             consumer, self._admin = await connect(settings, self._client_id, self._on_away)
+            await tell_of_expiry(self._admin, settings)
             membership = self._open(consumer)
             self._problem = f"waiting for {'topics ' if settings.topics else ''}{topics_of(settings)}"
             topics = self._topics = Topics(consumer, self._admin, settings, membership)

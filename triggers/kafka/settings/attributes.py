@@ -95,7 +95,8 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
     initial_offset: InitialOffset = setting(
         "initialOffset",
         "earliest",
-        effect="latest skips what was written before the first start, earliest handles all of it. "
+        effect="latest skips what was written before the first start, and after a stop of more than the "
+        "broker's offsets.retention.minutes what came meanwhile; earliest handles all of it. "
         "Topics and partitions that appear later are read from their beginning.",
     )
     balance_strategy: BalanceStrategy = setting(
