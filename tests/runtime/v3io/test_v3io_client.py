@@ -6,12 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.addresses import checked_web_api
 from headrace.runtime.v3io.client import V3ioClient, nothing
 from headrace.runtime.v3io.errors import V3ioAwayError, V3ioRefusedError
-from headrace.runtime.v3io.group.names import escaped, sequence_attribute
+from headrace.runtime.v3io.group.names import another_of_that_name, escaped, sequence_attribute
 from headrace.runtime.v3io.items import put_attributes
 from headrace.runtime.v3io.place import StreamPlace
 from headrace.runtime.v3io.values import Attributes, decode_attributes, encode_attributes
@@ -112,6 +114,30 @@ def test_typed_values_come_back() -> None:
 def test_a_group_is_itself_in_an_attribute_where_that_can_be(group: str, expected: str) -> None:
     assert escaped(group) == expected
     assert sequence_attribute(group) == f"__{expected}_committed_sequence_number"
+
+
+GROUPS = st.text("a-b_x25f.dé", min_size=1, max_size=12)
+
+
+@given(GROUPS, GROUPS)
+def test_two_groups_that_may_be_have_two_attributes(one: str, other: str) -> None:
+    if one != other and not another_of_that_name(one) and not another_of_that_name(other):
+        assert escaped(one) != escaped(other)
+
+
+@pytest.mark.parametrize(
+    ("group", "other"),
+    [
+        ("my_x2d_group", "my-group"),
+        ("a_x2d-b", "a-x2d_b"),
+        ("my-group", ""),
+        ("a-x2d_b", ""),
+        ("team_x2_orders", ""),  # no group has a control character
+        ("x_x41_y", ""),  # nobody spells an A like that
+    ],
+)
+def test_a_group_that_would_share_the_attribute_of_another_is_known(group: str, other: str) -> None:
+    assert another_of_that_name(group) == other
 
 
 @pytest.mark.parametrize(

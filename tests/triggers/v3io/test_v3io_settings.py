@@ -73,6 +73,13 @@ def test_a_url_that_names_no_stream_is_refused(load: Any, url: str, said: str) -
     assert said in refusal(load, url=url)
 
 
+def test_a_group_that_would_share_its_offsets_with_another_is_refused(load: Any) -> None:
+    """`my-group` keeps them as `my_x2d_group`."""
+    line = "'my_x2d_group' would keep its offsets where group 'my-group' does; take another name"
+    assert line in refusal(load, {**PLACE, "consumerGroup": "my_x2d_group"}, url="http://h")
+    assert load({**PLACE, "consumerGroup": "my-group"}, url="http://h")
+
+
 @pytest.mark.parametrize("rest", ["?a=1", "#here"])
 def test_a_url_with_more_than_a_place_is_refused(load: Any, rest: str) -> None:
     assert "has a ? or #" in refusal(load, url=URL + rest)

@@ -16,7 +16,7 @@ from headrace.runtime.v3io.addresses import (
     V3IO_VARIABLE,
     checked_web_api,
 )
-from headrace.runtime.v3io.group.names import MAX_GROUP_CHARS
+from headrace.runtime.v3io.group.names import MAX_GROUP_CHARS, another_of_that_name
 from headrace.triggers.v3io.settings.failure import V3ioFailureSettings
 
 DEFAULT_READ_BATCH_SIZE = 64
@@ -36,6 +36,8 @@ def _or_default(size: int) -> int:
 def _group(name: str) -> str:
     if len(name) > MAX_GROUP_CHARS or any(c.isspace() or c in "/@" for c in name):
         raise ValueError(f"{name!r} is no group; expected up to {MAX_GROUP_CHARS} characters without / and @")
+    if other := another_of_that_name(name):
+        raise ValueError(f"{name!r} would keep its offsets where group {other!r} does; take another name")
     return name
 
 
