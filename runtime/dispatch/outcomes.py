@@ -11,6 +11,7 @@ from headrace.runtime.dispatch.produces import Produces
 from headrace.runtime.dispatch.shared import Shared
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
 from headrace.runtime.metrics.measure import Measure, Sample
+from headrace.runtime.partitions.assigned import Nacked
 from headrace.runtime.partitions.books.reason import in_one_line, is_alike, log_extra
 from headrace.runtime.partitions.buffers.chunk import first_timestamp
 from headrace.runtime.partitions.lane import Lane
@@ -156,12 +157,12 @@ class Outcomes:
         metrics.handled_success.inc(len(records))
         metrics.on_latency(first_timestamp(records), len(records))
 
-    def _nacked_of(self, lane: Lane) -> dict[int, str]:
+    def _nacked_of(self, lane: Lane) -> Nacked:
         """What its handlers have nacked before they returned."""
         partition = self._shared.partition_of(lane)
         return {} if partition is None else partition.nacked
 
-    def _on_some_nacked(self, lane: Lane, records: Sequence[WireRecord], nacked: dict[int, str]) -> None:
+    def _on_some_nacked(self, lane: Lane, records: Sequence[WireRecord], nacked: Nacked) -> None:
         """Those wait for acks, whatever the mode, until they come again. Where order is loose they fail."""
         if self._shared.partitions[lane.whole.id].is_loose:
             self._fail_nacked(lane, records, nacked)
@@ -171,10 +172,10 @@ class Outcomes:
             (lane.on_unacked if is_only or first in nacked else lane.on_settled)([record])
         self._acks.nacks.on_handled(self._shared.partitions[lane.whole.id], firsts)
 
-    def _fail_nacked(self, lane: Lane, records: Sequence[WireRecord], nacked: dict[int, str]) -> None:
+    def _fail_nacked(self, lane: Lane, records: Sequence[WireRecord], nacked: Nacked) -> None:
         for first, record in zip(lane.first_offsets(records), records, strict=True):
-            if (reason := nacked.pop(first, None)) is not None:
-                self.on_failed(lane, [record], reason, 1)
+            if (why := nacked.pop(first, None)) is not None:
+                self.on_failed(lane, [record], *why)
             else:
                 lane.on_settled([record])
 

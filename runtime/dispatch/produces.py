@@ -180,17 +180,20 @@ class Produces:
         return self._shared.partitions.get(partition.lane.id) is partition
 
     def _fail(self, partition: AssignedPartition, first: int, held: Held) -> None:
-        """A message of its last delivery can't be written: whatever has settled the record is void."""
+        """A message of its last delivery can't be written: whatever has settled the record is void.
+
+        Of a batch any record may be to blame.
+        """
         partition.unwritten[first] = Unwritten.WAITS
-        is_settled, reason = partition.ledger.is_settled(first), held.call.failure
+        is_settled, why = partition.ledger.is_settled(first), (held.call.failure, len(held.call.records))
         if is_settled:
             partition.take_back(first, held.end, held.failures)
         if first in partition.unacked:
-            self._nacks.fail(partition, first, reason)
+            self._nacks.fail(partition, first, *why)
         elif self._is_in_flight(partition, held.end - 1):
-            partition.nacked[first] = reason  # once its handler has returned
+            partition.nacked[first] = why  # once its handler has returned
         elif partition.lane.state is PartitionState.REVOKED:
-            self._nacks.fail(partition, first, reason)  # its next owner tries it again
+            self._nacks.fail(partition, first, *why)  # its next owner tries it again
         elif is_settled:
             self._bring_again(partition, first, held)
 
@@ -205,7 +208,7 @@ class Produces:
             self.on_failed(part, [held.record], held.call.failure, 1)
         else:
             _wait_as_unacked(partition, first, held.end)
-            self._nacks.fail(partition, first, held.call.failure)
+            self._nacks.fail(partition, first, held.call.failure, len(held.call.records))
 
 
 def _hold(

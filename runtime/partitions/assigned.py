@@ -22,6 +22,9 @@ from headrace.runtime.partitions.room import Ahead, ChunkRoom, LooseRoom, RangeR
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import WireRecord
 
+Nacked = dict[int, tuple[str, int]]
+"""By first offset: why, and among how many records of its call that may be to blame."""
+
 
 class AssignedPartition:
     """What is checkpointed (ledger, failed records, plan, ack window), and the lane that hands it out.
@@ -69,7 +72,7 @@ class AssignedPartition:
         self.is_loose = False  # records of it may overtake each other
         self.unacked = Unacked()
         self.acks_at_once = False  # what was handled last needed no ack any more
-        self.nacked: dict[int, str] = {}  # in flight, and failed whatever their handler says now; why
+        self.nacked: Nacked = {}  # in flight, and failed whatever their handler says now
         self.held = HeldRecords()  # their handlers have produced what isn't written
         self.unwritten = UnwrittenRecords()  # a message of theirs was refused
         self.fetched_before = 0  # what comes again ends here; workers have handled some of it

@@ -79,7 +79,7 @@ class Nacks:
         if first is not None and first in partition.unacked:
             self.fail(partition, first, nack.reason)
         elif first is not None and _is_in_flight(partition, first):
-            partition.nacked[first] = nack.reason  # once its handler has returned
+            partition.nacked[first] = nack.reason, 1  # once its handler has returned
         elif not partition.ledger.is_settled(nack.offset):
             message = "a nack of %s offset %d is refused: it has not been handled"
             logger.warning(message, partition, nack.offset)
@@ -87,8 +87,8 @@ class Nacks:
     def on_handled(self, partition: AssignedPartition, firsts: Iterable[int]) -> None:
         """These wait for their acks now. Some may have been nacked before."""
         for first in firsts:
-            if (reason := partition.nacked.pop(first, None)) is not None and first in partition.unacked:
-                self.fail(partition, first, reason)
+            if (nacked := partition.nacked.pop(first, None)) is not None and first in partition.unacked:
+                self.fail(partition, first, *nacked)
 
     def begin_anew(self, partition: AssignedPartition) -> None:
         """Some of what waited for acks is to be handled again, and may fail again."""
@@ -108,8 +108,8 @@ class Nacks:
 
     # ---- inside
 
-    def fail(self, partition: AssignedPartition, first: int, reason: str) -> None:
-        """It was handled, and has failed."""
+    def fail(self, partition: AssignedPartition, first: int, reason: str, among: int = 1) -> None:
+        """It was handled, and has failed, in a call with `among` records of which any may be to blame."""
         end, failing = (
             partition.unacked.end_of(first),
             self._failing.setdefault(partition.lane.id, _Failing()),
@@ -117,7 +117,9 @@ class Nacks:
         if first in failing.due or partition.unacked.is_orphan(first):
             return  # it is to come again already
         policy, shared = self._shared.policy.failure, self._shared
-        partition.failed.note_failure(first, reason, 1, end if partition.lane.buffer.holds_ranges else None)
+        partition.failed.note_failure(
+            first, reason, among, end if partition.lane.buffer.holds_ranges else None
+        )
         failed = partition.failed[first]
         shared.metrics.handled_failure.inc()
         of_how_many = f" of {policy.max_attempts}" if policy.max_attempts else ""

@@ -11,6 +11,7 @@ from produce_bench import producing
 from worker_bench import QUICK, kill_worker, records, until
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy
+from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.partitions.books.held import Written
 from headrace.runtime.wire.produce import WINDOW_BYTES
 
@@ -105,6 +106,34 @@ async def test_all_that_a_batch_produces_belongs_to_all_of_it(tmp_path: Path) ->
         assert (one.checkpoint.offset, other.checkpoint.offset) == (0, 0)
         cluster.confirm()
         assert (one.checkpoint.offset, other.checkpoint.offset) == (2, 2)
+
+
+@pytest.mark.parametrize("has_returned", [True, False])
+async def test_a_refused_message_of_a_batch_puts_no_single_record_of_it_to_blame(
+    tmp_path: Path, *, has_returned: bool
+) -> None:
+    handler = """
+        def handler(context, events):
+            context.produce("out", events[0].body)
+            if not exists("go on"):
+                wait_for("go on")
+    """
+    if has_returned:
+        (tmp_path / "go on").touch()
+    once = FailurePolicy(max_attempts=1, backoff_seconds=1000, max_backoff_seconds=1000)
+    policy = replace(QUICK, batch=BatchPolicy(4, 10), failure=once)
+    async with producing(tmp_path, handler, policy) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 4))
+        await until(lambda: cluster.sent and not (has_returned and partition.lane.in_flight_count))
+        cluster.confirm(failure="it is too large")
+        (tmp_path / "go on").touch()
+        await until(lambda: len(partition.failed) == 4)
+        failed = partition.failed.values()
+        assert {(it.reason, it.among, it.batch_limit, it.is_refused) for it in failed} == {
+            ("it is too large", 4, 2, False)
+        }
+        assert partition.checkpoint.offset == 0
 
 
 @pytest.mark.parametrize(("acked", "spans"), [([0], ()), ([2], ((2, 3),)), ([0, 2], ((2, 3),))])

@@ -182,7 +182,7 @@ class World:
         if offset in self.p.unacked:
             self.fail(offset)
         elif is_out:
-            self.p.nacked[offset] = "refused"
+            self.p.nacked[offset] = "refused", 1
         elif is_settled:
             self.p.unacked.add([offset], NOBODY)
             self.fail(offset)
@@ -194,7 +194,7 @@ class World:
             self.fail(offset)
         else:
             self.truths[offset].is_nacked = True
-            self.p.nacked[offset] = "nacked"
+            self.p.nacked[offset] = "nacked", 1
 
     def ack(self) -> None:
         self.acknowledge(self.random.choice(self.here))

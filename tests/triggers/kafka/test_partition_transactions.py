@@ -128,6 +128,27 @@ async def test_a_message_that_cannot_be_written_takes_nothing_with_it(broker: Br
     assert await asyncio.to_thread(read_committed, broker, out) == [b"b", b"fine"]
 
 
+async def test_what_is_refused_behind_a_message_that_cannot_be_written_is_not_to_blame(
+    broker: Broker, topic: str
+) -> None:
+    """The client has counted the sequence number of what was refused: the broker takes none after it."""
+    out, other, key = broker.create_topic(1), broker.create_topic(2), PartitionKey(topic, 0)
+    say, elsewhere = Said(out), Said(other)
+    async with owner(broker, topic) as (transactions, _):
+        await transactions.begin([key])
+        before, large, behind = say("before"), say("x" * 1_300_000), say(*map(str, range(40)))
+        beside = elsewhere(*map(str, range(40)))
+        messages = [*before, *beside, *large, *behind]
+        assert "can't be written" in await write(transactions, key, 3, "", messages)
+        ((value, written),) = say.told
+        assert value.startswith("xx")
+        assert "takes no message of" in written.failure
+        assert not elsewhere.told
+        assert not await write(transactions, key, 3, "", [*before, *beside, *behind])
+    assert len(await asyncio.to_thread(read_committed, broker, out)) == 41
+    assert len(await asyncio.to_thread(read_committed, broker, other)) == 40
+
+
 async def test_a_broker_that_is_away_fails_no_message() -> None:
     """It says nothing of its topics, which isn't that there are none."""
     async with EmbeddedKafka() as kafka:

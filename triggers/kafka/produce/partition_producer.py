@@ -8,6 +8,7 @@ from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.errors import (
+    IllegalOperation,
     InvalidCommitOffsetSizeError,
     InvalidTxnState,
     KafkaError,
@@ -25,7 +26,7 @@ from headrace.triggers.kafka.produce.outputs import OUT_OF_STEP, explained
 from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack, targets
 from headrace.triggers.kafka.produce.transactional_ids import older_transactional_id, transactional_id
 
-_OF_THE_PRODUCER = (*OUT_OF_STEP, InvalidTxnState)
+_OF_THE_PRODUCER = (*OUT_OF_STEP, InvalidTxnState, IllegalOperation)
 UNWRITABLE = "a message that belongs to it can't be written"
 _TOO_LONG = (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError)
 
@@ -105,8 +106,6 @@ class PartitionProducer:
             written: asyncio.Future[Any] = await self._client.send_batch(
                 batch.builder, topic, partition=batch.partition
             )
-        except _OF_THE_PRODUCER:
-            raise
         except Exception as error:  # whatever the client makes of it
             return _failed(error)
         return written
@@ -115,11 +114,14 @@ class PartitionProducer:
         """Some can't be written. The others go with the next one."""
         # It has counted a failed batch's sequence number: the broker would refuse what follows.
         self.is_over = True
-        if of_it := [error for _, error in failed if _is_of_the_producer(error)]:
-            raise AbortedError(str(of_it[0]) or type(of_it[0]).__name__)
+        refused = [it for it in failed if not _is_of_the_producer(it[1])]
+        if not refused:
+            error = failed[0][1]
+            raise AbortedError(str(error) or type(error).__name__)
+        # What else has failed, did so for these: it was behind them, or the transaction took no more.
         with suppress(KafkaError, AssertionError):  # whoever comes next ends it
             await self._client.abort_transaction()
-        for batch, error in failed:
+        for batch, error in refused:
             for message, done in batch.messages:
                 done(Written(failure=explained(error, message, self._access)))
         raise AbortedError(UNWRITABLE)
