@@ -25,7 +25,7 @@ from headrace.runtime.kafka.dead_letter_producer import Copy, discard, start_pro
 from headrace.runtime.kafka.refusals import no_answer
 from headrace.runtime.streams.opener import Opener
 from headrace.triggers.kafka.client.errors import explain
-from headrace.triggers.kafka.produce.outputs import OUT_OF_STEP
+from headrace.triggers.kafka.produce.faults import OUT_OF_STEP
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 _WRITE_SECONDS = 30.0

@@ -15,10 +15,13 @@ from headrace.runtime.tasks import end_tasks
 from headrace.triggers.kafka.client.internals import is_member
 from headrace.triggers.kafka.client.topics import missing_topics
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.produce.outputs import explained
+from headrace.triggers.kafka.produce.faults import explained
+from headrace.triggers.kafka.produce.packing import BatchLimits
 from headrace.triggers.kafka.produce.partition_producer import (
     UNWRITABLE,
+    AbortedError,
     PartitionProducer,
+    RefusedBatchError,
     TransactionError,
     UnknownEndError,
     end_older,
@@ -47,6 +50,7 @@ class Transactions(GroupOffsets):
         self._producers: dict[PartitionKey, PartitionProducer] = {}
         self._running: dict[PartitionKey, asyncio.Task[TransactionError | None]] = {}
         self._unknown: dict[PartitionKey, _Said] = {}  # whether that was committed
+        self._limits = BatchLimits()
 
     async def begin(self, keys: Collection[PartitionKey]) -> None:
         """Make their producers, before their offsets are read: what others have begun has ended then."""
@@ -96,7 +100,9 @@ class Transactions(GroupOffsets):
     async def _make(self, key: PartitionKey) -> None:
         access, group = self._settings.access, self._settings.consumer_group
         generation = self.generation or -1
-        self._producers[key] = await start_partition_producer(access, self._client_id, group, key, generation)
+        self._producers[key] = await start_partition_producer(
+            access, self._client_id, group, key, generation, self._limits
+        )
 
     async def _end(self, keys: Iterable[PartitionKey]) -> None:
         """What they have begun is nobody's business here any more."""
@@ -171,14 +177,21 @@ class Transactions(GroupOffsets):
         return "the group doesn't answer as to a member"
 
     async def _transact(self, key: PartitionKey, said: _Said) -> TransactionError | None:
-        """Why it isn't committed."""
-        try:
-            await self._producers[key].write(*said)
-        except TransactionError as error:
-            if isinstance(error, UnknownEndError):
-                self._unknown[key] = said
-            return error
-        return None
+        """Why it isn't committed. Where the broker refuses a batch of several messages, it goes in parts."""
+        alone: Collection[str] = ()
+        while True:
+            try:
+                await self._producers[key].write(*said, alone)
+            except RefusedBatchError as refused:
+                alone = {*alone, *refused.alone}
+                if why := await self._renew(key):
+                    return AbortedError(why)
+            except TransactionError as error:
+                if isinstance(error, UnknownEndError):
+                    self._unknown[key] = said
+                return error
+            else:
+                return None
 
     async def _ended(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, str]:
         """Wait for them, but not cancelling any. Raises TextTooLongError."""

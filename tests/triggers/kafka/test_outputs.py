@@ -6,11 +6,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from aiokafka.errors import (
+    InvalidTimestampError,
     KafkaConnectionError,
+    MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
     UnknownTopicOrPartitionError,
 )
 from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
 
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.partitions.books.held import Written
@@ -29,6 +32,7 @@ class Client:
     def __init__(self) -> None:
         self.client = self.cluster = self
         self.batches: list[tuple[int, int, asyncio.Future[Where]]] = []  # partition, messages
+        self.values: list[list[bytes]] = []  # of each of these
         self.is_closed = False
         self.failure: Exception | None = None
         self.is_away = False
@@ -49,6 +53,7 @@ class Client:
 
     async def send_batch(self, batch: Any, _: str, *, partition: int) -> asyncio.Future[Where]:
         self.batches.append((partition, batch.record_count(), asyncio.get_running_loop().create_future()))
+        self.values.append([it.value for it in MemoryRecords(bytes(batch._build())).next_batch()])
         return self.batches[-1][2]
 
 
@@ -70,9 +75,9 @@ class Bench:
     async def discard(self, client: Client) -> None:
         client.is_closed = True
 
-    def produce(self, numbers: Iterable[int], partition: int | None = None) -> None:
+    def produce(self, numbers: Iterable[int], partition: int | None = None, width: int = 1) -> None:
         for number in numbers:
-            value = b"%d" % number
+            value = b"%0*d" % (width, number)
             self.outputs.produce(Message("t", value, partition=partition), self._note(value))
 
     def _note(self, value: bytes) -> Callable[[Written], None]:
@@ -131,6 +136,90 @@ async def test_what_fails_only_for_another_batch_is_sent_again_by_the_next_produ
     assert [bench.said[it].offset for it in (b"1", b"2")] == [5, 6]
     assert bench.clients[0].is_closed
     assert not bench.clients[1].is_closed
+
+
+def end(sent: "asyncio.Future[Where]", error: Exception | None, offset: int = 0) -> None:
+    if error is None:
+        sent.set_result(Where(offset))
+    else:
+        sent.set_exception(error)
+
+
+async def test_a_batch_that_is_too_large_goes_in_halves_and_what_came_after_it_goes_after_it(
+    bench: Bench,
+) -> None:
+    bench.produce(range(8), partition=0, width=100)
+    await bench.settle()
+    bench.produce(range(8, 10), partition=0, width=100)
+    await bench.settle()
+    first, behind = (sent for *_, sent in bench.clients[0].batches)
+    end(first, MessageSizeTooLargeError())
+    await bench.settle()
+    # What is behind it may come back, and then goes before what comes now.
+    assert not any(client.batches for client in bench.clients[1:])
+    bench.produce(range(10, 11), partition=0, width=100)
+    end(behind, OutOfOrderSequenceNumber())
+    await bench.settle()
+    values = bench.clients[1].values
+    assert [int(value) for batch in values for value in batch] == [*range(11)]
+    assert [len(batch) for batch in values] == [3, 3, 3, 2]
+    for *_, sent in bench.clients[1].batches:
+        end(sent, None)
+    await bench.settle()
+    assert len(bench.said) == 11
+    assert not any(it.failure for it in bench.said.values())
+
+
+async def test_only_the_message_that_is_too_large_alone_has_failed(bench: Bench) -> None:
+    bench.produce(range(5), partition=0)
+    for at in range(20):
+        await bench.settle()
+        if len(bench.clients) == at:
+            break
+        is_refused = False
+        for values, (*_, sent) in zip(bench.clients[at].values, bench.clients[at].batches, strict=True):
+            error = MessageSizeTooLargeError() if b"3" in values else None
+            end(sent, OutOfOrderSequenceNumber() if is_refused else error)
+            is_refused = is_refused or error is not None
+    assert {value: "takes no message of" in it.failure for value, it in bench.said.items()} == {
+        b"0": False,
+        b"1": False,
+        b"2": False,
+        b"3": True,
+        b"4": False,
+    }
+
+
+async def test_of_a_batch_that_is_refused_for_one_message_each_goes_alone(bench: Bench) -> None:
+    bench.produce(range(4), partition=0)
+    await bench.settle()
+    ((*_, sent),) = bench.clients[0].batches
+    end(sent, InvalidTimestampError())
+    await bench.settle()
+    assert bench.clients[1].values == [[b"0"], [b"1"], [b"2"], [b"3"]]
+    for number, (*_, sent) in enumerate(bench.clients[1].batches):
+        end(
+            sent,
+            [None, InvalidTimestampError(), OutOfOrderSequenceNumber(), OutOfOrderSequenceNumber()][number],
+        )
+    await bench.settle()
+    assert bench.clients[2].values == [[b"2", b"3"]]
+    for *_, sent in bench.clients[2].batches:
+        end(sent, None)
+    await bench.settle()
+    assert [value for value, it in bench.said.items() if it.failure] == [b"1"]
+    bench.produce(range(5, 8), partition=0)
+    await bench.settle()
+    assert bench.clients[2].values[1:] == [[b"5", b"6", b"7"]]
+
+
+async def test_a_message_for_a_partition_that_is_not_there_fails_alone(bench: Bench) -> None:
+    bench.produce(range(1), partition=9)
+    bench.produce(range(1, 2), partition=0)
+    await bench.settle()
+    assert bench.said[b"0"].failure == "topic t at nowhere:9092 has no partition 9"
+    assert bench.clients[0].values == [[b"1"]]
+    assert len(bench.clients) == 1
 
 
 async def test_what_goes_to_a_broker_that_is_away_waits_for_it(

@@ -26,7 +26,7 @@ def waiting_of(*messages: Message) -> Waiting:
 
 
 def packed(waiting: Waiting) -> list[Packed]:
-    return list(pack(waiting, create, PARTITIONS, PARTITIONS))
+    return list(pack(waiting, create, (PARTITIONS, PARTITIONS)))
 
 
 def values(batches: list[Packed], partition: int) -> list[bytes | None]:
@@ -62,7 +62,7 @@ def test_a_large_message_is_alone() -> None:
 
 def test_what_comes_while_others_are_sent_waits() -> None:
     waiting = waiting_of(Message("t", b"a", partition=1))
-    for batch in pack(waiting, create, PARTITIONS, PARTITIONS):
+    for batch in pack(waiting, create, (PARTITIONS, PARTITIONS)):
         waiting.extend(batch.messages)
     assert len(waiting) == 1
 
@@ -75,7 +75,7 @@ def test_a_message_without_key_and_value_is_one_too() -> None:
 def test_each_message_of_a_batch_is_told_its_own_offset() -> None:
     said: list[Written] = []
     waiting: Waiting = deque((Message("t", b"", partition=3), said.append) for _ in range(3))
-    (batch,) = pack(waiting, create, PARTITIONS, PARTITIONS)
+    (batch,) = pack(waiting, create, (PARTITIONS, PARTITIONS))
     batch.confirm(7)
     assert said == [Written(3, 7), Written(3, 8), Written(3, 9)]
 
@@ -85,7 +85,7 @@ def test_no_offset_is_made_up_where_the_broker_says_none() -> None:
     waiting: Waiting = deque(
         (Message("t", b"", partition=3), partial(_note, said, name)) for name in ("a", "b")
     )
-    (batch,) = pack(waiting, create, PARTITIONS, PARTITIONS)
+    (batch,) = pack(waiting, create, (PARTITIONS, PARTITIONS))
     batch.confirm(-1)
     assert said == [("a", Written(3, -1)), ("b", Written(3, -1))]
 

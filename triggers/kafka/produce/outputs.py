@@ -3,23 +3,10 @@
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from aiokafka.errors import (
-    ClusterAuthorizationFailedError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    OutOfOrderSequenceNumber,
-    ProducerClosed,
-    ProducerFenced,
-    RecordListTooLargeError,
-    TopicAuthorizationFailedError,
-    UnknownProducerId,
-    UnknownTopicOrPartitionError,
-)
+from aiokafka.errors import ClusterAuthorizationFailedError, KafkaError, ProducerClosed
 
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connect_errors import connect_errors
@@ -29,7 +16,15 @@ from headrace.runtime.partitions.books.held import Confirm, Written
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.produce import Message
 from headrace.triggers.kafka.client.sign_in import SignIns
-from headrace.triggers.kafka.produce.packing import NoAnswerError, Packed, Waiting, pack, targets
+from headrace.triggers.kafka.produce.faults import (
+    TOO_LARGE,
+    Fault,
+    NoSuchPartitionError,
+    explained,
+    fault_of,
+)
+from headrace.triggers.kafka.produce.packing import BatchLimits, NoAnswerError, Packed, pack, targets_of
+from headrace.triggers.kafka.produce.topic_queue import TopicQueue
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +33,6 @@ _MAX_RETRY_SECONDS = 10.0
 _SILENT_SECONDS = 10.0
 _WHAT_WAITS = "messages wait, and no record that has produced one is committed"
 _CLOSE_SECONDS = 5.0
-OUT_OF_STEP = (OutOfOrderSequenceNumber, UnknownProducerId, ProducerFenced, ProducerClosed)
 
 
 class _Producer:
@@ -56,7 +50,8 @@ class Outputs:
     def __init__(self, access: BrokerAccess, client_id: str) -> None:
         self._access = access
         self._client_id = f"{client_id}-outputs"
-        self._waiting: dict[str, Waiting] = {}  # by topic, each with a task
+        self._queues: dict[str, TopicQueue] = {}  # by topic, with a task each where something waits
+        self._limits = BatchLimits()
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = asyncio.Lock()
         self._current: _Producer | None = None
@@ -66,11 +61,10 @@ class Outputs:
 
     def produce(self, message: Message, done: Confirm) -> None:
         """As Feed says. Those for one topic are sent in order."""
-        if (waiting := self._waiting.get(message.topic)) is not None:
-            waiting.append((message, done))
-            return
-        self._waiting[message.topic] = deque([(message, done)])
-        self._start(self._send_all(message.topic), f"messages for {message.topic}")
+        if (queue := self._queues.get(message.topic)) is None:
+            queue = self._queues[message.topic] = TopicQueue(message.topic)
+        queue.waiting.append((message, done))
+        self._go_on(queue)
 
     def problems(self) -> list[str]:
         """As Output says."""
@@ -98,64 +92,101 @@ class Outputs:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send_all(self, topic: str) -> None:
-        waiting = self._waiting[topic]
-        while waiting:
+    def _go_on(self, queue: TopicQueue) -> None:
+        if queue.has_more and not queue.is_sending:
+            queue.is_sending = True
+            self._start(self._send_all(queue), f"messages for {queue.topic}")
+        elif queue.is_over:
+            self._queues.pop(queue.topic, None)
+
+    async def _send_all(self, queue: TopicQueue) -> None:
+        while queue.has_more:
             producer = await self._producer()
+            if queue.is_broken_off or queue.sender is not producer:
+                await queue.put_back()
+                queue.sender = self._current
+                continue  # what came back may have retired it
             if not producer.open:
                 self._last_news = time.monotonic()
             producer.open += 1  # so it isn't ended amid these
             try:
-                await self._send(producer, topic, waiting)
+                await self._send(producer, queue)
             finally:
                 self._left(producer)
-        del self._waiting[topic]
+        queue.is_sending = False
+        self._go_on(queue)
 
-    async def _send(self, producer: _Producer, topic: str, waiting: Waiting) -> None:
-        """Returns once all that waits is on its way, or has failed."""
+    async def _send(self, producer: _Producer, queue: TopicQueue) -> None:
+        """Returns once all that waits is on its way, or has failed, or something has to go once more."""
+        topic = queue.topic
         try:
-            partitions, available = await targets(producer.client, topic)
+            targets = await targets_of(producer.client, topic)
         except NoAnswerError:
             await asyncio.sleep(_FIRST_RETRY_SECONDS)  # no message has failed: all of them wait
+            return
         except Exception as error:  # whatever the client makes of it
-            failed = list(waiting)
-            waiting.clear()
-            self._fail(producer, failed, error)
-        else:
-            for batch in pack(waiting, producer.client.create_batch, partitions, available):
-                await self._send_batch(producer, topic, batch)
+            if fault_of(error) is Fault.PRODUCER:
+                self._retire(producer)
+                return
+            failed = Packed.of(queue.waiting)
+            queue.waiting.clear()
+            self._fail(failed, error)
+            return
+        most_bytes, alone, queue.alone = self._limits.get(topic), queue.alone, 0
+        create = producer.client.create_batch
+        for batch in list(pack(queue.waiting, create, targets, most_bytes, alone)):
+            if queue.is_broken_off:
+                queue.come_back(batch)  # in its place
+            elif batch.builder is None:
+                self._fail(batch, NoSuchPartitionError())
+            else:
+                await self._send_batch(producer, queue, batch)
 
-    async def _send_batch(self, producer: _Producer, topic: str, batch: Packed) -> None:
+    async def _send_batch(self, producer: _Producer, queue: TopicQueue, batch: Packed) -> None:
         """Returns once there is room for the next one of its partition."""
         producer.open += 1
+        queue.on_sent()
         try:
-            written = await producer.client.send_batch(batch.builder, topic, partition=batch.partition)
+            written = await producer.client.send_batch(batch.builder, queue.topic, partition=batch.partition)
         except Exception as error:  # whatever the client makes of it
-            self._left(producer)
-            self._fail(producer, batch.messages, error)
+            self._on_failed(producer, queue, batch, error)
+            self._ended(producer, queue)
         else:
-            written.add_done_callback(partial(self._on_written, producer, batch))
+            written.add_done_callback(partial(self._on_written, producer, queue, batch))
 
-    def _on_written(self, producer: _Producer, batch: Packed, written: asyncio.Future[Any]) -> None:
-        self._left(producer)
-        if written.cancelled():
-            self._fail(producer, batch.messages, ProducerClosed())
-        elif (error := written.exception()) is not None:
-            self._retire(producer)  # it has counted the failed batch: the broker refuses what follows
-            self._fail(producer, batch.messages, error)
-        else:
-            batch.confirm(written.result().offset)
-
-    def _fail(
-        self, producer: _Producer, messages: Iterable[tuple[Message, Confirm]], error: BaseException
+    def _on_written(
+        self, producer: _Producer, queue: TopicQueue, batch: Packed, written: asyncio.Future[Any]
     ) -> None:
-        if isinstance(error, OUT_OF_STEP):  # by the failure of another one
-            self._retire(producer)
-            for message, done in messages:
-                self.produce(message, done)
+        error = ProducerClosed() if written.cancelled() else written.exception()
+        if error is None:
+            batch.confirm(written.result().offset)
         else:
-            for message, done in messages:
-                done(Written(failure=explained(error, message, self._access)))
+            self._retire(producer)  # it has counted the failed batch: the broker refuses what follows
+            self._on_failed(producer, queue, batch, error)
+        self._ended(producer, queue)
+
+    def _on_failed(self, producer: _Producer, queue: TopicQueue, batch: Packed, error: BaseException) -> None:
+        fault = fault_of(error)
+        if fault is Fault.PRODUCER:
+            self._retire(producer)
+            queue.come_back(batch)
+        elif fault is Fault.BATCH and len(batch.messages) > 1:
+            if isinstance(error, TOO_LARGE):
+                self._limits.on_refused(queue.topic, batch.builder.size())
+            else:
+                batch.goes_in_parts = True
+            queue.come_back(batch)
+        else:
+            self._fail(batch, error)
+
+    def _fail(self, batch: Packed, error: BaseException) -> None:
+        for message, done in batch.messages:
+            done(Written(failure=explained(error, message, self._access)))
+
+    def _ended(self, producer: _Producer, queue: TopicQueue) -> None:
+        queue.on_ended()
+        self._go_on(queue)
+        self._left(producer)
 
     def _left(self, producer: _Producer) -> None:
         self._last_news = time.monotonic()
@@ -204,17 +235,3 @@ class Outputs:
         if problem != self._problem:
             logger.warning("%s; %s; trying again", problem, _WHAT_WAITS)
         self._problem = problem
-
-
-def explained(error: BaseException, message: Message, access: BrokerAccess) -> str:
-    """Why a message can't be written, in one line, with what to change."""
-    topic = message.topic
-    match error:
-        case UnknownTopicOrPartitionError():
-            return f"there is no topic {topic} at {access}: `headrace kafka topics --create {topic}:8`"
-        case MessageSizeTooLargeError() | RecordListTooLargeError():
-            return f"topic {topic} takes no message of {message.size_bytes} bytes: raise max.message.bytes"
-        case TopicAuthorizationFailedError():
-            return f"{access} does not let this user write to topic {topic}"
-        case _:
-            return f"topic {topic} at {access}: {error or type(error).__name__}"

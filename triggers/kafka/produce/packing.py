@@ -1,19 +1,27 @@
 """Messages for one topic, packed by partition: a batch costs the client much less than its messages do."""
 
+import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.partitioner import DefaultPartitioner
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.wire.produce import Message
 
+logger = logging.getLogger(__name__)
+
 Waiting = deque[Outgoing]
+Targets = tuple[Sequence[int], Sequence[int]]
+"""The partitions of a topic, and those of them that somebody leads."""
 
 _by_key = DefaultPartitioner()
+_numbers = count()
 
 
 class Packed:
@@ -23,6 +31,10 @@ class Packed:
         self.builder = builder
         self.partition = partition
         self.messages: list[Outgoing] = []
+        self.number = next(_numbers)
+        """Higher than those of all that were packed before."""
+        self.goes_in_parts = False
+        """One of its messages is refused: each goes alone next time."""
 
     @classmethod
     def of(cls, messages: Iterable[Outgoing]) -> "Packed":
@@ -31,14 +43,16 @@ class Packed:
         packed.messages.extend(messages)
         return packed
 
-    def add(self, outgoing: Outgoing) -> bool:
+    def add(self, outgoing: Outgoing, most_bytes: int | None = None) -> bool:
         """False where it is full. The first one always fits, and a large one then is alone."""
         message, _ = outgoing
+        headers = list(message.headers)
+        if most_bytes is not None and self.messages:
+            size_bytes = DefaultRecordBatchBuilder.estimate_size_in_bytes(message.key, message.value, headers)
+            if self.builder.size() + size_bytes > most_bytes:
+                return False
         added = self.builder.append(
-            timestamp=message.timestamp,
-            key=message.key,
-            value=message.value,
-            headers=list(message.headers),
+            timestamp=message.timestamp, key=message.key, value=message.value, headers=headers
         )
         if added is not None:
             self.messages.append(outgoing)
@@ -51,22 +65,45 @@ class Packed:
             done(Written(self.partition, first_offset + step * number))
 
 
+class BatchLimits(dict[str, int]):
+    """How large batches for a topic may be, bytes, of those that take less than the client would send."""
+
+    def on_refused(self, topic: str, size_bytes: int) -> None:
+        """One of several messages was too large: half of it, until a message goes alone."""
+        if topic not in self:
+            logger.info("topic %s takes no batch of %d bytes: smaller ones are sent", topic, size_bytes)
+        self[topic] = min(self.get(topic, size_bytes), size_bytes // 2)
+
+
 def pack(
-    waiting: Waiting, create: Callable[[], Any], partitions: Sequence[int], available: Sequence[int]
+    waiting: Waiting,
+    create: Callable[[], Any],
+    targets: Targets,
+    most_bytes: int | None = None,
+    alone: int = 0,
 ) -> Iterator[Packed]:
-    """All that waits now, those of a partition in order.
+    """All that waits now, those of a partition in order, the first `alone` ones in a batch each.
 
     What has no key goes to any available partition, to one until its batch is full, as Kafka's clients do it.
+    What names a partition that isn't among them is in no batch.
     """
+    partitions, available = targets
     batches: dict[int, Packed] = {}
     anywhere = random.choice(available)  # noqa: S311  # no secret
-    for _ in range(len(waiting)):
+    for at in range(len(waiting)):
         outgoing = waiting.popleft()
         partition = _partition(outgoing[0], partitions, anywhere)
-        if (batch := batches.get(partition)) is not None and batch.add(outgoing):
+        if outgoing[0].partition is not None and partition not in partitions:
+            yield Packed.of([outgoing])
             continue
-        batches[partition] = new = Packed(create(), partition)
+        if (batch := batches.get(partition)) is not None and batch.add(outgoing, most_bytes):
+            continue
+        new = Packed(create(), partition)
         new.add(outgoing)
+        if at < alone:
+            yield new
+            continue
+        batches[partition] = new
         if batch is not None:
             anywhere = random.choice(available)  # noqa: S311
             yield batch
@@ -77,8 +114,8 @@ class NoAnswerError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
     """No broker says which partitions a topic has."""
 
 
-async def targets(producer: Any, topic: str) -> tuple[Sequence[int], Sequence[int]]:
-    """The partitions of a topic, and those that somebody leads. Raises KafkaError, such as NoAnswerError."""
+async def targets_of(producer: Any, topic: str) -> Targets:
+    """Of a topic. Raises KafkaError, such as NoAnswerError."""
     try:
         partitions = sorted(await producer.partitions_for(topic))
     except UnknownTopicOrPartitionError:  # so the client says too where it could ask nobody

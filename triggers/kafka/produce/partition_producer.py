@@ -2,15 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.errors import (
-    IllegalOperation,
     InvalidCommitOffsetSizeError,
-    InvalidTxnState,
     KafkaError,
     OffsetMetadataTooLargeError,
     TopicAuthorizationFailedError,
@@ -22,11 +20,16 @@ from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
 from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.triggers.kafka.produce.outputs import OUT_OF_STEP, explained
-from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack, targets
+from headrace.triggers.kafka.produce.faults import (
+    TOO_LARGE,
+    Fault,
+    NoSuchPartitionError,
+    explained,
+    fault_of,
+)
+from headrace.triggers.kafka.produce.packing import BatchLimits, Packed, Waiting, pack, targets_of
 from headrace.triggers.kafka.produce.transactional_ids import older_transactional_id, transactional_id
 
-_OF_THE_PRODUCER = (*OUT_OF_STEP, InvalidTxnState, IllegalOperation)
 UNWRITABLE = "a message that belongs to it can't be written"
 _TOO_LONG = (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError)
 
@@ -39,6 +42,14 @@ class AbortedError(TransactionError):
     """Nothing of it stands."""
 
 
+class RefusedBatchError(AbortedError):
+    """A message is refused with others, and none of them was told so: `alone`, topics whose go alone."""
+
+    def __init__(self, alone: Collection[str]) -> None:
+        super().__init__("the broker refuses a batch of messages")
+        self.alone = alone
+
+
 class UnknownEndError(TransactionError):
     """Its commit was asked for: it stands or it doesn't."""
 
@@ -49,8 +60,14 @@ class PartitionProducer:
     Once `is_over` it takes no more transactions.
     """
 
-    def __init__(
-        self, client: Any, access: BrokerAccess, group: str, key: PartitionKey, generation: int
+    def __init__(  # noqa: PLR0913, PLR0917  # what it writes, and as whom
+        self,
+        client: Any,
+        access: BrokerAccess,
+        group: str,
+        key: PartitionKey,
+        generation: int,
+        limits: BatchLimits,
     ) -> None:
         self.generation = generation
         """Of the group, in which it was made."""
@@ -59,17 +76,23 @@ class PartitionProducer:
         self._access = access
         self._group = group
         self._key = key
+        self._limits = limits
 
-    async def write(self, offset: int, text: str, outgoing: Sequence[Outgoing]) -> None:
+    async def write(
+        self, offset: int, text: str, outgoing: Sequence[Outgoing], alone: Collection[str] = ()
+    ) -> None:
         """All messages and the commit, in one transaction; tells each message where it is.
 
-        Raises UnknownEndError, or AbortedError. Messages that can't be written, for which it was aborted, are
-        told so.
+        Those for the topics in `alone` are in a batch each. Raises UnknownEndError, or AbortedError. Messages
+        that can't be written, for which it was aborted, are told so.
         """
         try:
             await self._client.begin_transaction()
             self._client._txn_manager.wait_for_transaction_end().add_done_callback(_hear)  # noqa: SLF001
-            sent = [await self._send(topic, waiting) for topic, waiting in _by_topic(outgoing).items()]
+            sent = [
+                await self._send(topic, waiting, are_alone=topic in alone)
+                for topic, waiting in _by_topic(outgoing).items()
+            ]
             batches = [batch for of_topic in sent for batch in of_topic]
             results: list[Any] = await asyncio.gather(*(it for _, it in batches), return_exceptions=True)
         except (KafkaError, AssertionError) as error:  # the latter: in a state of no return
@@ -92,16 +115,22 @@ class PartitionProducer:
 
     # ---- inside
 
-    async def _send(self, topic: str, waiting: Waiting) -> Sequence[tuple[Packed, "asyncio.Future[Any]"]]:
+    async def _send(
+        self, topic: str, waiting: Waiting, *, are_alone: bool
+    ) -> Sequence[tuple[Packed, "asyncio.Future[Any]"]]:
         """Batches, each with what becomes of it. What the client refuses has failed, too."""
         try:
-            partitions, available = await targets(self._client, topic)
+            targets = await targets_of(self._client, topic)
         except TopicAuthorizationFailedError as error:
             return [(Packed.of(waiting), _failed(error))]
-        packed = pack(waiting, self._client.create_batch, partitions, available)
+        alone = len(waiting) if are_alone else 0
+        create, most_bytes = self._client.create_batch, self._limits.get(topic)
+        packed = pack(waiting, create, targets, most_bytes, alone)
         return [(batch, await self._send_batch(topic, batch)) for batch in packed]
 
     async def _send_batch(self, topic: str, batch: Packed) -> "asyncio.Future[Any]":
+        if batch.builder is None:
+            return _failed(NoSuchPartitionError())
         try:
             written: asyncio.Future[Any] = await self._client.send_batch(
                 batch.builder, topic, partition=batch.partition
@@ -114,17 +143,30 @@ class PartitionProducer:
         """Some can't be written. The others go with the next one."""
         # It has counted a failed batch's sequence number: the broker would refuse what follows.
         self.is_over = True
-        refused = [it for it in failed if not _is_of_the_producer(it[1])]
+        refused = [it for it in failed if fault_of(it[1]) is not Fault.PRODUCER]
         if not refused:
             error = failed[0][1]
             raise AbortedError(str(error) or type(error).__name__)
         # What else has failed, did so for these: it was behind them, or the transaction took no more.
         with suppress(KafkaError, AssertionError):  # whoever comes next ends it
             await self._client.abort_transaction()
+        if divisible := [it for it in refused if fault_of(it[1]) is Fault.BATCH and len(it[0].messages) > 1]:
+            raise RefusedBatchError(self._divided(divisible))
         for batch, error in refused:
             for message, done in batch.messages:
                 done(Written(failure=explained(error, message, self._access)))
         raise AbortedError(UNWRITABLE)
+
+    def _divided(self, refused: Sequence[tuple[Packed, Exception]]) -> set[str]:
+        """Topics whose messages have to go alone; of the others smaller batches will do."""
+        alone = set()
+        for batch, error in refused:
+            topic = batch.messages[0][0].topic
+            if isinstance(error, TOO_LARGE):
+                self._limits.on_refused(topic, batch.builder.size())
+            else:
+                alone.add(topic)
+        return alone
 
     async def _commit(self, offset: int, text: str) -> None:
         offsets = {TopicPartition(*self._key): OffsetAndMetadata(offset, text)}
@@ -142,12 +184,12 @@ class PartitionProducer:
         return kind(str(error) or type(error).__name__)
 
 
-async def start_partition_producer(
-    access: BrokerAccess, client_id: str, group: str, key: PartitionKey, generation: int
+async def start_partition_producer(  # noqa: PLR0913, PLR0917  # as above
+    access: BrokerAccess, client_id: str, group: str, key: PartitionKey, generation: int, limits: BatchLimits
 ) -> PartitionProducer:
     """Nobody who had one before can write any more; their last transaction has ended. Raises KafkaError."""
     client = await start_producer(access, client_id, transactional_id(group, key))
-    return PartitionProducer(client, access, group, key, generation)
+    return PartitionProducer(client, access, group, key, generation, limits)
 
 
 async def end_older(access: BrokerAccess, client_id: str, group: str, key: PartitionKey) -> None:
@@ -180,8 +222,3 @@ def _by_topic(outgoing: Sequence[Outgoing]) -> dict[str, Waiting]:
     for message, done in outgoing:
         by_topic.setdefault(message.topic, deque()).append((message, done))
     return by_topic
-
-
-def _is_of_the_producer(error: BaseException) -> bool:
-    """Not of the message."""
-    return type(error) is KafkaError or isinstance(error, _OF_THE_PRODUCER)
