@@ -15,12 +15,13 @@ FAILED = (
     " eventTimeout, or died with its worker."
 )
 """The effect of the section, in the words of the reference."""
-_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
+TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+"""Kafka's own rule."""
 
 
 def _checked_topic(name: str) -> str:
     # A name that Kafka refuses would show only when the first record has failed for good.
-    if name and not _TOPIC.fullmatch(name):
+    if name and not TOPIC_NAME.fullmatch(name):
         raise ValueError("is no topic name; expected up to 249 of letters, digits, dots, _ and -")
     return name
 

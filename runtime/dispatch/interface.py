@@ -42,7 +42,10 @@ class Feed(Protocol):
         """
 
     def produce(self, message: Message, done: Confirm) -> None:
-        """Have it written, and `done` called, later, when it is or can't be for good."""
+        """Have it written, and `done` called, later, when it is or can't be for good.
+
+        Before that it may be called, more than once, to say that it `waits`: nothing can be written there.
+        """
 
     def refetch(self, partition: AssignedPartition, offset: int) -> bool:
         """Let the next records that are added be those from `offset` on, which were added before.

@@ -13,11 +13,11 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.loose_lane import LooseLane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.frames import WireRecord
-from headrace.runtime.wire.produce import Message, Produce, Said, encode_produced
+from headrace.runtime.wire.produce import WAITING, Message, Produce, Said, encode_produced
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.outbox import Outbox
 
-_MOST_OUTGOING_BYTES = 16 << 20
+_MOST_OUTGOING_BYTES = _MOST_WAITING_BYTES = 16 << 20
 
 
 class Produces:
@@ -33,6 +33,9 @@ class Produces:
         self._holds_up = False
         self.on_failed: Callable[[Lane, Sequence[WireRecord], str, int], None]
         """As RecordListener says, of a record that isn't handled in order. Its owner sets it."""
+        # What waits where nothing can be written, and counts no more to its worker's bound:
+        self._waiting: dict[tuple[Outbox, int], int] = {}
+        self._waiting_bytes = 0
         # For the end of this turn of the loop:
         self._said: dict[Outbox, list[Said]] = {}
         self._written = self._not_written = 0
@@ -116,7 +119,13 @@ class Produces:
             asyncio.get_running_loop().call_soon(done, Written(failure=failure))
 
     def _on_done(self, call: Call, outbox: Outbox, number: int, written: Written) -> None:
-        """It is written, or can't be."""
+        """It is written, or can't be; or it waits."""
+        if written.partition == WAITING:
+            self._wait(call)
+            self._take_over(outbox, number, written.offset)
+            return
+        if self._waiting and (size_bytes := self._waiting.pop((outbox, number), 0)):
+            self._waiting_bytes -= size_bytes
         self._tell(outbox, number, written)
         self._count(written)
         call.open -= 1
@@ -125,7 +134,10 @@ class Produces:
             self._release(call)
 
     def _on_committed(self, call: Call, written: Written) -> None:
-        """It is written with the commit of its record, or kept it from being written."""
+        """It is written with the commit of its record, or kept it from being written; or it waits."""
+        if written.partition == WAITING:
+            self._wait(call)
+            return
         self._count(written)
         call.failure = call.failure or written.failure
         if call.outgoing and not call.open:  # all of a call go together: the first one says it for all
@@ -161,6 +173,27 @@ class Produces:
             outbox.send_frame(encode_produced(each))
             outbox.flush()
 
+    def _wait(self, call: Call) -> None:
+        """No record follows in its partitions: each would only wait for the same, or be stopped amid that."""
+        if call.waits:
+            return
+        call.waits = True
+        for partition, first in call.records:
+            is_first = not partition.held.wait_count
+            partition.held.note_waits(first, call)
+            if is_first and not self._shared.policy.batch:
+                for lane in partition.lane.parts:
+                    if lane.in_flight_count and lane.worker_index is not None:
+                        self._shared.workers[lane.worker_index].recall(lane)
+
+    def _take_over(self, outbox: Outbox, number: int, size_bytes: int) -> None:
+        """It counts no more to its worker's bound, as far as there is room: a handler would wait in vain."""
+        place = outbox, number
+        if place not in self._waiting and self._waiting_bytes + size_bytes <= _MOST_WAITING_BYTES:
+            self._waiting[place] = size_bytes
+            self._waiting_bytes += size_bytes
+            self._tell(outbox, number, Written(WAITING))
+
     def _release(self, call: Call) -> None:
         """Nothing that it has produced is to be written any more."""
         for partition, first in call.records:
@@ -173,6 +206,10 @@ class Produces:
             if call.failure:
                 self._fail(partition, first, held)
         self._shared.news.set()
+        if call.waits:
+            for partition in {partition for partition, _ in call.records if not partition.held.wait_count}:
+                self._shared.offer_again(partition.lane)
+            asyncio.get_running_loop().call_soon(self._dispatch)
         if self._holds_up and not self.holds_up():
             asyncio.get_running_loop().call_soon(self._dispatch)
 

@@ -122,12 +122,13 @@ class AssignedPartition:
     @property
     def to_hand_out(self) -> int:
         """How many of those that wait may be handed out now, one by one."""
-        return 0 if self.unacked.has_orphans else self._room.to_hand_out(self)
+        is_held_up = self.unacked.has_orphans or self.held.wait_count
+        return 0 if is_held_up else self._room.to_hand_out(self)
 
     @property
     def left_in_flight(self) -> int:
         """How many by number alone, whatever has to be kept in order."""
-        return self._room.left_in_flight(self)
+        return 0 if self.held.wait_count else self._room.left_in_flight(self)
 
     @property
     def waits_for_acks(self) -> bool:

@@ -11,6 +11,8 @@ WINDOW_BYTES = 1 << 20
 """How much one worker may have produced that isn't confirmed, but for one record that is larger."""
 NO_LANE = 2**32 - 1
 _NONE = -1
+WAITING = -2
+"""As the partition of a PRODUCED: it can't be written now and waits, beyond its worker's bound."""
 
 # Number, lane and offset, partition, timestamp, then lengths: output, topic, key, value.
 _PRODUCE = struct.Struct("<QIqiqBHii")

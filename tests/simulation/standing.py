@@ -35,7 +35,7 @@ def without_reason(dispatcher: Dispatcher) -> Iterator[Standing]:
 def _is_explained(dispatcher: Dispatcher, partition: AssignedPartition, lane: PartitionLane) -> bool:
     match lane.state:
         case _S.BACKOFF | _S.WRITING_DEAD_LETTER:
-            return lane.id in dispatcher._failures._tasks
+            return lane in dispatcher._failures._tasks
         case _S.HALTED:
             return bool(lane.why_stuck)
         case _S.PLANNING:

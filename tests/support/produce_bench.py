@@ -8,7 +8,7 @@ from refetching import Log
 from worker_bench import QUICK, Bench, bench
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.partitions.books.held import Confirm, Written
+from headrace.runtime.partitions.books.held import Confirm, Written, waits
 from headrace.runtime.wire.produce import Message
 
 
@@ -28,6 +28,11 @@ class Cluster(Log):
             if not values or message.value in values:
                 self.sent.remove((message, done))
                 done(Written(failure=failure) if failure else Written(3, at))
+
+    def wait(self) -> None:
+        """Nothing can be written now where they go."""
+        for message, done in self.sent:
+            done(waits(message))
 
     @property
     def values(self) -> list[bytes | None]:

@@ -6,17 +6,17 @@ from typing import TypeAlias
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import InvalidTopicError, KafkaError
 
+from headrace.runtime.config.on_failure import TOPIC_NAME
 from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.tasks import end_tasks
 from headrace.triggers.kafka.client.internals import is_member
-from headrace.triggers.kafka.client.topics import missing_topics
+from headrace.triggers.kafka.client.topics import unwritable_topics
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.produce.faults import explained
-from headrace.triggers.kafka.produce.packing import BatchLimits
+from headrace.triggers.kafka.produce.cluster import Cluster
 from headrace.triggers.kafka.produce.partition_producer import (
     UNWRITABLE,
     AbortedError,
@@ -42,15 +42,20 @@ class Transactions(GroupOffsets):
     """Keeps OffsetStore, with a producer for each partition. docs/design/produce.md says why it is safe."""
 
     def __init__(
-        self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, settings: KafkaSettings, client_id: str
+        self,
+        clients: tuple[AIOKafkaConsumer, AIOKafkaAdminClient],
+        settings: KafkaSettings,
+        cluster: Cluster,
+        client_id: str,
     ) -> None:
+        consumer, admin = clients
         super().__init__(consumer, admin, settings.consumer_group)
         self._settings = settings
         self._client_id = f"{client_id}-transactions"
         self._producers: dict[PartitionKey, PartitionProducer] = {}
         self._running: dict[PartitionKey, asyncio.Task[TransactionError | None]] = {}
         self._unknown: dict[PartitionKey, _Said] = {}  # whether that was committed
-        self._limits = BatchLimits()
+        self._cluster = cluster
 
     async def begin(self, keys: Collection[PartitionKey]) -> None:
         """Make their producers, before their offsets are read: what others have begun has ended then."""
@@ -67,6 +72,7 @@ class Transactions(GroupOffsets):
     ) -> Mapping[PartitionKey, str]:
         """One request for those without messages, a transaction for each of the others."""
         refused = await self._settle(offsets)
+        refused |= self._waiting(outgoing)
         refused |= await self._without_topic({key: it for key, it in outgoing.items() if key not in refused})
         begun = [key for key in outgoing if key not in refused]
         for key in begun:
@@ -94,14 +100,13 @@ class Transactions(GroupOffsets):
 
     async def _make_first(self, key: PartitionKey) -> None:
         # A replica of the release before may have had the partition until now, in a rolling upgrade.
-        await end_older(self._settings.access, self._client_id, self._settings.consumer_group, key)
+        await end_older(self._cluster, self._client_id, self._settings.consumer_group, key)
         await self._make(key)
 
     async def _make(self, key: PartitionKey) -> None:
-        access, group = self._settings.access, self._settings.consumer_group
-        generation = self.generation or -1
+        group, generation = self._settings.consumer_group, self.generation or -1
         self._producers[key] = await start_partition_producer(
-            access, self._client_id, group, key, generation, self._limits
+            self._cluster, self._client_id, group, key, generation
         )
 
     async def _end(self, keys: Iterable[PartitionKey]) -> None:
@@ -120,26 +125,44 @@ class Transactions(GroupOffsets):
         over = [key for key in keys if (it := self._producers.get(key)) is None or it.is_over]
         return refused | {key: why for key in over if (why := await self._renew(key))}
 
+    def _waiting(self, outgoing: Mapping[PartitionKey, Sequence[Outgoing]]) -> dict[PartitionKey, str]:
+        """Those with messages for topics that can't be written to, and weren't asked for long enough."""
+        outages, refused = self._cluster.outages, dict[PartitionKey, str]()
+        if not outages:
+            return refused
+        for key, messages in outgoing.items():
+            if found := next((it for it in messages if not outages.is_due(it[0].topic)), None):
+                refused[key] = outages.why(found[0].topic)
+                self._cluster.wait([found])
+        return refused
+
     async def _without_topic(
         self, outgoing: Mapping[PartitionKey, Sequence[Outgoing]]
     ) -> dict[PartitionKey, str]:
-        """Those with messages for topics that aren't there, which are told so: sending would wait for long.
+        """Those with messages for topics that aren't there: they wait, as sending would.
 
-        A broker that doesn't answer says nothing of its topics, and no record has failed by that.
+        A broker that doesn't answer says nothing of its topics.
         """
         if not (asked := {key: new for key, it in outgoing.items() if (new := self._new_topics(key, it))}):
             return {}
+        if refused := self._misnamed(outgoing):
+            return refused
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                missing = await missing_topics(self._admin, set().union(*asked.values()))
+                away = await unwritable_topics(self._admin, set().union(*asked.values()))
         except (KafkaError, TimeoutError) as unheard:
             return dict.fromkeys(asked, f"which topics there are isn't known ({unheard!r})")
-        error, refused = UnknownTopicOrPartitionError(), {}
+        for topic, error in away.items():
+            self._cluster.on_away(topic, error)
+        return self._waiting(outgoing)
+
+    def _misnamed(self, outgoing: Mapping[PartitionKey, Sequence[Outgoing]]) -> dict[PartitionKey, str]:
+        """Those with messages for what no topic can be named: their records have failed."""
+        refused = {}
         for key, messages in outgoing.items():
-            for message, done in messages:
-                if message.topic in missing:
-                    refused[key] = UNWRITABLE
-                    done(Written(failure=explained(error, message, self._settings.access)))
+            if failed := [it for it in messages if not TOPIC_NAME.fullmatch(it[0].topic)]:
+                refused[key] = UNWRITABLE
+                self._cluster.fail(failed, InvalidTopicError())
         return refused
 
     def _new_topics(self, key: PartitionKey, messages: Iterable[Outgoing]) -> set[str]:

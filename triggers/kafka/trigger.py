@@ -38,6 +38,7 @@ from headrace.triggers.kafka.membership.classic import ClassicMembership
 from headrace.triggers.kafka.membership.contract import Membership
 from headrace.triggers.kafka.membership.expiry import tell_of_expiry
 from headrace.triggers.kafka.membership.incremental import IncrementalMembership
+from headrace.triggers.kafka.produce.known_topics import watch_at_start
 from headrace.triggers.kafka.produce.outputs import Outputs
 from headrace.triggers.kafka.ranges import EndWatcher
 from headrace.triggers.kafka.settings.model import KafkaSettings
@@ -185,6 +186,8 @@ class KafkaTrigger(Trigger):
                 tasks.create_task(membership.watch(), name="membership")
                 tasks.create_task(self._stream.fetching.run_forever(), name="fetch")
                 tasks.create_task(self._logs.run_forever(), name="logs")
+                results = watch_at_start(self._admin, settings.result_topic, self._outputs.cluster)
+                tasks.create_task(results, name="resultTopic")
                 tasks.create_task(self._stream.ends.follow_forever(consumer), name="lag")
                 tasks.create_task(topics.follow_forever(), name="topicPattern")
                 tasks.create_task(self._assignment.commit_forever(), name="commit")
@@ -234,7 +237,8 @@ class KafkaTrigger(Trigger):
             return member, MemberOffsets(consumer, admin, member.session)
         classic = ClassicMembership(consumer, admin, settings, self, self._metrics.failed_joins.inc)
         if settings.exactly_once:
-            return classic, Transactions(consumer, admin, settings, self._client_id)
+            clients = consumer, admin
+            return classic, Transactions(clients, settings, self._outputs.cluster, self._client_id)
         return classic, GroupOffsets(consumer, admin, settings.consumer_group)
 
     # ---- the membership's word
@@ -287,8 +291,8 @@ class KafkaTrigger(Trigger):
     def problems(self) -> list[str]:
         """Why no records flow, or why some don't."""
         of_group = self._joining_problem or self._problem
-        others = filter(None, (self._sign_ins.problem, self._silence()))
-        return [*self._assignment.problems(of_group), *others]
+        others = filter(None, (self._sign_ins.problem, self._silence(), *self._outputs.problems()))
+        return list(dict.fromkeys([*self._assignment.problems(of_group), *others]))
 
     def _silence(self) -> str:
         """Since when nothing was heard about the group, where that is long and no failed join says more."""

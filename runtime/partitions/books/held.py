@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from headrace.runtime.wire.frames import WireRecord
-from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.produce import WAITING, Message
 
 Span = tuple[int, int]
 
@@ -20,6 +20,11 @@ class Written(NamedTuple):
     failure: str = ""
 
 
+def waits(message: Message) -> Written:
+    """Not its end: nothing can be written where it goes, and it waits there. May be said again."""
+    return Written(WAITING, message.size_bytes)
+
+
 Confirm: TypeAlias = Callable[[Written], None]
 Outgoing: TypeAlias = tuple[Message, Confirm]
 
@@ -30,13 +35,15 @@ class Call:
     There is one for nearly each message: what is tracked by the garbage collector costs most of its time.
     """
 
-    __slots__ = ("failure", "open", "outgoing", "records")
+    __slots__ = ("failure", "open", "outgoing", "records", "waits")
 
     def __init__(self, open: int = 0) -> None:  # noqa: A002  # what it is
         self.open = open
         """How many of its messages are on their way."""
         self.outgoing: list[Outgoing] | tuple[()] = ()
         """Those that go with the commit of its records."""
+        self.waits = False
+        """Nothing can be written where one of its messages goes."""
         self.failure = ""
         """Why one of them couldn't be written."""
         self.records: Sequence[tuple[Any, int]] = ()
@@ -108,16 +115,24 @@ class HeldRecords(dict[int, Held]):
 
     outgoing_bytes = 0
     """Of messages that go with a commit."""
+    wait_count = 0
+    """Of those whose call `waits`: none follows them before they are written."""
 
     @property
     def are_on_their_way(self) -> bool:
         """Some messages of theirs are, and no commit can write them."""
         return any(held.call.open and not held.call.failure for held in self.values())
 
+    def note_waits(self, first: int, call: Call) -> None:
+        """That call of it waits."""
+        if (held := self.get(first)) is not None and held.call is call:
+            self.wait_count += 1
+
     def drop(self, first: int) -> Held | None:
         """It is held no more, and what was to go with a commit is over for all of its call."""
         held = self.pop(first, None)
         if held is not None:
+            self.wait_count -= held.call.waits
             self._void(held.call)
         return held
 
@@ -131,7 +146,7 @@ class HeldRecords(dict[int, Held]):
             if held.call.is_unwritten:
                 self[first] = held._replace(is_over=True)
             else:
-                del self[first]
+                self.drop(first)
 
     def _void(self, call: Call) -> None:
         if call.outgoing:  # no part of it goes without the others

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from headrace.runtime.wire.frames import Headers, WireRecord
 from headrace.runtime.wire.produce import (
+    WAITING,
     WINDOW_BYTES,
     Message,
     Produce,
@@ -139,7 +140,7 @@ class WorkerProduces:
         goes_with_commit = not message.output and self._is_transactional(lane_id)
         one = OnItsWay(message.size_bytes, goes_with_commit=goes_with_commit)
         with self._room:
-            while self._open and self._open_bytes + one.size_bytes > WINDOW_BYTES:
+            while self._open_bytes and self._open_bytes + one.size_bytes > WINDOW_BYTES:
                 self._room.wait()
             number, self._next = self._next, self._next + 1
             self._open[number] = one
@@ -158,9 +159,13 @@ class WorkerProduces:
         ended = []
         with self._room:
             for said in decode_produced(body):
-                one = self._open.pop(said.number)
+                one = self._open[said.number]
                 self._open_bytes -= one.size_bytes
-                ended.append((one, said))
+                if said.partition == WAITING:
+                    one.size_bytes = 0  # the processor has it, and bounds by itself what waits
+                else:
+                    del self._open[said.number]
+                    ended.append((one, said))
             self._room.notify_all()
         for one, said in ended:
             one.end(said)

@@ -12,7 +12,7 @@ from worker_bench import QUICK, kill_worker, records, until
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.partitions.books.held import Written
+from headrace.runtime.partitions.books.held import Written, waits
 from headrace.runtime.wire.produce import WINDOW_BYTES
 
 SENDS = """
@@ -106,6 +106,60 @@ async def test_all_that_a_batch_produces_belongs_to_all_of_it(tmp_path: Path) ->
         assert (one.checkpoint.offset, other.checkpoint.offset) == (0, 0)
         cluster.confirm()
         assert (one.checkpoint.offset, other.checkpoint.offset) == (2, 2)
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+async def test_a_partition_waits_behind_a_message_that_can_not_be_written_now_and_others_go_on(
+    tmp_path: Path, *, exactly_once: bool
+) -> None:
+    policy = replace(QUICK, exactly_once=exactly_once)
+    async with producing(tmp_path, SENDS, policy) as (b, cluster):
+        one, other = b.assign(("t", 0), ("t", 1))
+        b.feed(one, records(0, 1))
+        await until(lambda: one.held and not one.lane.in_flight_count)
+        outgoing = one.held.outgoing([(0, 1)]) if exactly_once else cluster.sent
+        ((message, done),) = outgoing
+        for _ in range(2):  # each time that it is tried
+            done(waits(message))
+        b.feed(one, records(1, 3))
+        b.feed(other, records(0, 3))
+        await until(lambda: len(other.held) == 3 and not other.lane.in_flight_count)
+        assert not one.lane.is_deliverable
+        assert one.ledger.committable == 1
+        assert not one.failed
+        done(Written(0, 0))
+        await until(lambda: len(one.held) == 3 and not one.lane.in_flight_count)
+        assert [line for line in b.lines() if line.endswith("attempt 1")] == b.lines()
+
+
+async def test_a_handler_goes_on_where_its_messages_wait_and_what_follows_its_record_comes_back(
+    tmp_path: Path,
+) -> None:
+    """Else it would wait for room in vain, until it is stopped for the time that it takes."""
+    handler = f"""
+        def handler(context, event):
+            for _ in range(6):
+                context.produce("out", event.body + b"x" * {WINDOW_BYTES // 4})
+            write(event.offset)
+    """
+    async with producing(tmp_path, handler) as (b, cluster):
+        b.expect_quick_handlers()
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 3))
+        await until(lambda: len(cluster.sent) == 3)
+        cluster.wait()
+        await until(lambda: len(cluster.sent) == 6)
+        cluster.wait()
+        await until(lambda: not partition.lane.in_flight_count)
+        assert b.lines() == ["0"]
+        assert partition.ledger.committable == 1
+
+        def is_done() -> bool:
+            cluster.confirm()
+            return partition.checkpoint.offset == 3
+
+        await until(is_done)
+        assert b.lines() == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("has_returned", [True, False])

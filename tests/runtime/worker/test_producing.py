@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from headrace.runtime.wire.frames import WireRecord, split_frames
-from headrace.runtime.wire.produce import NO_LANE, Message, Produced, encode_produced
+from headrace.runtime.wire.produce import NO_LANE, WAITING, WINDOW_BYTES, Message, Produced, encode_produced
 from headrace.runtime.worker.given.producing import Confirmed, OnItsWay, ProduceError, WorkerProduces
 
 WRITTEN = Produced(0, 3, 7)
@@ -19,7 +19,8 @@ class Worker:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
         self._produces = WorkerProduces(self.sent.append, self._place)
-        self.message = self._produces.produce(Message("t", b"x"))
+        self.produce = self._produces.produce
+        self.message = self.produce(Message("t", b"x"))
 
     def _place(self) -> tuple[int, int, WireRecord | None]:
         return NO_LANE, -1, None
@@ -47,6 +48,18 @@ def test_who_asks_before_it_was_written_waits() -> None:
         worker.message.result(0)
     threading.Thread(target=worker.hear, args=[WRITTEN]).start()
     assert worker.message.result(30) == worker.message.result(0) == Confirmed(3, 7)
+
+
+def test_what_waits_where_it_goes_is_not_at_its_end_and_leaves_its_room_to_others() -> None:
+    worker = Worker()
+    large = Message("t", b"x" * WINDOW_BYTES)
+    for number in range(3):
+        worker.hear(Produced(number, WAITING))
+        worker.produce(large)  # returns
+    with pytest.raises(TimeoutError):
+        worker.message.result(0)
+    worker.hear(WRITTEN)
+    assert worker.message.result(0) == Confirmed(3, 7)
 
 
 async def test_it_is_awaited_by_several_and_again() -> None:

@@ -119,7 +119,7 @@ def test_results_that_may_not_be_written_hold_their_records_until_they_may(
         rules,
         resultTopic="dead",
         exactlyOnce=exactly_once,
-        onFailure={"maxAttempts": 0, "backoff": "100ms", "maxBackoff": "100ms"},
+        onFailure={"maxAttempts": 1, "then": "skip"},
     )
     (folder / "function_code.py").write_text("def handler(context, event):\n    return event.body\n")
     send(rules, 4)
@@ -127,10 +127,16 @@ def test_results_that_may_not_be_written_hold_their_records_until_they_may(
         # Who may write nowhere may not begin to write without transactions, either.
         where = "topic dead" if exactly_once else "any topic"
         running.logged(f"does not let this user write to {where}", seconds=60)
+        line = "does not let this user write to topic dead"
+        wait_until(
+            lambda: running.get("/ready")[0] == 503 and line in running.get("/ready")[1], about=running
+        )
         assert set(running.committed().values()) <= {0, None}
         rules.allow(Kind.TOPIC, "dead", May.WRITE)
         wait_until(lambda: set(running.committed().values()) == {4}, about=running)
         assert running.stop() == 0
+        assert "failed at attempt" not in running.log
+        assert running.log.count(line) <= 2  # by itself, and as why a commit isn't made
 
 
 def test_transactions_that_may_not_be_written_end_the_run_with_a_line(rules: Rules, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Messages on their way, through a client that fails on demand."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -10,15 +11,17 @@ from aiokafka.errors import (
     KafkaConnectionError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
+from worker_bench import until
 
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.partitions.books.held import Written
-from headrace.runtime.wire.produce import Message
-from headrace.triggers.kafka.produce import outputs
+from headrace.runtime.wire.produce import WAITING, Message
+from headrace.triggers.kafka.produce import outages, outputs
 from headrace.triggers.kafka.produce.outputs import Outputs
 
 
@@ -34,6 +37,7 @@ class Client:
         self.batches: list[tuple[int, int, asyncio.Future[Where]]] = []  # partition, messages
         self.values: list[list[bytes]] = []  # of each of these
         self.is_closed = False
+        self.asked = 0
         self.failure: Exception | None = None
         self.is_away = False
 
@@ -41,6 +45,7 @@ class Client:
         return not self.is_away
 
     async def partitions_for(self, _: str) -> set[int]:
+        self.asked += 1
         if self.failure:
             raise self.failure
         return {0, 1}
@@ -64,6 +69,7 @@ class Bench:
         self.clients: list[Client] = []
         self.outputs = Outputs(BrokerAccess("nowhere:9092"), "test")
         self.said: dict[bytes | None, Written] = {}
+        self.waiting: set[bytes] = set()
         self.failure: Exception | None = None
         self.is_away = False
 
@@ -75,13 +81,21 @@ class Bench:
     async def discard(self, client: Client) -> None:
         client.is_closed = True
 
-    def produce(self, numbers: Iterable[int], partition: int | None = None, width: int = 1) -> None:
+    def produce(
+        self, numbers: Iterable[int], partition: int | None = None, width: int = 1, topic: str = "t"
+    ) -> None:
         for number in numbers:
             value = b"%0*d" % (width, number)
-            self.outputs.produce(Message("t", value, partition=partition), self._note(value))
+            self.outputs.produce(Message(topic, value, partition=partition), self._note(value))
 
     def _note(self, value: bytes) -> Callable[[Written], None]:
-        return lambda written: self.said.update({value: written})
+        def note(written: Written) -> None:
+            if written.partition == WAITING:
+                self.waiting.add(value)
+            else:
+                self.said[value] = written
+
+        return note
 
     async def settle(self) -> None:
         for _ in range(20):  # turns of a loop in which nothing waits for anything outside
@@ -93,6 +107,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     new = Bench()
     monkeypatch.setattr(outputs, "start_producer", new.start)
     monkeypatch.setattr(outputs, "discard", new.discard)
+    monkeypatch.setattr(outages, "_FIRST_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(outages, "_MAX_RETRY_SECONDS", 0.05)
     return new
 
 
@@ -106,12 +122,12 @@ async def test_each_message_is_told_where_it_is(bench: Bench) -> None:
     assert bench.said == {b"0": Written(1, 10), b"1": Written(1, 11), b"2": Written(1, 12)}
 
 
-async def test_a_batch_that_cannot_be_written_fails_its_messages_and_ends_its_producer(bench: Bench) -> None:
-    bench.produce(range(2), partition=0)
+async def test_a_message_that_cannot_be_written_fails_and_ends_its_producer(bench: Bench) -> None:
+    bench.produce(range(1), partition=0)
     bench.produce(range(2, 3), partition=1)
     await bench.settle()
     (*_, first), (*_, second) = bench.clients[0].batches
-    first.set_exception(KafkaConnectionError())
+    first.set_exception(MessageSizeTooLargeError())
     await bench.settle()
     assert not bench.clients[0].is_closed
     assert {it.failure != "" for it in bench.said.values()} == {True}
@@ -126,7 +142,7 @@ async def test_what_fails_only_for_another_batch_is_sent_again_by_the_next_produ
     bench.produce(range(1, 3), partition=1)
     await bench.settle()
     (*_, first), (*_, second) = bench.clients[0].batches
-    first.set_exception(KafkaConnectionError())
+    first.set_exception(MessageSizeTooLargeError())
     second.set_exception(OutOfOrderSequenceNumber())
     await bench.settle()
     [(partition, count, again)] = bench.clients[1].batches
@@ -236,17 +252,56 @@ async def test_what_goes_to_a_broker_that_is_away_waits_for_it(
     assert [count for _, count, _ in bench.clients[0].batches] == [3]
 
 
-async def test_a_topic_that_is_not_there_fails_all_that_waits_for_it(bench: Bench) -> None:
-    bench.failure = UnknownTopicOrPartitionError()
-    bench.produce(range(3))
+@pytest.mark.parametrize(
+    ("failure", "line"),
+    [
+        (UnknownTopicOrPartitionError(), "there is no topic t at nowhere:9092"),
+        (TopicAuthorizationFailedError(), "nowhere:9092 does not let this user write to topic t"),
+        (KafkaConnectionError(), "topic t at nowhere:9092 takes no messages (KafkaConnectionError)"),
+    ],
+)
+async def test_messages_for_a_topic_that_takes_none_wait_for_it_said_once(
+    bench: Bench, failure: Exception, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.failure = failure
+    bench.produce(range(3), partition=0)
+    await until(lambda: len(bench.clients) == 1 and bench.clients[0].asked > 3)
+    assert bench.waiting == {b"0", b"1", b"2"}
+    assert [line in it for it in bench.outputs.problems()] == [True]
+    bench.produce(range(3, 4), partition=0)
     await bench.settle()
-    assert len(bench.said) == 3
-    assert all("there is no topic t" in it.failure for it in bench.said.values())
+    assert bench.waiting == {b"0", b"1", b"2", b"3"}
+    assert [it.getMessage().startswith(line) for it in caplog.records if it.levelno >= logging.WARNING] == [
+        True
+    ]
+    bench.clients[0].failure = None
+    await until(lambda: bench.clients[0].batches)
+    ((*_, sent),) = bench.clients[0].batches
+    end(sent, None, 7)
+    await bench.settle()
+    assert bench.said == {b"%d" % n: Written(0, 7 + n) for n in range(4)}
+    assert bench.outputs.problems() == []
 
 
-async def test_a_topic_of_which_nothing_is_known_fails_all_that_waits_for_it(bench: Bench) -> None:
-    bench.failure = KafkaConnectionError("no such thing")
-    bench.produce(range(3))
+async def test_a_topic_that_takes_nothing_any_more_amid_others_holds_up_only_its_own(bench: Bench) -> None:
+    bench.produce(range(2), partition=0)
     await bench.settle()
-    assert len(bench.said) == 3
-    assert all("no such thing" in it.failure for it in bench.said.values())
+    ((*_, sent),) = bench.clients[0].batches
+    end(sent, TopicAuthorizationFailedError())
+    await bench.settle()
+    assert bench.waiting == {b"0", b"1"}
+    bench.produce(range(2, 3), partition=0, topic="u")
+    await bench.settle()
+    assert bench.clients[1].values == [[b"2"]]
+    end(bench.clients[1].batches[0][2], None, 4)
+    await bench.settle()
+    assert bench.said == {b"2": Written(0, 4)}
+    await until(lambda: bench.clients[1].values[1:] == [[b"0", b"1"]])
+
+
+async def test_what_no_topic_can_be_named_fails_its_message_alone(bench: Bench) -> None:
+    bench.produce(range(1), topic="no/topic")
+    bench.produce(range(1, 2), partition=1)
+    await bench.settle()
+    assert "'no/topic' is no topic name" in bench.said[b"0"].failure
+    assert bench.clients[0].values == [[b"1"]]

@@ -26,9 +26,10 @@ from headrace.runtime.kafka.topics import create_topics
 from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import TextTooLongError
-from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.produce import WAITING, Message
 from headrace.triggers.kafka.client.commits import Commit, fetch_commits
 from headrace.triggers.kafka.client.internals import is_member
+from headrace.triggers.kafka.produce.cluster import Cluster
 from headrace.triggers.kafka.produce.transactional_ids import transactional_id
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.transactions import Transactions
@@ -67,7 +68,8 @@ async def owner(
     admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
     async with asyncio.timeout(120), consumer:
         await admin.start()
-        transactions = Transactions(consumer, admin, settings, "test")
+        cluster = Cluster(settings.access)
+        transactions = Transactions((consumer, admin), settings, cluster, "test")
         try:
             yield transactions, consumer
         finally:
@@ -122,8 +124,9 @@ async def test_a_message_that_cannot_be_written_takes_nothing_with_it(broker: Br
         ((_, written),) = [it for it in say.told if it[1].failure]
         assert "takes no message of" in written.failure
         assert await committed(transactions, key) is None
-        assert "can't be written" in await write(transactions, key, 3, "", say("c", topic="nowhere-at-all"))
-        assert "there is no topic nowhere-at-all" in say.told[-1][1].failure
+        missing = await write(transactions, key, 3, "", say("c", topic="nowhere-at-all"))
+        assert "there is no topic nowhere-at-all" in missing
+        assert say.told[-1][1].partition == WAITING
         assert not await write(transactions, key, 3, "", fine)
     assert await asyncio.to_thread(read_committed, broker, out) == [b"b", b"fine"]
 
@@ -175,7 +178,8 @@ async def test_whoever_begins_later_is_the_owner(broker: Broker, topic: str) -> 
     say = Said(out)
     async with owner(broker, topic) as (first, consumer):
         await first.begin([key])
-        second = Transactions(consumer, first._admin, first._settings, "other")
+        cluster = Cluster(first._settings.access)
+        second = Transactions((consumer, first._admin), first._settings, cluster, "other")
         await second.begin([key])
         assert await write(first, key, 3, "", say("of the old owner"))
         assert not await write(second, key, 2, "", say("a"))

@@ -11,7 +11,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from broker import Broker
 from kafka_records import group_offsets, produce
-from replica import Replica, lines, replica, wait_until, write_function
+from replica import Replica, replica, wait_until, write_function
 
 from headrace.runtime.wire.frames import Headers
 
@@ -87,31 +87,6 @@ def test_what_a_handler_returns_goes_to_the_result_topic_with_the_records_key(
         [*range(0, 20, 2)] * 8
     )
     assert {key for key, *_ in found} == {f"k{n}".encode() for n in range(5)}
-
-
-def test_a_topic_that_is_not_there_fails_the_record_and_commits_nothing(
-    broker: Broker, topic: str, tmp_path: Path
-) -> None:
-    handler = """
-        def handler(context, event):
-            write(event.offset)
-            context.produce("nowhere-at-all", event.body)
-    """
-    folder = write_function(
-        tmp_path / "f",
-        handler,
-        broker.bootstrap,
-        [topic],
-        partitions=[0],
-        onFailure={"maxAttempts": 2, "backoff": "10ms"},
-    )
-    produce(broker, topic, 1, partitions=1)
-    with replica(folder) as running:
-        wait_until(lambda: "is halted at offset 0" in running.log, 120, about=running)
-        assert group_offsets(broker, f"group-{topic}").get((topic, 0), 0) == 0
-        assert "there is no topic nowhere-at-all" in running.log
-        assert running.stop() == 0
-    assert lines(folder) == ["0", "0"]
 
 
 def test_no_result_is_missing_for_what_is_committed_when_workers_are_killed(

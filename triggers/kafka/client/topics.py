@@ -7,7 +7,12 @@ from typing import Any
 from zlib import crc32
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest_v5
 from aiokafka.protocol.types import (
@@ -25,6 +30,9 @@ from headrace.runtime.partitions.checkpoint_text import TOPIC_ID_CHARS
 
 _NO_LEADER = -1
 _NO_ID = bytes(16)
+_NOT_SAID = -(2**31)
+_MAY_WRITE = 1 << 4
+_AWAY = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +54,19 @@ async def describe_topics(admin: AIOKafkaAdminClient, names: Collection[str]) ->
     return {topic["topic"]: _topic(topic) for topic in topics if for_code(topic["error_code"]).errno == 0}
 
 
-async def missing_topics(admin: AIOKafkaAdminClient, names: Collection[str]) -> set[str]:
-    """Those of `names` of which the broker says that there is none. Raises KafkaError."""
-    none = UnknownTopicOrPartitionError.errno
-    return {topic["topic"] for topic in await _ask(admin, names) if topic["error_code"] == none}
+async def unwritable_topics(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, KafkaError]:
+    """Those of `names` that can't be written to, and why: it isn't there, or not for us. Raises KafkaError.
+
+    Where the broker makes topics for who writes to them, it makes these.
+    """
+    found: dict[str, KafkaError] = {}
+    for topic in await _ask(admin, names, for_writing=True):
+        rights = topic.get("authorized_operations", _NOT_SAID)
+        if topic["error_code"] in _AWAY:
+            found[topic["topic"]] = for_code(topic["error_code"])()
+        elif rights != _NOT_SAID and not rights & _MAY_WRITE:
+            found[topic["topic"]] = TopicAuthorizationFailedError(topic["topic"])
+    return found
 
 
 async def list_topics(admin: AIOKafkaAdminClient) -> set[str]:
@@ -67,10 +84,13 @@ async def topic_names(admin: AIOKafkaAdminClient, names: Collection[str]) -> dic
     return {topic["topic_id"]: topic["topic"] for topic in topics if topic.get("topic_id", _NO_ID) != _NO_ID}
 
 
-async def _ask(admin: AIOKafkaAdminClient, names: Collection[str] | None) -> list[dict[str, Any]]:
+async def _ask(
+    admin: AIOKafkaAdminClient, names: Collection[str] | None, *, for_writing: bool = False
+) -> list[dict[str, Any]]:
     """About all topics where no names are given."""
     asked = None if names is None else sorted(names)
-    response: Any = await admin._send_request(_TopicsRequest(asked))  # noqa: SLF001
+    request = _TopicsRequest(asked, for_writing=for_writing)
+    response: Any = await admin._send_request(request)  # noqa: SLF001
     topics: list[dict[str, Any]] = response.to_object()["topics"]
     return topics
 
@@ -155,14 +175,15 @@ class _Request(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
 class _TopicsRequest(Request[MetadataRequest_v5 | _Request]):  # type: ignore[misc]  # aiokafka is untyped
     API_KEY = 3
 
-    def __init__(self, names: list[str] | None) -> None:
+    def __init__(self, names: list[str] | None, *, for_writing: bool) -> None:
         self._names = names
+        self._for_writing = for_writing
 
     def build(self, request_struct_class: type[Any]) -> Any:
         """For the highest version that the broker and we know."""
         if request_struct_class is not _Request:
-            return request_struct_class(self._names, False)
+            return request_struct_class(self._names, self._for_writing)
         names = self._names
         topics: list[tuple[Any, ...]] | None
         topics = None if names is None else [(_NO_ID, name, {}) for name in names]
-        return request_struct_class(topics, False, False, False, {})
+        return request_struct_class(topics, self._for_writing, False, self._for_writing, {})

@@ -6,24 +6,26 @@ import time
 from functools import partial
 from typing import Any
 
-from aiokafka.errors import ClusterAuthorizationFailedError, KafkaError, ProducerClosed
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    InvalidTopicError,
+    KafkaError,
+    ProducerClosed,
+)
 
+from headrace.runtime.config.on_failure import TOPIC_NAME
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connect_errors import connect_errors
 from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
 from headrace.runtime.kafka.refusals import no_answer, refusal
-from headrace.runtime.partitions.books.held import Confirm, Written
+from headrace.runtime.partitions.books.held import Confirm
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.produce import Message
 from headrace.triggers.kafka.client.sign_in import SignIns
-from headrace.triggers.kafka.produce.faults import (
-    TOO_LARGE,
-    Fault,
-    NoSuchPartitionError,
-    explained,
-    fault_of,
-)
-from headrace.triggers.kafka.produce.packing import BatchLimits, NoAnswerError, Packed, pack, targets_of
+from headrace.triggers.kafka.produce.cluster import Cluster
+from headrace.triggers.kafka.produce.faults import TOO_LARGE, Fault, NoSuchPartitionError, fault_of
+from headrace.triggers.kafka.produce.outages import WHAT_WAITS
+from headrace.triggers.kafka.produce.packing import NoAnswerError, Packed, pack, targets_of
 from headrace.triggers.kafka.produce.topic_queue import TopicQueue
 
 logger = logging.getLogger(__name__)
@@ -31,7 +33,6 @@ logger = logging.getLogger(__name__)
 _FIRST_RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 10.0
 _SILENT_SECONDS = 10.0
-_WHAT_WAITS = "messages wait, and no record that has produced one is committed"
 _CLOSE_SECONDS = 5.0
 
 
@@ -51,16 +52,21 @@ class Outputs:
         self._access = access
         self._client_id = f"{client_id}-outputs"
         self._queues: dict[str, TopicQueue] = {}  # by topic, with a task each where something waits
-        self._limits = BatchLimits()
+        self.cluster = Cluster(access)
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = asyncio.Lock()
         self._current: _Producer | None = None
         self._problem = ""
-        self._sign_ins = SignIns(access, _WHAT_WAITS)
+        self._sign_ins = SignIns(access, WHAT_WAITS)
         self._last_news = 0.0  # when something was confirmed, or there was nothing to confirm
 
     def produce(self, message: Message, done: Confirm) -> None:
         """As Feed says. Those for one topic are sent in order."""
+        if not TOPIC_NAME.fullmatch(message.topic):
+            asyncio.get_running_loop().call_soon(self.cluster.fail, [(message, done)], InvalidTopicError())
+            return
+        if self._problem or message.topic in self.cluster.outages:
+            asyncio.get_running_loop().call_soon(self.cluster.wait, [(message, done)])
         if (queue := self._queues.get(message.topic)) is None:
             queue = self._queues[message.topic] = TopicQueue(message.topic)
         queue.waiting.append((message, done))
@@ -68,8 +74,10 @@ class Outputs:
 
     def problems(self) -> list[str]:
         """As Output says."""
-        if problem := self._problem or self._sign_ins.problem:
-            return [problem]
+        problem = self._problem or self._sign_ins.problem
+        return [*([problem] if problem else self._silence()), *self.cluster.outages.problems()]
+
+    def _silence(self) -> list[str]:
         silent_seconds = time.monotonic() - self._last_news
         if self._current is None or not self._current.open or silent_seconds < _SILENT_SECONDS:
             return []
@@ -101,6 +109,7 @@ class Outputs:
 
     async def _send_all(self, queue: TopicQueue) -> None:
         while queue.has_more:
+            await self.cluster.outages.until_due(queue.topic)
             producer = await self._producer()
             if queue.is_broken_off or queue.sender is not producer:
                 await queue.put_back()
@@ -127,18 +136,16 @@ class Outputs:
         except Exception as error:  # whatever the client makes of it
             if fault_of(error) is Fault.PRODUCER:
                 self._retire(producer)
-                return
-            failed = Packed.of(queue.waiting)
-            queue.waiting.clear()
-            self._fail(failed, error)
+            self.cluster.on_away(topic, error)
+            self.cluster.wait(queue.waiting)
             return
-        most_bytes, alone, queue.alone = self._limits.get(topic), queue.alone, 0
+        most_bytes, alone, queue.alone = self.cluster.limits.get(topic), queue.alone, 0
         create = producer.client.create_batch
         for batch in list(pack(queue.waiting, create, targets, most_bytes, alone)):
             if queue.is_broken_off:
                 queue.come_back(batch)  # in its place
             elif batch.builder is None:
-                self._fail(batch, NoSuchPartitionError())
+                self.cluster.fail(batch.messages, NoSuchPartitionError())
             else:
                 await self._send_batch(producer, queue, batch)
 
@@ -160,6 +167,7 @@ class Outputs:
         error = ProducerClosed() if written.cancelled() else written.exception()
         if error is None:
             batch.confirm(written.result().offset)
+            self.cluster.outages.end(queue.topic)
         else:
             self._retire(producer)  # it has counted the failed batch: the broker refuses what follows
             self._on_failed(producer, queue, batch, error)
@@ -167,21 +175,19 @@ class Outputs:
 
     def _on_failed(self, producer: _Producer, queue: TopicQueue, batch: Packed, error: BaseException) -> None:
         fault = fault_of(error)
+        if fault is Fault.MESSAGES or (fault is Fault.BATCH and len(batch.messages) == 1):
+            self.cluster.fail(batch.messages, error)
+            return
+        queue.come_back(batch)
         if fault is Fault.PRODUCER:
             self._retire(producer)
-            queue.come_back(batch)
-        elif fault is Fault.BATCH and len(batch.messages) > 1:
-            if isinstance(error, TOO_LARGE):
-                self._limits.on_refused(queue.topic, batch.builder.size())
-            else:
-                batch.goes_in_parts = True
-            queue.come_back(batch)
+        elif fault is Fault.TOPIC:
+            self.cluster.on_away(queue.topic, error)
+            self.cluster.wait(batch.messages)
+        elif isinstance(error, TOO_LARGE):
+            self.cluster.limits.on_refused(queue.topic, batch.builder.size())
         else:
-            self._fail(batch, error)
-
-    def _fail(self, batch: Packed, error: BaseException) -> None:
-        for message, done in batch.messages:
-            done(Written(failure=explained(error, message, self._access)))
+            batch.goes_in_parts = True
 
     def _ended(self, producer: _Producer, queue: TopicQueue) -> None:
         queue.on_ended()
@@ -233,5 +239,7 @@ class Outputs:
             refused = f"{self._access} does not let this user write to any topic"
         problem = refused or f"{no_answer(self._access)} ({cause or error})"
         if problem != self._problem:
-            logger.warning("%s; %s; trying again", problem, _WHAT_WAITS)
+            logger.warning("%s; %s; trying again", problem, WHAT_WAITS)
         self._problem = problem
+        for queue in self._queues.values():
+            self.cluster.wait(queue.waiting)

@@ -1,5 +1,6 @@
 """Messages for one topic, packed by partition: a batch costs the client much less than its messages do."""
 
+import asyncio
 import logging
 import random
 from collections import deque
@@ -20,6 +21,7 @@ Waiting = deque[Outgoing]
 Targets = tuple[Sequence[int], Sequence[int]]
 """The partitions of a topic, and those of them that somebody leads."""
 
+_TOPIC_SECONDS = 1.0
 _by_key = DefaultPartitioner()
 _numbers = count()
 
@@ -117,11 +119,12 @@ class NoAnswerError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
 async def targets_of(producer: Any, topic: str) -> Targets:
     """Of a topic. Raises KafkaError, such as NoAnswerError."""
     try:
-        partitions = sorted(await producer.partitions_for(topic))
-    except UnknownTopicOrPartitionError:  # so the client says too where it could ask nobody
+        async with asyncio.timeout(_TOPIC_SECONDS):  # what the broker makes for who asks takes a moment
+            partitions = sorted(await producer.partitions_for(topic))
+    except (UnknownTopicOrPartitionError, TimeoutError):  # so it is too where the client could ask nobody
         if not await producer.client.force_metadata_update():
             raise NoAnswerError(topic) from None
-        raise
+        raise UnknownTopicOrPartitionError from None
     available = sorted(producer.client.cluster.available_partitions_for_topic(topic))
     return partitions, available or partitions
 

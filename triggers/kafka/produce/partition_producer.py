@@ -4,32 +4,31 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from aiokafka import TopicPartition
 from aiokafka.errors import (
+    IllegalOperation,
     InvalidCommitOffsetSizeError,
     KafkaError,
     OffsetMetadataTooLargeError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
-from headrace.runtime.partitions.books.held import Outgoing, Written
+from headrace.runtime.partitions.books.held import Outgoing
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.triggers.kafka.produce.faults import (
-    TOO_LARGE,
-    Fault,
-    NoSuchPartitionError,
-    explained,
-    fault_of,
-)
-from headrace.triggers.kafka.produce.packing import BatchLimits, Packed, Waiting, pack, targets_of
+from headrace.triggers.kafka.produce.cluster import Cluster
+from headrace.triggers.kafka.produce.faults import TOO_LARGE, Fault, NoSuchPartitionError, fault_of
+from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack, targets_of
 from headrace.triggers.kafka.produce.transactional_ids import older_transactional_id, transactional_id
 
+_Sent: TypeAlias = tuple[Packed, "asyncio.Future[Any]"]
+"""A batch, and what becomes of it."""
+_LOOK_SECONDS = 3.0
 UNWRITABLE = "a message that belongs to it can't be written"
 _TOO_LONG = (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError)
 
@@ -60,23 +59,14 @@ class PartitionProducer:
     Once `is_over` it takes no more transactions.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  # what it writes, and as whom
-        self,
-        client: Any,
-        access: BrokerAccess,
-        group: str,
-        key: PartitionKey,
-        generation: int,
-        limits: BatchLimits,
-    ) -> None:
+    def __init__(self, client: Any, cluster: Cluster, group: str, key: PartitionKey, generation: int) -> None:
         self.generation = generation
         """Of the group, in which it was made."""
         self.is_over = False
         self._client = client
-        self._access = access
+        self._cluster = cluster
         self._group = group
         self._key = key
-        self._limits = limits
 
     async def write(
         self, offset: int, text: str, outgoing: Sequence[Outgoing], alone: Collection[str] = ()
@@ -94,7 +84,7 @@ class PartitionProducer:
                 for topic, waiting in _by_topic(outgoing).items()
             ]
             batches = [batch for of_topic in sent for batch in of_topic]
-            results: list[Any] = await asyncio.gather(*(it for _, it in batches), return_exceptions=True)
+            results = await self._results(batches)
         except (KafkaError, AssertionError) as error:  # the latter: in a state of no return
             raise self._over(AbortedError, error) from error
         ended = [(batch, result) for (batch, _), result in zip(batches, results, strict=True)]
@@ -103,6 +93,7 @@ class PartitionProducer:
         await self._commit(offset, text)
         for batch, result in ended:
             batch.confirm(result.offset)
+            self._cluster.outages.end(batch.messages[0][0].topic)
 
     def knows(self, topic: str) -> bool:
         """Whether its client has heard of it: the broker need not be asked."""
@@ -115,18 +106,32 @@ class PartitionProducer:
 
     # ---- inside
 
-    async def _send(
-        self, topic: str, waiting: Waiting, *, are_alone: bool
-    ) -> Sequence[tuple[Packed, "asyncio.Future[Any]"]]:
+    async def _send(self, topic: str, waiting: Waiting, *, are_alone: bool) -> Sequence[_Sent]:
         """Batches, each with what becomes of it. What the client refuses has failed, too."""
         try:
             targets = await targets_of(self._client, topic)
-        except TopicAuthorizationFailedError as error:
+        except (UnknownTopicOrPartitionError, TopicAuthorizationFailedError) as error:
             return [(Packed.of(waiting), _failed(error))]
         alone = len(waiting) if are_alone else 0
-        create, most_bytes = self._client.create_batch, self._limits.get(topic)
+        create, most_bytes = self._client.create_batch, self._cluster.limits.get(topic)
         packed = pack(waiting, create, targets, most_bytes, alone)
         return [(batch, await self._send_batch(topic, batch)) for batch in packed]
+
+    async def _results(self, batches: Sequence[_Sent]) -> list[Any]:
+        """What has become of each; what has failed as its error. Raises AbortedError."""
+        if not batches:
+            return []
+        results = asyncio.gather(*(written for _, written in batches), return_exceptions=True)
+        while not (await asyncio.wait([results], timeout=_LOOK_SECONDS))[0]:
+            # The client would ask for ever to write to a topic that was deleted, in silence.
+            await self._client.client.force_metadata_update()
+            gone = [batch for batch, _ in batches if not self.knows(batch.messages[0][0].topic)]
+            if gone:
+                self.is_over = (
+                    True  # not aborted, as that would wait for the same: whoever comes next ends it
+                )
+                raise AbortedError(self._tell(gone[0], UnknownTopicOrPartitionError()))
+        return results.result()
 
     async def _send_batch(self, topic: str, batch: Packed) -> "asyncio.Future[Any]":
         if batch.builder is None:
@@ -135,6 +140,8 @@ class PartitionProducer:
             written: asyncio.Future[Any] = await self._client.send_batch(
                 batch.builder, topic, partition=batch.partition
             )
+        except AssertionError:  # the transaction takes no more, since something of it has failed
+            return _failed(IllegalOperation(UNWRITABLE))
         except Exception as error:  # whatever the client makes of it
             return _failed(error)
         return written
@@ -152,10 +159,17 @@ class PartitionProducer:
             await self._client.abort_transaction()
         if divisible := [it for it in refused if fault_of(it[1]) is Fault.BATCH and len(it[0].messages) > 1]:
             raise RefusedBatchError(self._divided(divisible))
-        for batch, error in refused:
-            for message, done in batch.messages:
-                done(Written(failure=explained(error, message, self._access)))
-        raise AbortedError(UNWRITABLE)
+        raise AbortedError(", ".join(sorted({self._tell(*it) for it in refused})))
+
+    def _tell(self, batch: Packed, error: Exception) -> str:
+        """Have the records of its messages fail, or wait; why there is no commit."""
+        if fault_of(error) is not Fault.TOPIC:
+            self._cluster.fail(batch.messages, error)
+            return UNWRITABLE
+        topic = batch.messages[0][0].topic
+        self._cluster.on_away(topic, error)
+        self._cluster.wait(batch.messages)
+        return self._cluster.outages.why(topic)
 
     def _divided(self, refused: Sequence[tuple[Packed, Exception]]) -> set[str]:
         """Topics whose messages have to go alone; of the others smaller batches will do."""
@@ -163,7 +177,7 @@ class PartitionProducer:
         for batch, error in refused:
             topic = batch.messages[0][0].topic
             if isinstance(error, TOO_LARGE):
-                self._limits.on_refused(topic, batch.builder.size())
+                self._cluster.limits.on_refused(topic, batch.builder.size())
             else:
                 alone.add(topic)
         return alone
@@ -184,18 +198,18 @@ class PartitionProducer:
         return kind(str(error) or type(error).__name__)
 
 
-async def start_partition_producer(  # noqa: PLR0913, PLR0917  # as above
-    access: BrokerAccess, client_id: str, group: str, key: PartitionKey, generation: int, limits: BatchLimits
+async def start_partition_producer(
+    cluster: Cluster, client_id: str, group: str, key: PartitionKey, generation: int
 ) -> PartitionProducer:
     """Nobody who had one before can write any more; their last transaction has ended. Raises KafkaError."""
-    client = await start_producer(access, client_id, transactional_id(group, key))
-    return PartitionProducer(client, access, group, key, generation, limits)
+    client = await start_producer(cluster.access, client_id, transactional_id(group, key))
+    return PartitionProducer(client, cluster, group, key, generation)
 
 
-async def end_older(access: BrokerAccess, client_id: str, group: str, key: PartitionKey) -> None:
+async def end_older(cluster: Cluster, client_id: str, group: str, key: PartitionKey) -> None:
     """As if one was started, but for those of the release before, which had another id. Raises KafkaError."""
     with suppress(TransactionalIdAuthorizationFailed):  # then they can't write by it, either
-        await discard(await start_producer(access, client_id, older_transactional_id(group, key)))
+        await discard(await start_producer(cluster.access, client_id, older_transactional_id(group, key)))
 
 
 def is_too_long(error: BaseException | None) -> bool:

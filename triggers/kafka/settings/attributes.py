@@ -291,7 +291,8 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         "resultTopic",
         "",
         effect="What the handler returns is written there, with its record's key; None is nothing, a list is"
-        " several. A record whose result can't be written has failed, by onFailure.",
+        " several. A record whose result is refused has failed, by onFailure; a topic that isn't there, or"
+        " not for this user, is waited for: /ready names it.",
     )
     exactly_once: Flag = setting(
         "exactlyOnce",
