@@ -282,19 +282,19 @@ class AssignedPartition:
 
 
 def ack_through(partition: AssignedPartition, first: int, end: int) -> None:
-    """`[first, end)` is acked, and with it all below, but for what has failed and comes again.
+    """`[first, end)` is acked by name, and with it all below, but for what has failed and comes again.
 
     A failure is an answer too, and a later one than the handler's return: `onFailure` decides on it.
     """
     partition.failed.of(first)  # by itself, where a commit has told of it among others
     failed = dict(partition.failed.to_come_below(end))
-    in_flight = partition.nacked.keys() | partition.unwritten
-    failed |= {at: _end_of(partition, at) for at in in_flight if at < end}
-    if first not in partition.unwritten:
-        failed.pop(first, None)  # it is named
-    else:
-        partition.unwritten.note_acked(first)
-    for span in list(spans_without([(0, end)], sorted(failed.items()))):
+    failed |= {at: _end_of(partition, at) for at in partition.nacked if at < end}
+    left_open = {at: stop for at, stop in failed.items() if at < first}
+    for at in [it for it in partition.unwritten if it < end]:
+        left_open[at] = _end_of(partition, at)
+        if at >= first:
+            partition.unwritten.note_acked(at)
+    for span in list(spans_without([(0, end)], sorted(left_open.items()))):
         partition.on_acked(*span)
 
 

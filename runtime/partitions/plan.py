@@ -149,7 +149,10 @@ class KeptPlan:
 
     def on_settled_below(self, offset: int) -> None:
         """What nobody has to repeat needs no plan."""
+        before = self.plan
         self._keep_above(offset)
+        if self.plan is not before:
+            self._is_in_flight = False  # it was acked in its handler, whose outcome is still to come
 
     def on_revoked(self) -> None:
         """Nothing of what is only named runs in that session, and others may.

@@ -50,7 +50,7 @@ class Kind(IntEnum):
     ACK = 22  # an explicit ack
     UNACKED = 23  # one record returned, and asks not to be acked: seq
     SPARK_SESSION = 24  # the id of the Spark session that it uses from now on
-    ACKED = 25  # explicit acks of one lane's offsets, [first, end)
+    ACKED = 25  # explicit acks of one lane's offsets, [first, end), the worker's n-th such span
     REPLY = 26  # the response to one record, before its outcome: see wire/reply.py
     REPLY_PART = 27  # more of its body: seq, whether it is the last, the bytes
     DONE = 28  # where several run at once: seq and ns of what has ended, well unless named before
@@ -176,7 +176,7 @@ _PROGRESS = struct.Struct("<QQIQ")
 _SPAN = struct.Struct("<QQ")
 _FAILED = struct.Struct("<QQ?")
 _LANE = struct.Struct("<I")
-_ACKED = struct.Struct("<Iqq")
+_ACKED = struct.Struct("<IqqI")
 _ACK = struct.Struct("<i?H")
 _LENGTH = struct.Struct("<i")
 _NO_VALUE = -1
@@ -485,15 +485,15 @@ def decode_ack_offset(body: bytes) -> int:
     return int.from_bytes(body[-_OFFSET.size :], "little", signed=True)
 
 
-def encode_acked(lane_id: int, first: int, end: int) -> bytes:
+def encode_acked(lane_id: int, first: int, end: int, number: int) -> bytes:
     """ACKED."""
-    return frame(Kind.ACKED, _ACKED.pack(lane_id, first, end))
+    return frame(Kind.ACKED, _ACKED.pack(lane_id, first, end, number))
 
 
-def decode_acked(body: bytes) -> tuple[int, int, int]:
-    """`lane_id, first, end`."""
-    lane_id, first, end = _ACKED.unpack(body)
-    return lane_id, first, end
+def decode_acked(body: bytes) -> tuple[int, int, int, int]:
+    """`lane_id, first, end, number`."""
+    lane_id, first, end, number = _ACKED.unpack(body)
+    return lane_id, first, end, number
 
 
 def encode_returned(spans: Sequence[tuple[int, int]]) -> bytes:

@@ -61,7 +61,7 @@ class News:
         self._listener = listener
         self._on_ready = on_ready
         self._acks = JoinedAcks(listener.on_acked)
-        self._acked = AckedSpan(-1, 0, 0)  # what was seen of it last
+        self._acked = AckedSpan(-1, 0, 0, -1)  # what was seen of it last
         self._reached = 0  # by its slot, when that was last asked
         self._produced = 0  # messages
         # By seq: their outcome has come before their time. Where they overlap.
@@ -262,9 +262,9 @@ class News:
         lane = self._lanes.get(acked.lane_id)
         if lane is None:  # it has left, and this was seen before
             return
-        if not self._in_flight.has_given(*acked):
+        if not self._in_flight.has_given(*acked[:3]):
             raise NonsenseError(f"it acks {lane.key} from {acked.first} to {acked.end}")
-        first = self._acked.end if acked[:2] == self._acked[:2] else acked.first
+        first = self._acked.end if acked.number == self._acked.number else acked.first
         self._acked = acked
         if first < acked.end:
             count = acked.end - first

@@ -268,6 +268,8 @@ class History:
         self, delivery: Delivery, offsets: Sequence[int], process: FakeProcess, *, is_done: bool
     ) -> None:
         key, first = delivery.key, offsets[0]
+        if not self.taken_back.is_refused(key, first):
+            self.taken_back.unwritten[key].difference_update(offsets)
         if self.taken_back.has(key, first):  # meanwhile
             if is_done and not self.taken_back.is_sure(key, first):
                 self.done[key].update(offsets)
@@ -348,6 +350,7 @@ class History:
         at = f"{delivery.key} offset {offset}"
         self._require(is_due, at, f"is given up ({how}), at most {failures} deliveries have failed")
         self.given_up[delivery.key].add(offset)
+        self.taken_back.unwritten[delivery.key].discard(offset)
 
     # ---- acks
 
@@ -363,7 +366,9 @@ class History:
         left_open = self.taken_back.spanned(key, from_offset, first, now, process) - acks.keys()
         # Some may be produced while the ack is on its way.
         acks |= dict.fromkeys(range(max(from_offset, self._covered[key]), offset + 1), now)
-        for open_offset in left_open:
+        unwritten = self.taken_back.unwritten[key].intersection(offsets)
+        running = {it for part in self._all_running() if part[0].key == key for it in part[1]}
+        for open_offset in left_open | (unwritten - running):
             acks.pop(open_offset, None)
         self._named_at[key, first] = now
         for acked in offsets:
@@ -371,6 +376,7 @@ class History:
         if owner is not None and owner.revoked_at > now and offset < end and not self.policy.is_ranges:
             for acked in offsets:
                 has_failed = self.taken_back.has(key, acked) or self._is_late(owner, acked)
+                has_failed = has_failed or acked in unwritten
                 if not has_failed and (acked >= first or not self.failures[key, acked]):
                     owner.acked_at.setdefault(acked, now)
 
@@ -398,6 +404,9 @@ class History:
 
     def _parts_in(self, process: FakeProcess) -> Iterator[tuple[Delivery, Sequence[int]]]:
         return (part for call in self._calls.get(process, ()) if call.is_open for part in call.parts)
+
+    def _all_running(self) -> Iterator[tuple[Delivery, Sequence[int]]]:
+        return (part for process in self._calls for part in self._parts_in(process))
 
     def _may_be_late(self, delivery: Delivery, offset: int) -> bool:
         return self.policy.ack_deadline_seconds is not None and offset in delivery.handled_at
@@ -505,6 +514,7 @@ class History:
             is_crossed = self._named_at.get((key, first), 0) > now - GRACE_SECONDS
             if is_last:
                 self._take_back(delivery, offsets, None, is_sure=True)
+                self.taken_back.unwritten[key].update(offsets)
                 self.done[key].difference_update(offsets)
                 if not is_crossed:
                     self._forget_acks(key, offsets)

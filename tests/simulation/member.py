@@ -132,7 +132,9 @@ class Member:
         await self.assignment.give_back(wait_seconds, late_ack_seconds, keys)
         is_clean = self.lost_writes == lost_before and self.generation == self.group.generation
         for delivery in gone:
-            self.history.on_left(delivery, is_clean=is_clean and self.history.is_text_whole)
+            is_current = delivery.key == self.group.log(delivery.key._replace(topic="t"))
+            is_whole = is_current and self.history.is_text_whole  # what is of a log before is never committed
+            self.history.on_left(delivery, is_clean=is_clean and is_whole)
 
     def _delivered(self, keys: Collection[PartitionKey] | None = None) -> list[Delivery]:
         mine = [it for it in self.history.deliveries.values() if it.holder is self and not it.is_over]
@@ -159,7 +161,7 @@ class Member:
 
     def log_id(self, key: PartitionKey) -> str:
         """As Stream."""
-        return ""
+        return shown_id(self._ids[key]) if key in self._ids else ""
 
     def on_room(self, partition: AssignedPartition) -> None:
         """The next fetch asks."""

@@ -26,6 +26,8 @@ class TakenBack:
     def __init__(self, grace_seconds: float) -> None:
         self._grace_seconds = grace_seconds
         self._failures: dict[PartitionKey, dict[int, _Failure]] = defaultdict(dict)
+        self.unwritten: dict[PartitionKey, set[int]] = defaultdict(set)
+        """Those of which a message was refused, and that have not gone well since: no ack by itself counts."""
 
     def add(self, key: PartitionKey, offset: int, at: float, process: Any, *, is_sure: bool) -> None:
         """This one has failed after it was handled, or while it is."""
@@ -35,12 +37,17 @@ class TakenBack:
         """Whether that may be."""
         return offset in self._failures[key]
 
+    def is_refused(self, key: PartitionKey, offset: int) -> bool:
+        """A message of its last delivery was."""
+        found = self._failures[key].get(offset)
+        return found is not None and found.process is None
+
     def by(self, key: PartitionKey, offset: int) -> str:
         """Who has said that it has failed; empty where nobody has."""
         found = self._failures[key].get(offset)
         if found is None:
             return ""
-        return "whose message was refused" if found.process is None else "which was nacked"
+        return "whose message was refused" if self.is_refused(key, offset) else "which was nacked"
 
     def is_sure(self, key: PartitionKey, offset: int) -> bool:
         """Whether that is so."""
@@ -56,6 +63,7 @@ class TakenBack:
     def forget_all(self, key: PartitionKey) -> None:
         """Its assignment is over: all that is open is delivered again."""
         self._failures.pop(key, None)
+        self.unwritten.pop(key, None)
 
     def spanned(self, key: PartitionKey, first: int, end: int, now: float, process: Any) -> set[int]:
         """What of `[first, end)` an ack by `process` spans, and leaves open for sure."""

@@ -71,7 +71,7 @@ LIES = {
     "an answer whose headers have no end": (
         "say(wire.frame(Kind.REPLY, struct.pack('<QI?IIii', seq, 200, False, 0, 8, -8, 0)))"
     ),
-    "acks beyond what it was given": "say(wire.encode_acked({lane_id}, 0, 2**50))",
+    "acks beyond what it was given": "say(wire.encode_acked({lane_id}, 0, 2**50, 1))",
     "an ack that is none": "say(wire.frame(Kind.ACK, b'0'))",
     "a length that no frame has": "say(begun(Kind.LOG, 2**32 - 1))",
     "a frame without a kind": "say(begun(Kind.LOG, 0))",
@@ -102,7 +102,7 @@ SCRIBBLES = {
 # Nothing comes of it.
 HARMLESS = {
     "progress that was said before": "say(wire.encode_progress(0, 0, 1))",
-    "acks of a lane that it does not know": "say(wire.encode_acked(2**32 - 1, 0, 2**50))",
+    "acks of a lane that it does not know": "say(wire.encode_acked(2**32 - 1, 0, 2**50, 1))",
     "an ack of a partition that is not here": "say(wire.encode_ack(Ack('another', 7, 2**40, True)))",
     "every descriptor cut short": "on_each(lambda fd: os.ftruncate(fd, 0))",
     "every descriptor made longer": "on_each(lambda fd: os.ftruncate(fd, 1 << 20))",

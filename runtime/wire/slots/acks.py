@@ -15,11 +15,15 @@ _NONE = -1
 
 
 class AckedSpan(NamedTuple):
-    """The offsets `[first, end)` of one lane were acked."""
+    """The offsets `[first, end)` of one lane were acked. Of all spans of a worker it is the `number`th.
+
+    So one that has grown is told from one of the same offsets, which have come again and were acked again.
+    """
 
     lane_id: int
     first: int
     end: int
+    number: int
 
 
 class AckSlot:
@@ -60,5 +64,5 @@ class AckSlot:
             if not end:
                 return None
             if words[_KEY] == key:
-                return AckedSpan(key & _ID_MASK, first, end)
+                return AckedSpan(key & _ID_MASK, first, end, key >> _ID_BITS)
         return None

@@ -69,7 +69,7 @@ async def test_a_huge_span_of_acks_holds_up_nobody(
                 write("", "said")
                 lane_id = int((FOLDER / "lane").read_text())
                 if {where == "a frame"}:
-                    os.write(int(sys.argv[1]), encode_acked(lane_id, 0, 2**50))
+                    os.write(int(sys.argv[1]), encode_acked(lane_id, 0, 2**50, 1))
                 else:
                     scribble(2, lane_id, 0, 2**50)
                 time.sleep(60)

@@ -95,8 +95,16 @@ def test_acks_that_follow_each_other_are_one_and_a_span_that_is_seen_again_count
     talk.heard.told.clear()
     lane_id = talk.lanes[0].id
     for end in (2, 2, 4, 3):
-        talk.hear(wire.encode_acked(lane_id, 0, end))
+        talk.hear(wire.encode_acked(lane_id, 0, end, 1))
     assert talk.heard.told == [("acked", 0, [1]), ("acked", 0, [3])]
+
+
+def test_a_record_that_comes_again_may_be_acked_again() -> None:
+    """By the same worker, with no other ack between the two."""
+    talk = Talk([1])
+    for number in (1, 1, 2):
+        talk.hear(wire.encode_acked(talk.lanes[0].id, 0, 1, number))
+    assert talk.heard.told == [("acked", 0, [0]), ("acked", 0, [0])]
 
 
 def test_what_is_not_a_workers_to_say_is_refused() -> None:
@@ -115,7 +123,7 @@ said = st.one_of(
     st.builds(wire.encode_failed, numbers, numbers, st.text(max_size=5)),
     st.builds(wire.encode_returned, st.lists(st.tuples(numbers, numbers), max_size=3)),
     st.builds(wire.encode_seq, st.just(Kind.UNACKED), numbers),
-    st.builds(wire.encode_acked, st.integers(0, 2**32 - 1), offsets, offsets),
+    st.builds(wire.encode_acked, st.integers(0, 2**32 - 1), offsets, offsets, st.integers(0, 3)),
     st.builds(Ack, st.text(max_size=3), st.integers(0, 3), offsets, st.booleans()).map(wire.encode_ack),
     st.builds(wire.encode_about, st.just(Kind.LOG), numbers, st.text(max_size=9)),
     st.builds(
@@ -148,7 +156,7 @@ def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
     talk = Talk(lengths)
     given = [(number, offset) for number, length in enumerate(lengths) for offset in range(length)]
     if data.draw(st.booleans()):
-        frames.append(wire.encode_acked(talk.lanes[0].id, data.draw(offsets), data.draw(offsets)))
+        frames.append(wire.encode_acked(talk.lanes[0].id, data.draw(offsets), data.draw(offsets), 1))
     received = bytearray()
     try:
         for frame in frames:
@@ -206,6 +214,6 @@ def test_what_a_worker_cannot_know_is_refused_before_anything_is_made_of_it(fram
 def test_acks_of_what_it_was_not_given_are_refused(span: tuple[int, int]) -> None:
     talk = Talk([2])
     with pytest.raises(NonsenseError, match="it acks t/0"):
-        talk.hear(wire.encode_acked(talk.lanes[0].id, *span))
-    talk.hear(wire.encode_acked(2**32 - 1, 0, 2**62))  # of no lane that is here any more
+        talk.hear(wire.encode_acked(talk.lanes[0].id, *span, 1))
+    talk.hear(wire.encode_acked(2**32 - 1, 0, 2**62, 1))  # of no lane that is here any more
     assert talk.heard.told == []

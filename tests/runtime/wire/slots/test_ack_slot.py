@@ -15,14 +15,14 @@ def test_acks_that_follow_each_other_are_one_span() -> None:
     assert slot.read() is None
     assert slot.add(7, 0)
     assert slot.add(7, 1)
-    assert slot.read() == AckedSpan(7, 0, 2)
+    assert slot.read() == AckedSpan(7, 0, 2, 1)
     assert not slot.add(7, 3)
     assert not slot.add(8, 2)
-    assert slot.read() == AckedSpan(7, 0, 2)
+    assert slot.read() == AckedSpan(7, 0, 2, 1)
     slot.clear()
     assert slot.read() is None
     assert slot.add(8, 2)
-    assert slot.read() == AckedSpan(8, 2, 3)
+    assert slot.read() == AckedSpan(8, 2, 3, 2)
 
 
 class Recorded:
@@ -65,9 +65,9 @@ def test_a_reader_sees_only_what_was_acked_whenever_it_looks() -> None:
             assert {(span.lane_id, offset) for offset in range(span.first, span.end)} <= set(ACKS)
             seen.add(span)
     assert seen == {
-        AckedSpan(7, 3, 4),
-        AckedSpan(7, 3, 5),
-        AckedSpan(8, 1, 2),
-        AckedSpan(8, 1, 3),
-        AckedSpan(7, 0, 1),
+        AckedSpan(7, 3, 4, 1),
+        AckedSpan(7, 3, 5, 1),
+        AckedSpan(8, 1, 2, 2),
+        AckedSpan(8, 1, 3, 2),
+        AckedSpan(7, 0, 1, 3),
     }
