@@ -25,7 +25,7 @@ from headrace.runtime.partitions.status import is_stuck_in_a_record, stuck_at
 
 _LOOK_SECONDS = 0.1
 _SECOND_LOOK_SECONDS = 0.005
-_CALM_SECONDS = 40.0
+_CALM_SECONDS = 120.0
 _SKIPPED = "%s offset %d is skipped: "  # what is lost is told
 
 
