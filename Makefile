@@ -83,7 +83,7 @@ lock-jars: $(READY) ## fetch the jars of embedded Kafka and Spark's Kafka source
 # The old file stays where the new one can't be made.
 write = $(BIN)/headrace $(2) > $(1).new && mv $(1).new $(1) || { rm -f $(1).new; exit 1; }
 
-storm: $(READY) ## kills, freezes, rebalances, cuts, and what they cost (an hour and a half; goes on where it was stopped)
+storm: $(READY) ## kills, freezes, rebalances, cuts, and what they cost (three hours; goes on where it was stopped)
 	@PYTHONPATH=tests/support $(BIN)/python tests/storm/everything.py
 
 storm-%: $(READY) # one of them, as in storm-k1-pool

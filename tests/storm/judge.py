@@ -36,6 +36,8 @@ class Evidence:
     alive_until: Mapping[int, int] = field(default_factory=dict)
     """When workers were killed from outside: until then, they were in what they had started."""
     memberships_lost: int = 0
+    failing: Collection[RecordId] = ()
+    """What no handler can help: they come again behind higher ones, once those have been handled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def judge(found: Evidence, allowed: Allowed, report: Report, number: int, way: W
 def _judge_deliveries(found: Evidence, turned: Evidence, allowed: Allowed, add: Add) -> None:
     history = found.history
     add("L1 lost", len(lost(found.produced, history, found.given_up)))
-    again = len(repeated(history))
+    again = len(repeated(it for it in history if it.record not in found.failing))
     add("L2 repeated, of those allowed", _share(again, allowed.repeats), 1)
     add("L2 repeated", again, allowed.repeats)
     cut_off, failed = unended(it for it in turned.history if it.record not in turned.given_up)
@@ -88,8 +90,10 @@ def _judge_deliveries(found: Evidence, turned: Evidence, allowed: Allowed, add: 
 
 def _judge_order(found: Evidence, add: Add) -> None:
     others = [it for it in found.history if (it.pid, it.record) not in found.thawed]
-    add("L3 out of order", len(out_of_order(others)))
-    add("L3 started before a lower one was done", len(passed_over(others, found.produced, found.given_up)))
+    good = [it for it in others if it.record not in found.failing]
+    produced = set(found.produced) - set(found.failing)
+    add("L3 out of order", len(out_of_order(good)))
+    add("L3 started before a lower one was done", len(passed_over(good, produced, found.given_up)))
     together = overlaps(others, found.alive_until)
     add("L4 overlaps", len(together))
     add("L4 longest overlap, s", max((seconds for *_, seconds in together), default=0))

@@ -4,7 +4,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from kafka_records import produce
 from processes import children_of, is_running
 from replica import Replica, replica, set_trigger, wait_until, write_function
 from scenario import Report
-from ways import AT_ONCE, IN_ORDER, KEYS, LONGER_STALL_SECONDS, Way
+from ways import AT_ONCE, IN_ORDER, LONGER_STALL_SECONDS, Way
 
 from headrace.runtime.settings.durations import parse_duration
 
@@ -89,6 +89,7 @@ class Load:
         fields: dict[str, object] | None = None,
         body_bytes: int = 8,
         way: Way = IN_ORDER,
+        arguments: Sequence[str] = (),
         **attributes: object,
     ) -> None:
         self.broker = broker
@@ -105,6 +106,7 @@ class Load:
         self._handler = handler if way.at_once == 1 else AT_ONCE
         self._fields = fields or {}
         self._way = way
+        self._arguments = arguments
         self.function = self.write(folder / "f", brokers or broker.bootstrap)
         self._history = History(self.function)
         self.replicas: list[Replica] = []
@@ -133,7 +135,7 @@ class Load:
         self._count += 1
         name = f"-{self._count}"
         running = self._stack.enter_context(
-            replica(function or self.function, name=name, variables=variables)
+            replica(function or self.function, *self._arguments, name=name, variables=variables)
         )
         self.replicas.append(running)
         self._started.append(running)
@@ -141,7 +143,7 @@ class Load:
 
     def produce(self) -> None:
         """All records, evenly."""
-        keys = KEYS if self._way.ordering == "key" else 0
+        keys = self._way.keys if self._way.ordering == "key" else 0
         produce(self.broker, self.topic, self.records, self.partitions, self._body_bytes, keys=keys)
 
     def occupy(self, victim: Replica) -> None:
@@ -228,6 +230,7 @@ class Load:
         *,
         thawed: Collection[tuple[int, RecordId]] = (),
         given_up: Mapping[RecordId, int] | None = None,
+        failing: Collection[RecordId] = (),
     ) -> None:
         """What every storm has to show.
 
@@ -250,12 +253,13 @@ class Load:
             thawed=thawed,
             alive_until=self._killed,
             memberships_lost=len(late),
+            failing=failing,
         )
         judge(evidence, allowed, report, number, self._way)
         failed = sum(len(running.log_times("a commit failed")) for running in self._started)
         report.add("commits that failed", failed, 0, 1e9, number)
         # Where records fail, tracebacks are their handler's.
-        errors = ("a bug of Headrace",) if given_up else ("a bug of Headrace", "Traceback")
+        errors = ("a bug of Headrace",) if given_up or failing else ("a bug of Headrace", "Traceback")
         wrong = sum(any(error in text for error in errors) for text in self._logs())
         report.add("logs with an error of Headrace's own", wrong, 0, 0, number)
 

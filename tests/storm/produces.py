@@ -9,9 +9,6 @@ usage: produces.py [SCENARIO] [--count N] [--seed N] [--seconds LOAD]
 """
 
 import asyncio
-import os
-import random
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -24,11 +21,12 @@ from broker import Broker
 from faults import records_for
 from history import RECORDER
 from judge import STALL_SECONDS, Allowed
-from load import Fault, Load, pause
+from load import Fault, Load
 from network import AWAY_SECONDS, check_mended, own_broker
 from output_topic import read_results, watched
 from results import Outcome, judge_results
 from scenario import Report, Scenario, main
+from weather import Weather
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 
@@ -57,45 +55,18 @@ RETURNS = f"""
 """
 
 
-@dataclass
-class Weather:
-    """What is done to a load and its broker, and was done so far."""
+@dataclass(kw_only=True)
+class BrokerWeather(Weather):
+    """The same, with a broker that is killed too."""
 
-    load: Load
     kafka: EmbeddedKafka
     loop: asyncio.AbstractEventLoop
-    report: Report
-    number: int
-    workers: list[Fault] = field(default_factory=list)
-    replicas: list[Fault] = field(default_factory=list)
     brokers: list[Fault] = field(default_factory=list)
     restarts: int = 0
-    changes: int = 0
 
-    def strike(self) -> None:
-        """Each thing once, in any order."""
-        everything: list[Callable[[], None]] = [
-            self.kill_worker,
-            self.kill_replica,
-            self.kill_broker,
-            self.join,
-            self.leave,
-        ]
-        for strike in random.sample(everything, len(everything)):
-            pause(0.2, 2)
-            strike()
-
-    def kill_worker(self) -> None:
-        """It is replaced."""
-        victim = random.choice(self.load.replicas)
-        self.workers.append(Fault(victim.process.pid, time.monotonic_ns()))
-        os.kill(random.choice(victim.worker_pids()), signal.SIGKILL)
-
-    def kill_replica(self) -> None:
-        """Who started it starts it again."""
-        self.replicas.append(self.load.kill(random.choice(self.load.replicas)))
-        pause(0, 1)
-        self.load.start()
+    def everything(self) -> list[Callable[[], None]]:
+        """The broker too."""
+        return [*super().everything(), self.kill_broker]
 
     def kill_broker(self) -> None:
         """All replicas miss it, until it is back."""
@@ -106,21 +77,6 @@ class Weather:
         back_ns = time.monotonic_ns()
         self.report.add("broker away, s", (back_ns - began_ns) / 1e9, 0, AWAY_SECONDS, self.number)
         check_mended(self.load, self.load.replicas[0], back_ns, self.report, self.number)
-
-    def join(self) -> None:
-        """One more."""
-        self.load.start().wait_ready()
-        self.changes += 1
-
-    def leave(self) -> None:
-        """One less, in peace."""
-        while len(self.load.replicas) <= REPLICAS:
-            self.join()
-        leaver = random.choice(self.load.replicas)
-        leaver.url  # noqa: B018  # from then on it hears signals
-        self.load.replicas.remove(leaver)
-        self.report.add("exit code", leaver.stop(), 0, 0, self.number)
-        self.changes += 1
 
     def allowed(self, *, is_once: bool) -> Allowed:
         """An aborted transaction takes all with it that was handled in it."""
@@ -137,10 +93,8 @@ class Weather:
 
     def say(self) -> None:
         """In the first line of the storm."""
-        self.report.add_faults("kills of a worker", len(self.workers), self.number)
-        self.report.add_faults("kills of a replica", len(self.replicas), self.number)
+        super().say()
         self.report.add_faults("kills of the broker", self.restarts, self.number)
-        self.report.add_faults("joins and leaves", self.changes, self.number)
 
 
 def transform(attributes: dict[str, Any], _: Broker, folder: Path, number: int, report: Report) -> None:
@@ -151,8 +105,8 @@ def transform(attributes: dict[str, Any], _: Broker, folder: Path, number: int, 
         broker = Broker(kafka.bootstrap, "embedded")
         out = broker.create_topic(PARTITIONS)
         with load_of(broker, folder, out, report.seconds, returns=number % 2 == 1, **attributes) as load:
-            weather = Weather(load, kafka, loop, report, number)
-            with watched(broker, load.group, out, PARTITIONS) as looks:
+            weather = BrokerWeather(load, report, number, REPLICAS, kafka=kafka, loop=loop)
+            with watched(broker, load.group, {out: PARTITIONS}) as looks:
                 load.begin(*REPLICAS * [load.function])
                 weather.strike()
                 while load.is_busy(left=1000):

@@ -14,19 +14,19 @@ from scenario import Report
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of which record it is, and where it lies in the output topic."""
+    """Of which record it is, and where it lies in an output topic."""
 
     of: RecordId
-    partition: int
+    where: Partition
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was committed, and after that where the partitions of the output topic ended."""
+    """What was committed, and after that where the partitions of the output topics ended."""
 
     commits: Sample
-    ends: Mapping[int, int]
+    ends: Mapping[Partition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def committed_without(found: Outcome) -> list[tuple[Look, RecordId]]:
         where[result.of].append(result)
     missing = []
     for look, record in newly_committed(found):
-        if not any(it.offset < look.ends.get(it.partition, 0) for it in where[record]):
+        if not any(it.offset < look.ends.get(it.where, 0) for it in where[record]):
             missing.append((look, record))
     return missing
 

@@ -21,12 +21,14 @@ NOT_SEEN = "commits seen amid the storm"
 
 def result(of: int, partition: int, offset: int) -> Result:
     """Of a record of partition 0."""
-    return Result(("t", 0, of), partition, offset)
+    return Result(("t", 0, of), ("out", partition), offset)
 
 
 def look(at: float, committed: int, *ends: int) -> Look:
     """How much of partition 0 was committed; after that, where the output topic's partitions ended."""
-    return Look(Sample(int(at * SECOND), {("t", 0): committed}), dict(enumerate(ends)))
+    return Look(
+        Sample(int(at * SECOND), {("t", 0): committed}), {("out", n): end for n, end in enumerate(ends)}
+    )
 
 
 RAN = in_time(ran(0, 0, 1), ran(1, 1, 2), ran(2, 2, 3), ran(3, 3, 4))

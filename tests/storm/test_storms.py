@@ -9,6 +9,8 @@ from failpoints import SCENARIOS as FAILPOINTS
 from faults import SCENARIOS as FAULTS
 from network import SCENARIOS as NETWORK
 from produces import SCENARIOS as PRODUCES
+from refused import SCENARIOS as REFUSED
+from reload_acks import SCENARIOS as RELOADS
 from scenario import Report, Scenario
 from static_members import SCENARIOS as STATIC_MEMBERS
 
@@ -58,3 +60,24 @@ def test_no_result_is_missing_for_what_is_committed_whatever_is_killed(
     broker: Broker, tmp_path: Path
 ) -> None:
     assert holds(PRODUCES["produce-plain"], "produce-plain", broker, tmp_path, EACH_FAULT_SECONDS)
+
+
+@pytest.mark.parametrize("name", ["refused-plain", "refused-once"])
+def test_each_record_has_its_message_or_is_a_dead_letter_where_some_are_refused(
+    name: str, broker: Broker, tmp_path: Path
+) -> None:
+    assert holds(REFUSED[name], name, broker, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(REFUSED.keys() - {"refused-plain", "refused-once"}))
+def test_refused_messages_lose_and_stall_nothing_in_any_mode(
+    name: str, broker: Broker, tmp_path: Path
+) -> None:
+    assert holds(REFUSED[name], name, broker, tmp_path, EACH_FAULT_SECONDS)
+
+
+@pytest.mark.slow
+def test_acks_that_are_held_open_outlive_reloads_of_their_handler(broker: Broker, tmp_path: Path) -> None:
+    name = "reload-held-acks"
+    assert holds(RELOADS[name], name, broker, tmp_path, EACH_FAULT_SECONDS)

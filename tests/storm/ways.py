@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from judge import Evidence
 
 KEYS = 40
-"""Of a partition: a record's key is told by its offset."""
 SECONDS = 0.1
 """A record takes, where several run at once."""
 LONG_SECONDS, LONG_EVERY, OCCUPIED_SECONDS = 0.6, 50, 10
@@ -39,6 +38,8 @@ class Way:
     at_once: int = 1
     allocation: str = "pool"
     protocol: str = "classic"
+    keys: int = KEYS
+    """Of a partition: a record's key is told by its offset."""
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -48,8 +49,9 @@ class Way:
 
     def together(self, workers: int, partitions: int) -> int:
         """How many records may be in handlers at a time."""
-        turns = {"partition": partitions, "key": partitions * KEYS}.get(self.ordering, workers * self.at_once)
-        return min(workers * self.at_once, turns)
+        hands = workers * self.at_once
+        turns = {"partition": partitions, "key": partitions * self.keys}
+        return min(hands, turns.get(self.ordering, hands))
 
     def turned(self, found: "Evidence") -> "Evidence":
         """The same for whoever judges order: each turn is a partition and a process of its own."""
@@ -61,6 +63,7 @@ class Way:
             found,
             history=history,
             produced={self._record(it) for it in found.produced},
+            failing={self._record(it) for it in found.failing},
             given_up={self._record(it): ns for it, ns in found.given_up.items()},
             alive_until={
                 new: found.alive_until[pid] for (pid, _), new in pids.items() if pid in found.alive_until
@@ -80,7 +83,7 @@ class Way:
         """What is in order within itself, as a partition is."""
         topic, number = partition
         if self.ordering == "key":
-            return topic, number * KEYS + offset % KEYS
+            return topic, number * self.keys + offset % self.keys
         return (topic, number) if self.ordering == "partition" else (topic, number << 40 | offset)
 
 
