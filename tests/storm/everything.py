@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from refused import CROSSED
 from refused import MODES as REFUSED
 from root import ROOT
 from sabotage import FAILPOINTS
@@ -83,6 +84,7 @@ STORMS = [
     Storm("produces", "produce-plain", 4, 45),
     Storm("produces", "produce-once", 4, 45),
     *(Storm("refused", f"refused-{mode}", 10, 50) for mode in REFUSED),
+    *(Storm("refused", f"refused-{mode}", 3, 30) for mode in CROSSED),
     Storm("reload_acks", "reload-held-acks", 10, 50),
     Storm("soak", "s1", 1, 600),
     Storm("soak", "d1", 5),

@@ -7,7 +7,10 @@ refused-result    the handler returns it, for resultTopic
 refused-explicit  explicitOnly, static: records are acked up to 0.3 s after their handler
 refused-key, refused-none   with these orderings; three keys in a partition
 refused-once      exactlyOnce
-refused-once-batches        exactlyOnce, in batches
+refused-once-batches, refused-batches   in batches, with exactlyOnce and without
+refused-once-key  exactlyOnce, ordering key
+refused-once-cumulative     exactlyOnce, and each ack means all below it, too
+refused-outputs, refused-once-outputs   to a cluster of spec.outputs
 
 usage: refused.py [SCENARIO] [--count N] [--seed N] [--seconds LOAD]
 """
@@ -29,6 +32,7 @@ from judge import STALL_SECONDS, Allowed
 from load import Load
 from output_topic import read_letters, read_results, watched
 from refusals import Refusals, judge_refusals
+from replica import set_spec
 from results import Outcome, judge_results
 from scenario import Report, Scenario, main
 from stalls import stalls_of
@@ -87,15 +91,15 @@ ACKS_LATE = f"""{_TOLD}
         await asyncio.sleep(random.uniform(0, 0.3))
         await context.platform.explicit_ack(nuclio_sdk.QualifiedOffset.from_event(event))
 """
+ACKS_THROUGH = ACKS_LATE.replace("explicit_ack(", "explicit_ack_through(")
+TO_AN_OUTPUT = PRODUCES.replace("message(event))\n", 'message(event), output="other")\n')
 IN_BATCHES = f"""{_TOLD}
     def handler(context, events):
         for event in events:
-            note("START", event)
+            begin(event)
             context.produce(OUT, message(event))
             time.sleep(0.001)
             note("END", event)
-        if any(fate(event) == 2 for event in events):
-            raise ValueError("poison")
 """
 
 
@@ -109,31 +113,45 @@ class Mode:
     fields: dict[str, Any] = field(default_factory=dict)
     returns: bool = False
     is_once: bool = False
+    output: bool = False
+    """What it writes goes to an output of its own."""
     per_second: int = 250
     """Records that it gets done, or less."""
     repeats: int = 0
     """Good records that a failure, or a change of owners, may bring again."""
 
 
+EXPLICIT = {"explicitAckMode": "explicitOnly", "waitExplicitAckDuringRebalanceTimeout": "500ms"}
+BATCH = {"batch": {"mode": "enable", "batchSize": SIZE, "timeout": "50ms"}}
 MODES = {
     "plain": Mode(),
     "result": Mode(RETURNS, returns=True),
-    "explicit": Mode(
-        ACKS_LATE,
-        Way(allocation="static"),
-        fields={"explicitAckMode": "explicitOnly", "waitExplicitAckDuringRebalanceTimeout": "500ms"},
-        repeats=WORKERS * OPEN_ACKS,
-    ),
+    "explicit": Mode(ACKS_LATE, Way(allocation="static"), fields=EXPLICIT, repeats=WORKERS * OPEN_ACKS),
     "key": Mode(way=Way("key", keys=3)),
     "none": Mode(way=Way("none")),
     "once": Mode(attributes={"exactlyOnce": True}, is_once=True, per_second=60),
     "once-batches": Mode(
         IN_BATCHES,
         attributes={"exactlyOnce": True},
-        fields={"batch": {"mode": "enable", "batchSize": SIZE, "timeout": "50ms"}},
+        fields=BATCH,
         is_once=True,
         per_second=20,
     ),
+}
+CROSSED = {
+    "batches": Mode(IN_BATCHES, fields=BATCH, per_second=40),
+    "once-key": Mode(way=Way("key", keys=3), attributes={"exactlyOnce": True}, is_once=True, per_second=60),
+    "once-cumulative": Mode(
+        ACKS_THROUGH,
+        Way(allocation="static"),
+        attributes={"exactlyOnce": True},
+        fields=EXPLICIT,
+        is_once=True,
+        per_second=60,
+        repeats=WORKERS * OPEN_ACKS,
+    ),
+    "outputs": Mode(TO_AN_OUTPUT, output=True),
+    "once-outputs": Mode(TO_AN_OUTPUT, attributes={"exactlyOnce": True}, output=True, per_second=120),
 }
 
 
@@ -148,6 +166,8 @@ def refused(mode: Mode, broker: Broker, folder: Path, number: int, report: Repor
     broker.create(graves, 1)
     until, records = time.monotonic() + report.seconds + 5, int(report.seconds * mode.per_second)
     with load_of(mode, broker, folder, out, graves, records=records) as load:
+        if mode.output:
+            set_spec(load.function, outputs={"other": {"brokers": [broker.bootstrap]}})
         weather = Weather(load, report, number, REPLICAS)
         topics = {out: PARTITIONS, graves: 1}
         with watched(broker, load.group, topics) as looks, stalls_of(load) as stalls:
@@ -160,7 +180,9 @@ def refused(mode: Mode, broker: Broker, folder: Path, number: int, report: Repor
         doomed = doomed_of(load.produced)
         stalls.say(report, number)
         explained = allowed(mode, weather, len(doomed))
-        load.check(report, number, explained, failing=doomed)
+        # A message that is refused fails all of its batch, behind which others may have run.
+        failing = load.produced if "batch" in mode.fields else doomed
+        load.check(report, number, explained, failing=failing)
         written = read_results(broker, out, load.topic, is_once=mode.is_once)
         letters = read_letters(broker, graves)
         outcome = Outcome(load.produced, load.ends, load.history, looks, [*written, *letters])
@@ -204,12 +226,14 @@ def allowed(mode: Mode, weather: Weather, doomed: int) -> Allowed:
         + strikes * mode.repeats
         + in_batches,
         cut_off=hands * len(weather.replicas + weather.workers),
-        attempts=ATTEMPTS,
+        attempts=ATTEMPTS * SIZE,
         stall_seconds=2 * STALL_SECONDS,
     )
 
 
-SCENARIOS: dict[str, Scenario] = {f"refused-{name}": partial(refused, mode) for name, mode in MODES.items()}
+SCENARIOS: dict[str, Scenario] = {
+    f"refused-{name}": partial(refused, mode) for name, mode in (MODES | CROSSED).items()
+}
 
 if __name__ == "__main__":
     sys.exit(asyncio.run(main(SCENARIOS, __doc__ or "")))

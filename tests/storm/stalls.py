@@ -15,6 +15,8 @@ from replica import Replica
 from scenario import Report
 
 _LOOK_SECONDS = 1.0
+_MOVES = ("committable", "position", "unsettled", "unacked", "attempt")
+"""What changes where a partition doesn't stand still, though its commit does."""
 
 
 @dataclass
@@ -23,25 +25,21 @@ class Stalls:
 
     unnamed: dict[tuple[int, int], str] = field(default_factory=dict)
     """What its replica said instead of a reason."""
-    _moved: dict[Partition, tuple[int, float]] = field(default_factory=dict)  # a commit, and since when
+    _moved: dict[Partition, tuple[object, float]] = field(default_factory=dict)  # how it stands, since when
 
     def look(self, load: Load, now: float) -> None:
         """Once. A reason that was named is asked for anew after as long again."""
         committed = load.samples[-1].offsets if load.samples else {}
-        standing = []
-        for key, end in load.ends.items():
-            offset = committed.get(key, 0)
-            if self._moved.get(key, (-1, 0.0))[0] != offset or offset >= end:
-                self._moved[key] = offset, now
-            elif now - self._moved[key][1] > STALL_SECONDS:
-                standing.append(key[1])
+        standing = {key: committed.get(key, 0) for key, end in load.ends.items() if committed.get(key) != end}
         rows = partition_rows(load.replicas) if standing else {}
-        for partition in standing:
-            key = load.topic, partition
-            if not (row := rows.get(partition)) or not is_named(row):
-                self.unnamed.setdefault((partition, self._moved[key][0]), str(row or "nobody has it"))
-            else:
-                self._moved[key] = self._moved[key][0], now
+        for key, offset in standing.items():
+            row = rows.get(key[1], {})
+            seen = offset, *(row.get(name) for name in _MOVES)
+            before, since = self._moved.get(key, (None, now))
+            if before != seen or is_named(row):
+                self._moved[key] = seen, now
+            elif now - since > STALL_SECONDS:
+                self.unnamed.setdefault((key[1], offset), str(row or "nobody has it"))
 
     def say(self, report: Report, number: int) -> None:
         """The figure of the storm, and each row on its own."""
@@ -52,8 +50,8 @@ class Stalls:
 
 def is_named(row: dict[str, Any]) -> bool:
     """Whether it says why it stands. A backoff, or a dead letter's write, is over long before."""
-    waits_for_an_ack = 0 < row["oldestUnackedSeconds"] < STALL_SECONDS
-    return waits_for_an_ack or bool(row["limitedBy"]) or row["isInProblems"]
+    waits_for_an_ack = 0 < row.get("oldestUnackedSeconds", 0) < STALL_SECONDS
+    return waits_for_an_ack or bool(row.get("limitedBy") or row.get("isInProblems"))
 
 
 def partition_rows(replicas: Sequence[Replica]) -> dict[int, dict[str, Any]]:
