@@ -125,12 +125,12 @@ class PartitionView:
     def is_acked(self, offset: int, attempt: int) -> bool:
         """Whether its record, which is next, need not be handled.
 
-        An ack of a later one says nothing of a record that has failed: the processor leaves it open too.
+        One that has failed must: an ack of it may be of the last delivery, whose message was refused, and an
+        ack of a later one says nothing of it. The processor leaves it open until this delivery has ended.
         """
-        if offset in self._acked:
-            self._acked.discard(offset)
-            return True
-        return attempt == 1 and offset < self._acked_below
+        is_acked = offset in self._acked or offset < self._acked_below
+        self._acked.discard(offset)
+        return is_acked and attempt == 1
 
 
 class Event(Protocol):
