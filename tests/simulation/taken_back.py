@@ -27,7 +27,7 @@ class TakenBack:
         self._grace_seconds = grace_seconds
         self._failures: dict[PartitionKey, dict[int, _Failure]] = defaultdict(dict)
         self.unwritten: dict[PartitionKey, set[int]] = defaultdict(set)
-        """Those of which a message was refused, and that have not gone well since: no ack by itself counts."""
+        """A message of these was refused, and they have not gone well since: no ack counts by itself."""
 
     def add(self, key: PartitionKey, offset: int, at: float, process: Any, *, is_sure: bool) -> None:
         """This one has failed after it was handled, or while it is."""

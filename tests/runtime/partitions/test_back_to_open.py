@@ -1,6 +1,6 @@
 """Whatever brings a record back to open, no commit passes it, and it is delivered again.
 
-The table is in docs/design/delivery.md, "What comes back to open".
+The table is in docs/design/back-to-open.md.
 """
 
 import random
