@@ -196,7 +196,7 @@ class AssignedPartition:
     def take_back(self, first: int, end: int, failures: int) -> None:
         """Whatever settled `[first, end)`, its handler or an ack, is void: it is open again.
 
-        `failures` of its deliveries had failed before. docs/design/back-to-open.md says where else it is known.
+        `failures` of its deliveries had failed before. Where else it is known: docs/design/back-to-open.md.
         """
         self.ledger.reopen(first, end)
         self._window.on_reopened(first, end)
