@@ -176,8 +176,7 @@ class PartitionLane(WaitingLane):
         self.failed_now.clear()
         if self._books.held or self._books.unwritten:  # what an earlier delivery has produced says no more
             for first in self.buffer.first_offsets(records):
-                self._books.held.drop(first)
-                self._books.unwritten.note_handed_out(first)
+                self._books.unwritten.note_handed_out(first, self._books.held.drop(first))
         return records
 
     def _left(self, count: int) -> None:

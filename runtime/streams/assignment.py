@@ -275,6 +275,8 @@ class Assignment:
     async def start_anew(self, keys: Collection[PartitionKey], wait_seconds: float) -> None:
         """What is here of them is dropped, and where they start is read again: they may leave before that."""
         dropped = await self._drop(keys, wait_seconds)
+        for key, _ in dropped:
+            await self.committer.mark_stale(key)  # a commit of what was here may be on its way
         if again := [key for key, partition in dropped if self.partitions.get(key) is partition]:
             for key in again:
                 del self.partitions[key]

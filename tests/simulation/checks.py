@@ -138,6 +138,8 @@ class History:
         """What became of it before says nothing of this call."""
         first = offsets[0]
         self.taken_back.forget(delivery.key, offsets)
+        if self._on_their_way.has(delivery.key, first):  # nobody knows what becomes of those
+            self.taken_back.unwritten[delivery.key].update(offsets)
         self._on_their_way.drop(delivery.key, first)
         self.messages.on_start(delivery.key, first)
         self.done[delivery.key].difference_update(offsets)
@@ -210,6 +212,7 @@ class History:
                 or offset in self.acked[key]
                 or offset in self.given_up[key]
                 or self.taken_back.has(key, offset)
+                or offset in self.taken_back.unwritten[key]  # it waits its backoff, and others go on
                 or _covers(delivery.start, offset)
             ):
                 yield offset
@@ -270,6 +273,7 @@ class History:
         key, first = delivery.key, offsets[0]
         if not self.taken_back.is_refused(key, first):
             self.taken_back.unwritten[key].difference_update(offsets)
+            self.taken_back.unsure[key].difference_update(offsets)
         if self.taken_back.has(key, first):  # meanwhile
             if is_done and not self.taken_back.is_sure(key, first):
                 self.done[key].update(offsets)
@@ -320,6 +324,8 @@ class History:
             self._running.pop(turn, None)
 
     def _on_failure(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+        if self._on_their_way.has(delivery.key, offsets[0]):
+            self.taken_back.unsure[delivery.key].update(offsets)
         self._on_their_way.drop(delivery.key, offsets[0])
         self.taken_back.forget(delivery.key, offsets)
         self._count(delivery, offsets)
@@ -376,7 +382,7 @@ class History:
         if owner is not None and owner.revoked_at > now and offset < end and not self.policy.is_ranges:
             for acked in offsets:
                 has_failed = self.taken_back.has(key, acked) or self._is_late(owner, acked)
-                has_failed = has_failed or acked in unwritten
+                has_failed = has_failed or acked in unwritten or acked in self.taken_back.unsure[key]
                 if not has_failed and (acked >= first or not self.failures[key, acked]):
                     owner.acked_at.setdefault(acked, now)
 
@@ -524,7 +530,9 @@ class History:
     def on_written(self, key: PartitionKey, values: Sequence[bytes]) -> None:
         """With a commit."""
         for value in values:
-            self._on_their_way.end(value)
+            for delivery, offsets, _ in self._on_their_way.end(value):
+                if delivery.is_over:  # while that commit was on its way
+                    self.done[delivery.key].update(offsets)
         wrong = self.messages.on_written(values)
         self._require(not wrong, str(key), wrong)
 

@@ -83,9 +83,9 @@ class Unwritten(Enum):
 class UnwrittenRecords(dict[int, Unwritten]):
     """By first offset, until a later delivery has gone well, or `onFailure` has ended them."""
 
-    def note_handed_out(self, first: int) -> None:
-        """Another delivery of it begins."""
-        if first in self:
+    def note_handed_out(self, first: int, before: Held | None) -> None:
+        """Another delivery of it begins. `before`: what it was held for by its last one, perhaps open yet."""
+        if first in self or (before is not None and before.call.is_unwritten):
             self[first] = Unwritten.RUNS
 
     def note_acked(self, first: int) -> bool:

@@ -96,6 +96,7 @@ class World:
         for record in self.out:
             truth = self.truths[record.offset]
             assert not truth.is_settled, "what is settled is not delivered again"
+            truth.is_unwritten |= truth.call is not None  # nobody knows: as if it was
             truth.is_nacked, truth.runs_again, truth.call = False, truth.is_unwritten, None
             if produces:
                 self.hold(record.offset)

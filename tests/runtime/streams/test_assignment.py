@@ -55,6 +55,7 @@ class Memory:
         self.log_ids: dict[PartitionKey, str] = {}
         self.has_leaders = asyncio.Event()
         self.most_chars = self.max_text_chars
+        self.is_made_anew = False
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
         self.reads.append(set(keys))
@@ -62,8 +63,9 @@ class Memory:
         if self.leaderless.issuperset(keys):
             await self.has_leaders.wait()
             self.leaderless.clear()
-        starts = {key: self.held.get(key, Checkpoint(0)) for key in keys if key not in self.leaderless}
-        committed = {key: self.held[key] for key in starts if key in self.held}
+        held = {} if self.is_made_anew else self.held
+        starts = {key: held.get(key, Checkpoint(0)) for key in keys if key not in self.leaderless}
+        committed = {key: held[key] for key in starts if key in held}
         return Starts(starts, committed, {key: end for key, end in self.ends.items() if key in starts})
 
     async def position(self, key: PartitionKey) -> int:
@@ -445,3 +447,26 @@ async def test_what_a_commit_has_room_for_is_found_out_before_records_overtake_e
         await until(lambda: memory.held)
         await until(lambda: assignment.partitions[ONE].bounds.out_of_order == most_out_of_order(511))
         assert assignment.bounds.out_of_order < MOST_OUT_OF_ORDER
+
+
+async def test_a_commit_that_is_on_its_way_says_nothing_of_the_log_that_is_made_anew_meanwhile(
+    tmp_path: Path,
+) -> None:
+    memory = Memory()
+    async with assigned(tmp_path, "def handler(context, event): pass", memory) as (b, assignment, tasks):
+        assignment.on_assigned([ONE], 1, tasks)
+        await until(lambda: memory.held == {ONE: Checkpoint(0)})
+        old = assignment.partitions[ONE]
+        b.feed(old, records(0, 3))
+        await b.settled(old, 3)
+        memory.may_write.clear()
+        memory.writes.clear()
+        commit = asyncio.create_task(assignment.commit([old]))
+        await memory.writes.wait()
+        memory.is_made_anew = True
+        anew = asyncio.create_task(assignment.start_anew([ONE], 0))
+        await until(lambda: old.is_replaced)
+        asyncio.get_running_loop().call_later(0.05, memory.may_write.set)
+        await asyncio.gather(commit, anew)
+        await until(lambda: assignment.partitions.get(ONE) not in {None, old})
+        await until(lambda: memory.held == {ONE: Checkpoint(0)})
