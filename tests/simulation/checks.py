@@ -339,6 +339,12 @@ class History:
         seconds, since = self.policy.ack_deadline_seconds, delivery.handled_at.get(offset)
         return seconds is not None and since is not None and self._now() >= since + seconds
 
+    def failures_of(self, key: PartitionKey, offset: int) -> int:
+        """At most so many, with one that is only counted once it comes again: nobody has acked it in time."""
+        owner = self.owner(key)
+        is_late = owner is not None and self._is_late(owner, offset) and offset not in self.acked[key]
+        return self.failures[key, offset] + is_late
+
     def _count_late(self, delivery: Delivery, offsets: Iterable[int]) -> None:
         for offset in offsets:
             if self._is_late(delivery, offset):

@@ -271,12 +271,12 @@ class World:
         return handler is not None and handler.is_dead
 
     def _has_halted_by_rule(self, partition: AssignedPartition) -> bool:
-        failure, failures = self.shape.policy.failure, self.history.failures
+        failure, log = self.shape.policy.failure, self.group.log(partition.key)
         is_halted = partition.lane.state is PartitionState.HALTED
         return (
             is_halted
             and failure.then == "halt"
-            and failure.is_spent(failures[self.group.log(partition.key), stuck_at(partition)])
+            and failure.is_spent(self.history.failures_of(log, stuck_at(partition)))
         )
 
     def _halted_lanes(self, partition: AssignedPartition) -> list[Any]:
