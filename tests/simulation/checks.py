@@ -314,6 +314,7 @@ class History:
                 delivery.failed[offsets[0]] -= 1
             for offset in offsets:
                 delivery.handled.pop(offset, None)
+                delivery.acked_at.pop(offset, None)  # it may have counted only once this had gone well
             if outcome == "ok":
                 self.done[delivery.key].difference_update(offsets)
                 delivery.settled.difference_update(offsets)

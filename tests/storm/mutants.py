@@ -59,6 +59,61 @@ MUTANTS: Mapping[str, Mutant] = {
             ),
         ),
     ),
+    "ahead": Mutant(
+        "what is taken back stays settled where it lies ahead of the fetch",
+        (
+            Change(
+                "headrace.runtime.partitions.books.ledger",
+                "        self._settled, self._ahead = IntervalSet(), IntervalSet()\n        for low",
+                "        self._settled = IntervalSet()\n        for low",
+            ),
+        ),
+    ),
+    "spanned": Mutant(
+        "a cumulative ack settles what was nacked below it",
+        (
+            Change(
+                "headrace.runtime.partitions.assigned",
+                "if at < first}",
+                "if at < first and not partition}",
+            ),
+        ),
+    ),
+    "unordered": Mutant(
+        "what comes back of a key that stands is put before what came back earlier",
+        (
+            Change(
+                "headrace.runtime.partitions.buffers.records",
+                "        if any(one[-1].offset > other[0].offset for one, other in pairwise(parts)):",
+                "        if not parts:",
+            ),
+        ),
+    ),
+    "undecided": Mutant(
+        "a record that fails while a later one of its key stands is not judged",
+        (
+            Change(
+                "headrace.runtime.partitions.partition_lane",
+                "        if self.state in _MAY_DECIDE_ANEW:",
+                "        if self.state is PartitionState.ACTIVE:",
+            ),
+            Change(
+                "headrace.runtime.dispatch.failures",
+                "        if lane.is_undecided and (partition",
+                "        if not lane and (partition",
+            ),
+        ),
+    ),
+    "logs": Mutant(
+        "acks of a log before settle records of the one that has its name",
+        (
+            Change(
+                "headrace.runtime.dispatch.acks.owned",
+                "        if partition.log.has(said.log, said.offset):",
+                "        if partition:",
+            ),
+        ),
+    ),
 }
 
 
