@@ -39,6 +39,8 @@ class PartitionStatus:
     """How long the commit has been held up by the same record, to a second."""
     oldest_unacked_seconds: float = 0.0
     """How long the first of those has waited that wait for an ack, to a second."""
+    waits_for: str = ""
+    """What the lowest of its open records waits for, in a few words; empty where none is open."""
     limited_by: str = ""
     """The setting that is reached, where nothing more is handed out before some is settled."""
     worker: int | None = None
@@ -106,6 +108,29 @@ def handler_reason(partition: AssignedPartition) -> str:
     return failed.reason_in_one_line if failed is not None and failed.failures and is_halted else ""
 
 
+def waits_for(partition: AssignedPartition, limited_by: str) -> str:
+    """What the lowest open record waits for: of all that may keep it, what has to end first.
+
+    Empty where nothing that was fetched is open, and no message is on its way.
+    """
+    lane = partition.lane
+    waiting = [part for part in lane.parts if part.buffer.next_offset is not None]
+    lowest = min(waiting, key=lambda part: part.buffer.next_offset or 0, default=lane)
+    is_coming = partition.unacked.has_orphans or partition.ledger.position < partition.fetched_before
+    reasons = (
+        (bool(partition.why_cut_off), PartitionState.HALTED.value),
+        (partition.held.wait_count > 0, "an output that can't be written to"),
+        (lowest.state is not PartitionState.ACTIVE, lowest.state.value),
+        (lane.out_count > 0, "its handler"),
+        (is_coming, "a fetch of what comes again"),
+        (bool(waiting) and bool(limited_by), limited_by),
+        (bool(waiting), "a worker"),
+        (bool(partition.unacked), "an ack, or the backoff of what was nacked"),
+        (partition.held.are_on_their_way, "its messages to be written"),
+    )
+    return next((reason for is_so, reason in reasons if is_so), "")
+
+
 def status(
     partition: AssignedPartition, *, worker: int | None, committed: int | None, limited_by: str, end: int = 0
 ) -> PartitionStatus:
@@ -128,6 +153,7 @@ def status(
         lag=max(0, end - (partition.ledger.committable if committed is None else committed)),
         oldest_open_seconds=round(partition.oldest_open_seconds, 1),
         oldest_unacked_seconds=round(partition.oldest_unacked_seconds, 1),
+        waits_for=waits_for(partition, limited_by),
         limited_by=limited_by,
         worker=worker,
         committed=committed,

@@ -57,4 +57,4 @@ def _nowhere(partition: AssignedPartition) -> int:
 
 def is_named(status: PartitionStatus) -> bool:
     """People see why it stands."""
-    return status.is_stuck or bool(status.limited_by) or status.in_flight > 0 or status.unacked > 0
+    return bool(status.waits_for)
