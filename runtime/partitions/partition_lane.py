@@ -110,8 +110,8 @@ class PartitionLane(WaitingLane):
         """The records before offset `end`, this lane's part of a batch: by the sequences that they are in."""
         first = self.buffer.next_offset
         taken = self.buffer.take_below(end)
-        if taken and first is not None and self._books.failed:
-            self._books.failed.split(first, end)
+        if taken and first is not None and self._books.failed and self._books.failed.split(first, end):
+            self._books.unwritten.split(first, end)
         self._books.plan.on_taken(first)
         self.waiting_since = self.fetched_at
         self._is_alone = True

@@ -273,7 +273,6 @@ class History:
         key, first = delivery.key, offsets[0]
         if not self.taken_back.is_refused(key, first):
             self.taken_back.unwritten[key].difference_update(offsets)
-            self.taken_back.unsure[key].difference_update(offsets)
         if self.taken_back.has(key, first):  # meanwhile
             if is_done and not self.taken_back.is_sure(key, first):
                 self.done[key].update(offsets)
@@ -326,7 +325,7 @@ class History:
 
     def _on_failure(self, delivery: Delivery, offsets: Sequence[int]) -> None:
         if self._on_their_way.has(delivery.key, offsets[0]):
-            self.taken_back.unsure[delivery.key].update(offsets)
+            self.taken_back.perhaps_unwritten[delivery.key].update(offsets)
         self._on_their_way.drop(delivery.key, offsets[0])
         self.taken_back.forget(delivery.key, offsets)
         self._count(delivery, offsets)
@@ -387,9 +386,10 @@ class History:
         for acked in offsets:
             self._on_their_way.on_acked(key, acked, process, now - GRACE_SECONDS)
         if owner is not None and owner.revoked_at > now and offset < end and not self.policy.is_ranges:
+            perhaps_unwritten = unwritten | self.taken_back.perhaps_unwritten[key]
             for acked in offsets:
                 has_failed = self.taken_back.has(key, acked) or self._is_late(owner, acked)
-                has_failed = has_failed or acked in unwritten or acked in self.taken_back.unsure[key]
+                has_failed = has_failed or acked in perhaps_unwritten
                 if not has_failed and (acked >= first or not self.failures[key, acked]):
                     owner.acked_at.setdefault(acked, now)
 
@@ -531,7 +531,10 @@ class History:
                 self.done[key].difference_update(offsets)
                 if not is_crossed:
                     self._forget_acks(key, offsets)
-            elif first in self.acked[key]:  # it may come again
+                continue
+            if not delivery.is_over:
+                self.taken_back.perhaps_unwritten[key].update(offsets)
+            if first in self.acked[key]:  # it may come again
                 self._take_back(delivery, offsets, None, is_sure=False)
 
     def on_written(self, key: PartitionKey, values: Sequence[bytes]) -> None:

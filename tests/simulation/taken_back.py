@@ -28,8 +28,8 @@ class TakenBack:
         self._failures: dict[PartitionKey, dict[int, _Failure]] = defaultdict(dict)
         self.unwritten: dict[PartitionKey, set[int]] = defaultdict(set)
         """A message of these was refused, and they have not gone well since: no ack counts by itself."""
-        self.unsure: dict[PartitionKey, set[int]] = defaultdict(set)
-        """Of these that may be so: some was on its way when their last delivery had ended in vain."""
+        self.perhaps_unwritten: dict[PartitionKey, set[int]] = defaultdict(set)
+        """The same may be so of these: refused late, or produced after an ack. Till the assignment ends."""
 
     def add(self, key: PartitionKey, offset: int, at: float, process: Any, *, is_sure: bool) -> None:
         """This one has failed after it was handled, or while it is."""
@@ -66,7 +66,7 @@ class TakenBack:
         """Its assignment is over: all that is open is delivered again."""
         self._failures.pop(key, None)
         self.unwritten.pop(key, None)
-        self.unsure.pop(key, None)
+        self.perhaps_unwritten.pop(key, None)
 
     def spanned(self, key: PartitionKey, first: int, end: int, now: float, process: Any) -> set[int]:
         """What of `[first, end)` an ack by `process` spans, and leaves open for sure."""

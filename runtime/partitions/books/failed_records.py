@@ -135,12 +135,14 @@ class FailedRecords(dict[int, FailedRecord]):
         self.forget([offset])
         self[offset] = FailedRecord(reason=reason, batch_limit=1, is_refused=True)
 
-    def split(self, first: int, at: int) -> None:
-        """Of a range only what lies before `at` is handed out: the rest stays what it was."""
+    def split(self, first: int, at: int) -> bool:
+        """Of a range only what lies before `at` is handed out; whether a rest stays what it was."""
         failed = self.get(first)
-        if failed is not None and failed.end is not None and at < failed.end:
-            self[at] = replace(failed)
-            failed.end = at
+        if failed is None or failed.end is None or at >= failed.end:
+            return False
+        self[at] = replace(failed)
+        failed.end = at
+        return True
 
     def forget(self, offsets: Iterable[int]) -> None:
         """They are settled, or went well."""

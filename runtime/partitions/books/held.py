@@ -88,6 +88,11 @@ class UnwrittenRecords(dict[int, Unwritten]):
         if first in self or (before is not None and before.call.is_unwritten):
             self[first] = Unwritten.RUNS
 
+    def split(self, first: int, at: int) -> None:
+        """Of a range only what lies before `at` is handed out: no ack counts for the rest, either."""
+        if first in self:
+            self[at] = Unwritten.WAITS
+
     def note_acked(self, first: int) -> bool:
         """Whether that counts, once its handler has returned."""
         if counts := self[first] is not Unwritten.WAITS:

@@ -13,15 +13,20 @@ from hypothesis import strategies as st
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.dispatch.acks.owned import Acks
 from headrace.runtime.dispatch.choice.batcher import Part, next_part
 from headrace.runtime.dispatch.failures import Failures
 from headrace.runtime.dispatch.interface import NoFeed
+from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition, of_ranges
+from headrace.runtime.partitions.books.held import Unwritten
 from headrace.runtime.partitions.buffers.ranges import OffsetRange
 from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.room import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.wire.frames import Ack
 
 Span = tuple[int, int]
 POLICY = FailurePolicy(max_attempts=2, backoff_seconds=0, then="halt")
@@ -390,3 +395,17 @@ def test_each_range_is_acked_as_a_whole_however_it_was_halved_and_in_whatever_or
         model.batch(5, -1)
     assert model.partition.checkpoint == Checkpoint(24)
     assert not model.partition.unacked
+
+
+def test_the_rest_of_a_range_whose_message_was_refused_is_settled_by_no_ack_of_before() -> None:
+    p = partition(4)
+    acks = Acks(DeliveryPolicy(), TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t"), lambda _: 4)
+    acks.begin([p])
+    for _ in range(2):
+        whole = take(p, 4)
+        p.unwritten[0] = Unwritten.WAITS
+        fail(p, whole)
+    assert take(p, 4) == [OffsetRange(0, 2)]
+    assert acks.take(Ack("t", 0, 3, is_through=False)) is None  # of the whole one
+    assert p.unwritten == {0: Unwritten.RUNS, 2: Unwritten.WAITS}
+    assert p.ledger.is_open(2)
