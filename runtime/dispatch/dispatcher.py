@@ -87,6 +87,7 @@ class Dispatcher:
         self.reload_workers = Reloads(shared).run
         self._old_sessions = OldSessions(end_session)
         self._stragglers = Stragglers(shared.workers, allocator, shared.run_sizer)
+        self._left_unwritten: dict[PartitionKey, set[int]] = {}  # of what has left, and may come back
         self._is_stopping = False
         self._is_dispatching = False
 
@@ -143,11 +144,13 @@ class Dispatcher:
         self._old_sessions.end(partitions, {worker.spark_session_id for worker in self.workers})
         for partition in partitions:
             self._failures.begin(partition)
+            partition.unwritten.begin(self._left_unwritten.pop(partition.key, ()), partition.ledger)
         self._acks.begin(partitions)
         self._router.on_changed()
 
     def restart(self, partition: AssignedPartition) -> None:
         """One partition begins anew; it keeps its place."""
+        self._left_unwritten.pop(partition.key, None)  # of the log before
         self.partitions[partition.lane.id] = partition
         self._failures.begin(partition)
         self._acks.begin([partition])
@@ -246,6 +249,7 @@ class Dispatcher:
         self.sync_progress()  # acks that workers have sent by now
         log_what_stays_open(partitions)
         for partition in partitions:
+            self._left_unwritten[partition.key] = {*partition.unwritten, *partition.held.unwritten()}
             self._acks.end(partition)
             self.partitions.pop(partition.lane.id, None)
             self.forget(partition.lane)

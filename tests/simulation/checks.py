@@ -464,6 +464,7 @@ class History:
             offset for offset in self._on_their_way.leave(delivery.key) if not _covers(commit, offset)
         }
         self.done[delivery.key] -= unwritten  # it comes again
+        self.taken_back.perhaps_unwritten[delivery.key] |= unwritten
         self._forget_acks(delivery.key, unwritten)
         if not is_clean or self.policy.ack_window_size:
             return

@@ -29,7 +29,7 @@ class TakenBack:
         self.unwritten: dict[PartitionKey, set[int]] = defaultdict(set)
         """A message of these was refused, and they have not gone well since: no ack counts by itself."""
         self.perhaps_unwritten: dict[PartitionKey, set[int]] = defaultdict(set)
-        """The same may be so of these: refused late, or produced after an ack. Till the assignment ends."""
+        """The same may be so of these: refused late, produced after an ack, or open when their partition left."""
 
     def add(self, key: PartitionKey, offset: int, at: float, process: Any, *, is_sure: bool) -> None:
         """This one has failed after it was handled, or while it is."""
@@ -65,8 +65,7 @@ class TakenBack:
     def forget_all(self, key: PartitionKey) -> None:
         """Its assignment is over: all that is open is delivered again."""
         self._failures.pop(key, None)
-        self.unwritten.pop(key, None)
-        self.perhaps_unwritten.pop(key, None)
+        self.perhaps_unwritten[key] |= self.unwritten.pop(key, set())
 
     def spanned(self, key: PartitionKey, first: int, end: int, now: float, process: Any) -> set[int]:
         """What of `[first, end)` an ack by `process` spans, and leaves open for sure."""

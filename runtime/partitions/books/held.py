@@ -6,6 +6,7 @@ from enum import Enum
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.produce import WAITING, Message
 
@@ -83,6 +84,10 @@ class Unwritten(Enum):
 class UnwrittenRecords(dict[int, Unwritten]):
     """By first offset, until a later delivery has gone well, or `onFailure` has ended them."""
 
+    def begin(self, firsts: Iterable[int], ledger: Ledger) -> None:
+        """These were unwritten when their partition left; it is back, and some may be settled meanwhile."""
+        self.update({first: Unwritten.WAITS for first in firsts if not ledger.is_settled(first)})
+
     def note_handed_out(self, first: int, before: Held | None) -> None:
         """Another delivery of it begins. `before`: what it was held for by its last one, perhaps open yet."""
         if first in self or (before is not None and before.call.is_unwritten):
@@ -127,6 +132,10 @@ class HeldRecords(dict[int, Held]):
     def are_on_their_way(self) -> bool:
         """Some messages of theirs are, and no commit can write them."""
         return any(held.call.open and not held.call.failure for held in self.values())
+
+    def unwritten(self) -> Iterator[int]:
+        """Those of which messages are on their way, or can't be written."""
+        return (first for first, held in self.items() if held.call.is_unwritten)
 
     def note_waits(self, first: int, call: Call) -> None:
         """That call of it waits."""

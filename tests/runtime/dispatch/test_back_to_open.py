@@ -1,10 +1,11 @@
 """Records that went well and have failed after all, among others of their key or partition. Real workers."""
 
 import asyncio
+import textwrap
 from pathlib import Path
 
 import pytest
-from ack_bench import CUMULATIVE, ENABLE
+from ack_bench import CUMULATIVE, ENABLE, ONLY
 from failure_bench import policy
 from produce_bench import Cluster, producing
 from worker_bench import Bench, Record, records, until
@@ -209,3 +210,36 @@ async def test_a_cumulative_ack_leaves_what_was_nacked_below_it_to_its_policy(tm
         await until(lambda: "1 2" in b.lines())
         await b.settled(p, 4)
         assert b.lines() == ["0 1", "1 1", "2 1", "3 1", "1 2"]
+
+
+async def test_an_ack_of_a_delivery_that_has_failed_counts_no_more_when_its_partition_is_back(
+    tmp_path: Path,
+) -> None:
+    """Its message is refused after the partition has left, and the same replica gets that again."""
+    handler = """
+        async def handler(context, event):
+            write(f"{event.offset} {event.attempt}")
+            if event.offset == 0:
+                context.produce("out", str(event.offset))
+            if exists("late"):
+                await context.platform.explicit_ack(nuclio.QualifiedOffset("t", 0, 0))
+    """
+    async with producing(tmp_path, "import nuclio\n" + textwrap.dedent(handler), ONLY) as (b, cluster):
+        (p,) = b.assign(("t", 0))
+        b.dispatcher.on_assigned([p.key])
+        b.feed(p, records(0, 1))
+        await until(lambda: cluster.sent and not p.lane.in_flight_count)
+        await b.dispatcher.revoke([p], 0)
+        b.dispatcher.on_revoked([p.key])
+        cluster.confirm(failure="too large")
+        (b.folder / "late").touch()
+        other, again = b.assign(("t", 1), ("t", 0))
+        b.feed(other, records(7, 1))
+        await until(lambda: "7 1" in b.lines() and not other.lane.in_flight_count)
+        b.dispatcher.sync_progress()
+        assert not again.ledger.is_settled(0)
+        b.feed(again, records(0, 1))
+        await until(lambda: b.lines()[-1] == "0 1" and not again.lane.in_flight_count)
+        assert again.checkpoint.offset == 0
+        cluster.confirm()
+        assert again.checkpoint.offset == 1
