@@ -140,6 +140,7 @@ class History:
         self.taken_back.forget(delivery.key, offsets)
         if self._on_their_way.has(delivery.key, first):  # nobody knows what becomes of those
             self.taken_back.unwritten[delivery.key].update(offsets)
+            self.taken_back.perhaps_unwritten[delivery.key].update(offsets)
         self._on_their_way.drop(delivery.key, first)
         self.messages.on_start(delivery.key, first)
         self.done[delivery.key].difference_update(offsets)
@@ -314,6 +315,7 @@ class History:
             for offset in offsets:
                 delivery.handled.pop(offset, None)
                 delivery.acked_at.pop(offset, None)  # it may have counted only once this had gone well
+            self.taken_back.perhaps_unwritten[delivery.key].update(offsets)
             if outcome == "ok":
                 self.done[delivery.key].difference_update(offsets)
                 delivery.settled.difference_update(offsets)

@@ -29,7 +29,7 @@ class TakenBack:
         self.unwritten: dict[PartitionKey, set[int]] = defaultdict(set)
         """A message of these was refused, and they have not gone well since: no ack counts by itself."""
         self.perhaps_unwritten: dict[PartitionKey, set[int]] = defaultdict(set)
-        """The same may be so of these: refused late, produced after an ack, or open when their partition left."""
+        """The same may be so of these: refused late, or open when they came again or their partition left."""
 
     def add(self, key: PartitionKey, offset: int, at: float, process: Any, *, is_sure: bool) -> None:
         """This one has failed after it was handled, or while it is."""
