@@ -54,8 +54,8 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "headrace.runtime.dispatch.produces",
-                "                if call.failure and",
-                "                if not call and",
+                "            if call.failure:\n                self._fail(",
+                "            if not call:\n                self._fail(",
             ),
         ),
     ),
