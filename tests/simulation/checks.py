@@ -520,6 +520,11 @@ class History:
         for delivery, offsets, _ in self._on_their_way.end(value):
             delivery.written_at |= dict.fromkeys(offsets, self._now())
 
+    def check_refused(self, value: bytes, refused: AbstractSet[bytes]) -> None:
+        """Somebody is told that it can't be written; these can't."""
+        if value not in refused:
+            self.violate(f"message {value!r} is said to be refused, and is not")
+
     def on_refused(self, value: bytes) -> None:
         """It is written nowhere, for good: what it belongs to has failed, whatever has settled that."""
         for delivery, offsets, is_last in self._on_their_way.end(value):

@@ -41,6 +41,8 @@ class Group:
         """Messages that are refused."""
         self.texts: dict[PartitionKey, tuple[int, str]] = {}
         """By partition."""
+        self.epochs: dict[PartitionKey, int] = defaultdict(int)
+        """Of the transactional producers of each partition: the last one that was made is its owner's."""
         self.generation = 0
         self.max_text_chars = max_text_chars
         self.history: History
@@ -112,24 +114,28 @@ class Group:
         assert found is not None
         return found.checkpoint if _life_of(found) == self.topic_id else Checkpoint(0)
 
-    def commit(
-        self,
-        generation: int | None,
-        offsets: Mapping[PartitionKey, tuple[int, str]],
-        messages: Mapping[PartitionKey, Sequence[bytes]],
-    ) -> None:
-        """One request, or a transaction for each. Refuses whoever isn't in the current generation."""
+    def next_epoch(self, key: PartitionKey) -> int:
+        """Of another producer: no transaction of an earlier one ends any more."""
+        self.epochs[key] += 1
+        return self.epochs[key]
+
+    def commit(self, generation: int | None, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
+        """One request. Refuses whoever isn't in the current generation."""
         if generation != self.generation:
             raise CommitRefusedError("the group has gone on")
         if max(len(text) for _, text in offsets.values()) > self.max_text_chars:
             raise TextTooLongError("the metadata is too large")
-        self.texts |= offsets
-        for key, (offset, text) in offsets.items():
-            found = decode_text(offset, text)
-            assert found is not None
-            log = self.log(key, _life_of(found))
-            self.history.on_written(log, messages.get(key, ()))
-            self.history.on_commit(log, found.checkpoint)
+        for key, said in offsets.items():
+            self.end_transaction(key, said, ())
+
+    def end_transaction(self, key: PartitionKey, said: tuple[int, str], messages: Sequence[bytes]) -> None:
+        """With a commit, of offset and text. Brokers ask for no generation here."""
+        self.texts[key] = said
+        found = decode_text(*said)
+        assert found is not None
+        log = self.log(key, _life_of(found))
+        self.history.on_written(log, messages)
+        self.history.on_commit(log, found.checkpoint)
 
 
 def shown_id(life: int) -> str:

@@ -3,12 +3,14 @@
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
 from checks import Delivery, History
 from fake_worker import FakeProcess, Machine
 from group import Group, shown_id
+from model_client import ModelTransactions
 from shape import Shape
 
 from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
@@ -36,7 +38,6 @@ WAIT_SECONDS = 0.4
 _HEARTBEAT_SECONDS = 0.2
 _METRICS = Metrics()
 _REFUSED = Written(failure="the message is too large for its topic")
-_ABORTED = "a message that belongs to it can't be written"
 
 
 class _Committer(Committer):
@@ -73,7 +74,7 @@ class Member:
         self.is_cut_off = False
         """Nothing that it says reaches the broker."""
         self.lost_writes = 0
-        self._unknown: dict[PartitionKey, Sequence[Outgoing]] = {}  # whose transactions stand, unheard of
+        self._transactions = ModelTransactions(self) if shape.policy.exactly_once else None
         self.processes: dict[int, FakeProcess] = {}
         self._machine = machine
         self._positions: dict[PartitionKey, int] = {}
@@ -143,11 +144,11 @@ class Member:
     # ---- Stream
 
     async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
-        for key in keys:
-            self._unknown.pop(key, None)
-        await self._wait(0.1)
+        if self._transactions is not None:
+            await self._transactions.begin(keys)
+        await self.wait(0.1)
         while self.is_cut_off:
-            await self._wait(0.1)
+            await self.wait(0.1)
         committed = {key: self.group.start_of(key) for key in keys if self.group.has_committed(key)}
         starts = {key: committed.get(key, Checkpoint(0)) for key in keys}
         self._ids |= dict.fromkeys(keys, self.group.topic_id)
@@ -191,11 +192,11 @@ class Member:
     async def write_dead_letter(
         self, partition: AssignedPartition, record: WireRecord, reason: str, attempts: int
     ) -> bool:
-        await self._wait(0.1)
-        self._may_fail(OSError)
+        await self.wait(0.1)
+        self.may_fail(OSError)
         self.history.on_given_up(partition.lane.id, record.offset, "deadLetter")
-        await self._wait(0.1)
-        self._may_fail(OSError)
+        await self.wait(0.1)
+        self.may_fail(OSError)
         return True
 
     def produce(self, message: Message, done: Confirm) -> None:
@@ -222,48 +223,44 @@ class Member:
         offsets: Mapping[PartitionKey, tuple[int, str]],
         outgoing: Mapping[PartitionKey, Sequence[Outgoing]],
     ) -> Mapping[PartitionKey, str]:
-        generation, waited = self.generation, offsets.keys() & self._unknown.keys()
-        for _, done in (it for key in waited for it in self._unknown.pop(key)):
-            done(Written())
-        refused = dict.fromkeys(waited, "it is known only now that its last transaction stands")
-        offsets = {key: it for key, it in offsets.items() if key not in waited}
-        self.lost_writes += bool(waited)
+        told = {
+            key: [(message, partial(self._tell, message, done)) for message, done in it]
+            for key, it in outgoing.items()
+        }
         try:
-            await self._wait(0.02)
-            self._may_fail(CommitRefusedError)
-            refused |= dict.fromkeys(self._abort(offsets, outgoing), _ABORTED)
-            offsets = {key: it for key, it in offsets.items() if key not in refused}
-            values = {key: [it.value or b"" for it, _ in outgoing.get(key, ())] for key in offsets}
-            if offsets:
-                self.group.commit(generation, offsets, values)
-            self._unknown |= {key: outgoing[key] for key in offsets.keys() & outgoing.keys()}
-            await self._wait(0.02)
-            self._may_fail(CommitRefusedError)
+            if self._transactions is None:
+                await self.commit(offsets)
+                return {}
+            refused = await self._transactions.write(offsets, told)
         except BaseException:  # cancelled, too
             self.lost_writes += 1
             raise
-        for key in offsets.keys() & outgoing.keys():
-            for _, done in self._unknown.pop(key, ()):
-                done(Written())
+        self.lost_writes += bool(refused)
         return refused
 
-    def _abort(
-        self, keys: Iterable[PartitionKey], outgoing: Mapping[PartitionKey, Sequence[Outgoing]]
-    ) -> set[PartitionKey]:
-        """The transactions that hold what the broker refuses: nothing of them is written."""
-        too_large = self.group.too_large
-        found = [(key, it) for key in keys for it in outgoing.get(key, ()) if it[0].value in too_large]
-        for _, (message, done) in found:
-            self.history.on_refused(message.value or b"")
-            done(_REFUSED)
-        self.lost_writes += bool(found)
-        return {key for key, _ in found}
+    async def commit(self, offsets: Mapping[PartitionKey, tuple[int, str]]) -> None:
+        """As a request that may fail, or whose answer may be lost."""
+        generation = self.generation
+        await self.wait(0.02)
+        self.may_fail(CommitRefusedError)
+        self.group.commit(generation, offsets)
+        await self.wait(0.02)
+        self.may_fail(CommitRefusedError)
 
-    def _may_fail(self, kind: Callable[[str], Exception]) -> None:
+    def _tell(self, message: Message, done: Confirm, written: Written) -> None:
+        """What has become of one that goes with a commit."""
+        if written.failure:
+            self.history.check_refused(message.value or b"", self.group.too_large)
+            self.history.on_refused(message.value or b"")
+        done(written)
+
+    def may_fail(self, kind: Callable[[str], Exception]) -> None:
+        """Raise `kind`, now and then; always while it is cut off."""
         if self.is_cut_off or self.rng.random() < self.trouble:
             raise kind("the broker doesn't answer")
 
-    async def _wait(self, most_seconds: float) -> None:
+    async def wait(self, most_seconds: float) -> None:
+        """A part of that."""
         await asyncio.sleep(self.rng.uniform(0, most_seconds))
 
     # ---- what goes on
@@ -271,7 +268,7 @@ class Member:
     async def _look_at_topic(self) -> None:
         """Whether it is still the one that is read. Some stay, of some the start is read again."""
         while True:
-            await self._wait(0.6)
+            await self.wait(0.6)
             id_ = self.group.topic_id
             partitions = self.assignment.partitions
             keys = [] if self.is_cut_off else [key for key in partitions if self._ids[key] != id_]
@@ -309,7 +306,7 @@ class Member:
 
     async def _fetch(self) -> None:
         while True:
-            await self._wait(0.1)
+            await self.wait(0.1)
             if self._fetch_once():
                 self.dispatcher.dispatch()
 
@@ -361,7 +358,7 @@ class Member:
         return cast("WorkerProcess", process)
 
     async def _end_session(self, session: str) -> bool:
-        await self._wait(0.05)
+        await self.wait(0.05)
         if is_ended := self.rng.random() >= self.trouble:
             self.history.ended_sessions.add(session)
         return is_ended

@@ -15,6 +15,8 @@ def test_whatever_goes_wrong_nothing_is_lost_repeated_out_of_order_or_left_waiti
     assert sum(history.starts for history in histories.values()) > 100 * _AT_A_TIME
 
 
-def test_a_seed_is_always_the_same_simulation() -> None:
-    first, _, second = simulate(7), simulate(8), simulate(7)
+@pytest.mark.parametrize("seed", [7, 15])
+def test_a_seed_is_always_the_same_simulation(seed: int) -> None:
+    first, _, second = simulate(seed), simulate(8), simulate(seed)
+    assert first.policy.exactly_once == (seed == 15)
     assert [it[:3] for it in first.told] == [it[:3] for it in second.told]

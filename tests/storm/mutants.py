@@ -114,6 +114,26 @@ MUTANTS: Mapping[str, Mutant] = {
             ),
         ),
     ),
+    "blamed": Mutant(
+        "with exactlyOnce, what was sent behind a refused message is blamed, and nobody is told of that",
+        (
+            Change(
+                "headrace.triggers.kafka.produce.partition_producer",
+                "        if not refused:\n",
+                "        if len(refused) < len(failed):\n",
+            ),
+        ),
+    ),
+    "unasked": Mutant(
+        "a transaction whose end is unknown is written anew, whether it stands or not",
+        (
+            Change(
+                "headrace.triggers.kafka.transactions",
+                "                    self._unknown[key] = said\n",
+                "                    pass\n",
+            ),
+        ),
+    ),
 }
 
 
