@@ -209,7 +209,7 @@ async def test_it_signs_in_as_the_trigger_does() -> None:
         topic=st.text(),
         partition=st.integers(0),
         offset=st.integers(0),
-        timestamp=st.none() | st.integers(0),
+        timestamp=st.none() | st.integers(0, 2**63 - 1),
         error=st.text(max_size=500),
         attempts=st.integers(1),
         function=st.text(),

@@ -155,6 +155,7 @@ async def test_a_rebalance_that_meets_a_stop_waits_for_its_last_commit(tmp_path:
 
     class Committer:
         metrics = TriggerMetrics(Metrics(), "", "f", "memory", "t")
+        max_chars = 4096
 
         async def commit(self, partitions: object, timeout_seconds: float) -> bool:
             await may_commit.wait()
