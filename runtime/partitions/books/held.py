@@ -69,8 +69,6 @@ class Held(NamedTuple):
     failures: int
     record: WireRecord | None = None
     """Where records may overtake each other: only it would have to come again."""
-    is_over: bool = False
-    """That call has ended without an outcome, or in vain: the record comes again by itself."""
 
 
 class Unwritten(Enum):
@@ -157,9 +155,7 @@ class HeldRecords(dict[int, Held]):
         """
         if (held := self.get(first)) is not None:
             self._void(held.call)
-            if held.call.is_unwritten:
-                self[first] = held._replace(is_over=True)
-            else:
+            if not held.call.is_unwritten:
                 self.drop(first)
 
     def _void(self, call: Call) -> None:

@@ -172,7 +172,8 @@ class World:
             return
         is_out = offset in [record.offset for record in self.out]
         # Its delivery was in vain anyway.
-        is_coming = (held.is_over and not truth.is_settled) or self.p.unacked.is_orphan(offset)
+        waits = not (truth.is_settled or is_out or offset in self.p.unacked)
+        is_coming = waits or self.p.unacked.is_orphan(offset)
         truth.is_settled, truth.is_unwritten, truth.is_nacked = False, True, is_out
         truth.runs_again = truth.is_acked = False
         truth.is_failing |= not (is_coming or is_out)
