@@ -23,16 +23,20 @@ class AcksAndCommits(Batches):
             is_early = number not in replica.partitions
             if replica.acks.take(ack) is not None:
                 if not is_early:  # else it is of the log that was there before this one
-                    self._acked(ack)
+                    self._acked(replica, ack)
                     self.after_ack(replica, number)
             elif is_early:
                 replica.early.append(ack)
 
-    def _acked(self, ack: Ack) -> None:
+    def _acked(self, replica: Replica, ack: Ack) -> None:
+        """What has failed and comes again is left to its policy, unless it is acked by its own name."""
         is_through = ack.is_through or self.policy.is_cumulative
+        ledger = replica.partitions[ack.partition].ledger
         for offset in self.group.offsets[ack.partition]:
-            if offset == ack.offset or (is_through and offset < ack.offset):
-                self.done.add((ack.partition, offset))
+            it = (ack.partition, offset)
+            is_left = it in self.failures and ledger.is_open(offset)
+            if offset == ack.offset or (is_through and offset < ack.offset and not is_left):
+                self.done.add(it)
 
     def after_ack(self, replica: Replica, number: int) -> None:
         """As a dispatcher does: what had waited for this record goes on."""
@@ -46,7 +50,7 @@ class AcksAndCommits(Batches):
         replica.acks.begin(begun)
         for ack in replica.early:
             if 0 <= ack.offset < self.group.ends[ack.partition]:
-                self._acked(ack)
+                self._acked(replica, ack)
         replica.early.clear()
 
     @rule(member=replicas, fate=fates)
