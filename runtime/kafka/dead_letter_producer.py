@@ -48,6 +48,15 @@ async def start_producer(brokers: BrokerAccess, client_id: str, transactional_id
     return producer
 
 
+def track(producer: Any, topic: str) -> None:
+    """Have the topic stay known while messages for it are queued. To be called before each use.
+
+    Until a producer has a topic aiokafka asks for all of them, and forgets what it has learnt so once it asks
+    for one. What is queued for another one then waits until it expires, amid thousands of requests.
+    """
+    producer.client.add_topic(topic)
+
+
 async def write_copy(producer: Any, topic: str, partition: int, copy: Copy) -> int:
     """The offset that the broker has confirmed. Raises KafkaError; retries until cancelled what may help.
 
@@ -56,6 +65,7 @@ async def write_copy(producer: Any, topic: str, partition: int, copy: Copy) -> i
     # `send` mixes records into one batch, too: the size of one would fail its neighbours.
     batch = producer.create_batch()
     batch.append(timestamp=copy.timestamp, key=copy.key, value=copy.value, headers=copy.headers)
+    track(producer, topic)
     confirmed = await producer.send_batch(batch, topic, partition=partition)
     written = await confirmed
     return int(written.offset)

@@ -100,6 +100,9 @@ class _Client:
     def available_partitions_for_topic(self, _: str) -> set[int]:
         return _PARTITIONS
 
+    def add_topic(self, _: str) -> None:
+        """It keeps them all."""
+
     async def partitions_for(self, _: str) -> set[int]:
         return _PARTITIONS
 

@@ -18,7 +18,9 @@ from headrace.triggers.kafka.produce.outputs import Outputs
 class Client:
     """A producer that writes all at once."""
 
-    client = SimpleNamespace(cluster=SimpleNamespace(available_partitions_for_topic=lambda _: {0}))
+    client = SimpleNamespace(
+        add_topic=lambda _: None, cluster=SimpleNamespace(available_partitions_for_topic=lambda _: {0})
+    )
 
     async def partitions_for(self, _: str) -> set[int]:
         return {0}

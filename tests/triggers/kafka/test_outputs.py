@@ -44,6 +44,9 @@ class Client:
     async def force_metadata_update(self) -> bool:
         return not self.is_away
 
+    def add_topic(self, _: str) -> None:
+        """It has no others."""
+
     async def partitions_for(self, _: str) -> set[int]:
         self.asked += 1
         if self.failure:
@@ -297,6 +300,19 @@ async def test_a_topic_that_takes_nothing_any_more_amid_others_holds_up_only_its
     await bench.settle()
     assert bench.said == {b"2": Written(0, 4)}
     await until(lambda: bench.clients[1].values[1:] == [[b"0", b"1"]])
+
+
+async def test_messages_that_nobody_confirms_for_a_while_wait(bench: Bench) -> None:
+    bench.produce(range(5), partition=0, width=600)  # of which a batch takes one
+    await until(lambda: len(bench.waiting) == 5)
+    bench.produce(range(5, 6), partition=1)
+    await until(lambda: len(bench.waiting) == 6)
+    assert bench.said == {}
+    for *_, sent in bench.clients[0].batches:
+        end(sent, None, 7)
+    await bench.settle()
+    assert set(bench.said.values()) == {Written(0, 7), Written(1, 7)}
+    assert len(bench.said) == 6
 
 
 async def test_what_no_topic_can_be_named_fails_its_message_alone(bench: Bench) -> None:

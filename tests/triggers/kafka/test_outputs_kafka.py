@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import UnknownTopicOrPartitionError
 from broker import Broker, embedded
 from http_function import write_http_function
 from kafka_records import group_offsets, produce
@@ -17,6 +18,9 @@ from replica import Replica, replica, set_spec, wait_until, write_function
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.guards import Guards
+from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
+from headrace.triggers.kafka.produce.packing import targets_of
 
 ARCHIVES = """
     def handler(context, event):
@@ -52,6 +56,19 @@ def archived(other: EmbeddedKafka) -> list[dict[str, Any]]:
 
 def committed(running: Replica) -> int:
     return sum(it or 0 for it in running.committed().values())
+
+
+async def test_a_topic_stays_known_once_another_one_is_asked_for(broker: Broker, topic: str) -> None:
+    """A producer that found its coordinator loading has asked for all topics, and keeps none of them."""
+    producer = await start_producer(BrokerAccess(broker.bootstrap), "test")
+    try:
+        await producer.client.force_metadata_update()
+        partitions, _ = await targets_of(producer, topic)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await targets_of(producer, f"{topic}-missing")
+        assert producer.client.cluster.partitions_for_topic(topic) == {*partitions}
+    finally:
+        await discard(producer)
 
 
 def test_records_of_one_cluster_are_sent_on_to_another(

@@ -26,7 +26,7 @@ from headrace.triggers.kafka.produce.cluster import Cluster
 from headrace.triggers.kafka.produce.faults import TOO_LARGE, Fault, NoSuchPartitionError, fault_of
 from headrace.triggers.kafka.produce.outages import WHAT_WAITS
 from headrace.triggers.kafka.produce.packing import NoAnswerError, Packed, pack, targets_of
-from headrace.triggers.kafka.produce.topic_queue import TopicQueue
+from headrace.triggers.kafka.produce.topic_queue import SILENT_SECONDS, TopicQueue
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class Outputs:
         self._queues: dict[str, TopicQueue] = {}  # by topic, with a task each where something waits
         self.cluster = Cluster(access)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watcher: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._current: _Producer | None = None
         self._problem = ""
@@ -69,6 +70,8 @@ class Outputs:
             asyncio.get_running_loop().call_soon(self.cluster.wait, [(message, done)])
         if (queue := self._queues.get(message.topic)) is None:
             queue = self._queues[message.topic] = TopicQueue(message.topic)
+            if self._watcher is None or self._watcher.done():
+                self._watcher = self._start(self._watch(), "messages that nobody confirms")
         queue.waiting.append((message, done))
         self._go_on(queue)
 
@@ -95,10 +98,19 @@ class Outputs:
 
     # ---- inside
 
-    def _start(self, work: Any, name: str) -> None:
-        task = start_task(work, name)
+    def _start(self, work: Any, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = start_task(work, name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _watch(self) -> None:
+        """While there are messages: where no broker answers they wait. Else handlers would, until stopped."""
+        while self._queues:
+            for queue in tuple(self._queues.values()):
+                if queue.is_silent:
+                    self.cluster.wait(queue.unwritten())
+            await asyncio.sleep(SILENT_SECONDS / 2)
 
     def _go_on(self, queue: TopicQueue) -> None:
         if queue.has_more and not queue.is_sending:
@@ -141,7 +153,9 @@ class Outputs:
             return
         most_bytes, alone, queue.alone = self.cluster.limits.get(topic), queue.alone, 0
         create = producer.client.create_batch
-        for batch in list(pack(queue.waiting, create, targets, most_bytes, alone)):
+        queue.packed.extend(pack(queue.waiting, create, targets, most_bytes, alone))
+        while queue.packed:
+            batch = queue.packed.popleft()
             if queue.is_broken_off:
                 queue.come_back(batch)  # in its place
             elif batch.builder is None:
@@ -152,12 +166,12 @@ class Outputs:
     async def _send_batch(self, producer: _Producer, queue: TopicQueue, batch: Packed) -> None:
         """Returns once there is room for the next one of its partition."""
         producer.open += 1
-        queue.on_sent()
+        queue.on_sent(batch)
         try:
             written = await producer.client.send_batch(batch.builder, queue.topic, partition=batch.partition)
         except Exception as error:  # whatever the client makes of it
             self._on_failed(producer, queue, batch, error)
-            self._ended(producer, queue)
+            self._ended(producer, queue, batch)
         else:
             written.add_done_callback(partial(self._on_written, producer, queue, batch))
 
@@ -171,7 +185,7 @@ class Outputs:
         else:
             self._retire(producer)  # it has counted the failed batch: the broker refuses what follows
             self._on_failed(producer, queue, batch, error)
-        self._ended(producer, queue)
+        self._ended(producer, queue, batch)
 
     def _on_failed(self, producer: _Producer, queue: TopicQueue, batch: Packed, error: BaseException) -> None:
         fault = fault_of(error)
@@ -189,8 +203,8 @@ class Outputs:
         else:
             batch.goes_in_parts = True
 
-    def _ended(self, producer: _Producer, queue: TopicQueue) -> None:
-        queue.on_ended()
+    def _ended(self, producer: _Producer, queue: TopicQueue, batch: Packed) -> None:
+        queue.on_ended(batch)
         self._go_on(queue)
         self._left(producer)
 

@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from headrace.runtime.kafka.dead_letter_producer import track
 from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.wire.produce import Message
 
@@ -117,7 +118,8 @@ class NoAnswerError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
 
 
 async def targets_of(producer: Any, topic: str) -> Targets:
-    """Of a topic. Raises KafkaError, such as NoAnswerError."""
+    """Of a topic, which stays known from then on. Raises KafkaError, such as NoAnswerError."""
+    track(producer, topic)
     try:
         async with asyncio.timeout(_TOPIC_SECONDS):  # what the broker makes for who asks takes a moment
             partitions = sorted(await producer.partitions_for(topic))

@@ -2,8 +2,12 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 
+from headrace.runtime.partitions.books.held import Outgoing
 from headrace.triggers.kafka.produce.packing import Packed, Waiting
+
+SILENT_SECONDS = 0.5
 
 
 class TopicQueue:
@@ -15,13 +19,16 @@ class TopicQueue:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.waiting: Waiting = deque()
+        self.packed: deque[Packed] = deque()
+        """Those that are sent next, once there is room."""
         self.alone = 0
         """So many of those that wait go in a batch each: one of them had its batch refused."""
         self.sender: object = None
         """By whom the last batch was sent: what another one sends might overtake it."""
         self.is_sending = False
-        self._open = 0
+        self._open: set[Packed] = set()
         self._again: list[Packed] = []
+        self._last_news = asyncio.get_running_loop().time()
         self._is_quiet = asyncio.Event()
         self._is_quiet.set()
 
@@ -40,14 +47,26 @@ class TopicQueue:
         """Nothing of it is anywhere."""
         return not (self.has_more or self._open or self.is_sending)
 
-    def on_sent(self) -> None:
-        """A batch is on its way."""
-        self._open += 1
+    @property
+    def is_silent(self) -> bool:
+        """Nothing has become of any of it for a while."""
+        return asyncio.get_running_loop().time() - self._last_news >= SILENT_SECONDS
+
+    def unwritten(self) -> Iterator[Outgoing]:
+        """All of it, in no order."""
+        for batch in (*self._open, *self._again, *self.packed):
+            yield from batch.messages
+        yield from self.waiting
+
+    def on_sent(self, batch: Packed) -> None:
+        """It is on its way."""
+        self._open.add(batch)
         self._is_quiet.clear()
 
-    def on_ended(self) -> None:
-        """It is known what became of one."""
-        self._open -= 1
+    def on_ended(self, batch: Packed) -> None:
+        """It is known what became of it."""
+        self._open.discard(batch)
+        self._last_news = asyncio.get_running_loop().time()
         if not self._open:
             self._is_quiet.set()
 
