@@ -67,31 +67,36 @@ class CheckpointText:
     topic_id: str = ""
     first_topics: tuple[str, ...] = ()
 
-    def encode(self, max_chars: int) -> Encoded:
+    def encode(self, max_chars: int, *, runs_first: bool = False) -> Encoded:
         """Count, attempts from the lowest up, plan, acked runs likewise, until something doesn't fit.
 
         What is left out is delivered again, or counted anew: less than the truth is always safe.
+        `runs_first`: messages were written with acked runs, and would be again.
         """
         checkpoint = self.checkpoint
         head = self._head(max_chars)
         room = max_chars - len(head) - _STATE_CHARS if head else -1
+        runs, has_all_runs = "", True
+        if runs_first:
+            runs, has_all_runs = _as_many_as_fit(_run_items(checkpoint), room)
+            room -= len(runs)
         attempts, is_whole = _as_many_as_fit(_attempt_items(checkpoint), room)
         plan = _plan_item(checkpoint)
         if not is_whole or len(attempts) + len(plan) > max(room, 0):
             plan, is_whole = "", is_whole and not plan
-        behind, runs = "", ""
+        behind = ""
         room -= len(attempts) + len(plan)
         if plan and checkpoint.plan and checkpoint.plan.behind:
             behind, is_whole = _as_many_as_fit(_batch_items(checkpoint.plan), room - _BEHIND_CHARS)
             room -= len(behind) + _BEHIND_CHARS
-        if is_whole:
-            runs, is_whole = _as_many_as_fit(_run_items(checkpoint), room)
+        if is_whole and not runs_first:
+            runs, has_all_runs = _as_many_as_fit(_run_items(checkpoint), room)
         state = f"{attempts}/{plan}/{runs}." if attempts or plan or runs else ""
         end = _END if 0 < len(head) <= max_chars - len(_END) else ""
         text = head + (f" s={_checksum(checkpoint.offset, state)}/{state}" if state else end)
         if behind:
             text += f" b={_checksum(checkpoint.offset, state + behind)}/{behind}."
-        return Encoded(text, is_whole)
+        return Encoded(text, is_whole and has_all_runs)
 
     def _head(self, max_chars: int) -> str:
         """Its first words, as many as fit. Topics beyond a number are left out: all count as new."""

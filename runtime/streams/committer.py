@@ -50,6 +50,7 @@ class Committer:
         self.metrics = metrics
         self._done_at: float | None = None
         self._max_chars = store.max_text_chars
+        self._taken_chars = 0  # the longest text that the store has taken
         self._reported_max_chars: int | None = None
         self._probe_chars: int | None = None  # to be tried; 0 once the store has taken as many
         self._committed: dict[PartitionKey, Checkpoint] = {}
@@ -196,7 +197,8 @@ class Committer:
         except TextTooLongError as error:
             longest = max(len(text) for _, text in offsets.values())
             if longest:
-                self._max_chars = _less_than(longest, self._max_chars)
+                least = self._taken_chars if self._taken_chars < longest else 0
+                self._max_chars = max(least, _less_than(longest, self._max_chars))
                 self._probe_chars = self._probe_chars and min(self._probe_chars, self._max_chars)
                 return True
             self._failed(str(error))
@@ -207,6 +209,7 @@ class Committer:
         self._probe_chars = 0
         safe = request.keys() - refused.keys()
         self._committed |= {key: checkpoints[key] for key in safe}
+        self._taken_chars = max([self._taken_chars, *(len(offsets[key][1]) for key in safe)])
         self._stale -= safe
         self._report_left_out(request.values())
         self._report_refused(refused)

@@ -395,6 +395,10 @@ class History:
                 if not has_failed and (acked >= first or not self.failures[key, acked]):
                     owner.acked_at.setdefault(acked, now)
 
+    def _is_crossed(self, key: PartitionKey, first: int) -> bool:
+        """An ack that names it may be on its way, or may have been in vain."""
+        return self._named_at.get((key, first), 0) > self._now() - GRACE_SECONDS
+
     def _forget_acks(self, key: PartitionKey, offsets: Iterable[int]) -> None:
         for offset in offsets:
             self.acked[key].pop(offset, None)
@@ -407,6 +411,7 @@ class History:
         if first in self.given_up[key]:
             return
         is_acked = first in self.acked[key]
+        is_crossed = self._is_crossed(key, first)
         if is_acked and delivery.acked_at.get(first, now) < now - GRACE_SECONDS:
             return  # else the two may cross on their way, or the ack was in vain
         is_running = any(it is delivery and first == its[0] for it, its in self._parts_in(process))
@@ -414,7 +419,7 @@ class History:
             is_here = not delivery.is_over and delivery.revoked_at > now
             is_said = first in self.done[key]  # or not yet
             is_late = any(self._may_be_late(delivery, offset) for offset in offsets)
-            is_sure = is_here and not (is_acked or is_said or is_late)
+            is_sure = is_here and not (is_acked or is_crossed or is_said or is_late)
             self._take_back(delivery, offsets, process, is_sure=is_sure)
 
     def _parts_in(self, process: FakeProcess) -> Iterator[tuple[Delivery, Sequence[int]]]:
@@ -528,11 +533,11 @@ class History:
     def on_refused(self, value: bytes) -> None:
         """It is written nowhere, for good: what it belongs to has failed, whatever has settled that."""
         for delivery, offsets, is_last in self._on_their_way.end(value):
-            key, first, now = delivery.key, offsets[0], self._now()
+            key, first = delivery.key, offsets[0]
             self._tell("has a message refused", key, (first, value, is_last))
             self._count(delivery, offsets)
             self.messages.on_refused(key, first, value)
-            is_crossed = self._named_at.get((key, first), 0) > now - GRACE_SECONDS
+            is_crossed = self._is_crossed(key, first)
             if is_last:
                 self._take_back(delivery, offsets, None, is_sure=True)
                 self.taken_back.unwritten[key].update(offsets)

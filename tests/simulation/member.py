@@ -151,7 +151,7 @@ class Member:
             await self.wait(0.1)
         committed = {key: self.group.start_of(key) for key in keys if self.group.has_committed(key)}
         starts = {key: committed.get(key, Checkpoint(0)) for key in keys}
-        self._ids |= dict.fromkeys(keys, self.group.topic_id)
+        self._go_by(keys, self.group.topic_id)
         return Starts(starts, committed, {key: self.group.end_of(key) for key in keys})
 
     async def position(self, key: PartitionKey) -> int:
@@ -216,7 +216,8 @@ class Member:
 
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
         topic_id = shown_id(self._ids[key]) if self.shape.is_made_anew else ""
-        return CheckpointText(len(self.group.keys), checkpoint, topic_id).encode(max_chars)
+        text = CheckpointText(len(self.group.keys), checkpoint, topic_id)
+        return text.encode(max_chars, runs_first=self._transactions is not None)
 
     async def write(
         self,
@@ -265,6 +266,12 @@ class Member:
 
     # ---- what goes on
 
+    def _go_by(self, keys: Iterable[PartitionKey], topic_id: int) -> None:
+        """The offsets of these are of that topic."""
+        self._ids |= dict.fromkeys(keys, topic_id)
+        if self._transactions is not None:
+            self._transactions.begun |= dict.fromkeys(keys, shown_id(topic_id))
+
     async def _look_at_topic(self) -> None:
         """Whether it is still the one that is read. Some stay, of some the start is read again."""
         while True:
@@ -280,7 +287,7 @@ class Member:
             if self.shape.goes_by_ids:
                 await self.assignment.start_anew(keys, WAIT_SECONDS)
             else:
-                self._ids |= dict.fromkeys(keys, id_)
+                self._go_by(keys, id_)
                 await self.assignment.restart(dict.fromkeys(keys, Checkpoint(0)), WAIT_SECONDS)
             for delivery in gone:
                 self.history.on_left(delivery, is_clean=False)

@@ -32,8 +32,9 @@ class TakenBack:
         """The same may be so of these: refused late, or open when they came again or their partition left."""
 
     def add(self, key: PartitionKey, offset: int, at: float, process: Any, *, is_sure: bool) -> None:
-        """This one has failed after it was handled, or while it is."""
-        self._failures[key][offset] = _Failure(at, process, is_sure)
+        """This one has failed after it was handled, or while it is. A nack changes nothing of a refusal."""
+        if process is None or not self.is_refused(key, offset):
+            self._failures[key][offset] = _Failure(at, process, is_sure)
 
     def has(self, key: PartitionKey, offset: int) -> bool:
         """Whether that may be."""

@@ -27,6 +27,8 @@ class GroupOffsets:
     max_text_chars = MAX_TEXT_CHARS
     # A broker writes a request as one batch, of 1 MiB at most by default; beyond, its error says nothing.
     max_request_chars = 512 * 1024
+    has_messages = False
+    """Messages are written with commits: what an earlier one has said to be done has to stay said."""
 
     def __init__(self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, group: str) -> None:
         self.topics = GroupTopics()
@@ -45,7 +47,7 @@ class GroupOffsets:
         topics, name = self.topics, key.topic
         first = tuple(sorted(topics.first or ()))
         text = CheckpointText(topics.first_partition_counts[name], checkpoint, self.begun.get(key, ""), first)
-        return text.encode(max_chars)
+        return text.encode(max_chars, runs_first=self.has_messages)
 
     async def begin(self, keys: Collection[PartitionKey]) -> None:
         """What these need before their commits are read: nothing."""

@@ -41,6 +41,8 @@ _Said: TypeAlias = tuple[int, str, Sequence[Outgoing]]
 class Transactions(GroupOffsets):
     """Keeps OffsetStore, with a producer for each partition. docs/design/produce.md says why it is safe."""
 
+    has_messages = True
+
     def __init__(
         self,
         clients: tuple[AIOKafkaConsumer, AIOKafkaAdminClient],
@@ -54,7 +56,10 @@ class Transactions(GroupOffsets):
         self._client_id = f"{client_id}-transactions"
         self._producers: dict[PartitionKey, PartitionProducer] = {}
         self._running: dict[PartitionKey, asyncio.Task[TransactionError | None]] = {}
-        self._unknown: dict[PartitionKey, _Said] = {}  # whether that was committed
+        self._unknown: dict[
+            PartitionKey, tuple[_Said, str]
+        ] = {}  # whether that was committed, of which topic
+        self._committed: dict[PartitionKey, str] = {}  # of which topic the group has a commit of ours
         self._cluster = cluster
 
     async def begin(self, keys: Collection[PartitionKey]) -> None:
@@ -74,19 +79,25 @@ class Transactions(GroupOffsets):
         refused = await self._settle(offsets)
         refused |= self._waiting(outgoing)
         refused |= await self._without_topic({key: it for key, it in outgoing.items() if key not in refused})
-        begun = [key for key in outgoing if key not in refused]
+        begun, topics = [key for key in outgoing if key not in refused], self._topics(offsets)
         for key in begun:
             said = (*offsets[key], outgoing[key])
             self._running[key] = asyncio.create_task(self._transact(key, said), name=f"transaction of {key}")
         if plain := {key: it for key, it in offsets.items() if key not in outgoing and key not in refused}:
             refused |= await super().write(plain, {})
-        return refused | await self._ended(begun)
+        refused |= await self._ended(begun)
+        self._committed |= {key: topic for key, topic in topics.items() if key not in refused}
+        return refused
 
     async def close(self) -> None:
         """No producer is left."""
         await self._end(list(self._producers))
 
     # ---- inside
+
+    def _topics(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, str]:
+        """The ids of the topics that these are of now."""
+        return {key: self.begun.get(key, "") for key in keys}
 
     async def _start(self, keys: Collection[PartitionKey]) -> None:
         """Those of `keys` that have none."""
@@ -173,14 +184,16 @@ class Transactions(GroupOffsets):
         """The group's commit says whether that transaction stands. Why nothing is known yet, or nothing."""
         if why := await self._renew(key):
             return why
-        offset, text, outgoing = self._unknown[key]
+        (offset, text, outgoing), topic = self._unknown[key]
         tp = TopicPartition(*key)
         try:
             commits = await self.read([tp])
         except KafkaError as error:
             return str(error) or type(error).__name__
-        del self._unknown[key]
         found = commits.get(tp)
+        if found is None and topic == self.begun.get(key, "") == self._committed.get(key):
+            return "the group has no commit of it any more: its topic was deleted"
+        del self._unknown[key]
         if found is not None and (found.offset, found.metadata) == (offset, text):
             for _, done in outgoing:
                 done(Written())
@@ -202,6 +215,7 @@ class Transactions(GroupOffsets):
     async def _transact(self, key: PartitionKey, said: _Said) -> TransactionError | None:
         """Why it isn't committed. Where the broker refuses a batch of several messages, it goes in parts."""
         alone: Collection[str] = ()
+        topic = self.begun.get(key, "")
         while True:
             try:
                 await self._producers[key].write(*said, alone)
@@ -211,7 +225,7 @@ class Transactions(GroupOffsets):
                     return AbortedError(why)
             except TransactionError as error:
                 if isinstance(error, UnknownEndError):
-                    self._unknown[key] = said
+                    self._unknown[key] = said, topic
                 return error
             else:
                 return None

@@ -95,6 +95,25 @@ def test_in_little_room_attempts_come_first_then_the_plan_then_acked_runs(
     assert encoded.is_whole == (kept == told)
 
 
+@given(METADATA, st.integers(0, 300))
+def test_acked_runs_come_first_where_messages_were_written_with_them(
+    metadata: CheckpointText, max_chars: int
+) -> None:
+    encoded = metadata.encode(max_chars, runs_first=True)
+    assert len(encoded.text) <= max_chars
+    if not encoded.text:
+        return
+    kept, told = read(metadata.checkpoint.offset, encoded.text).checkpoint, metadata.checkpoint
+    assert kept.acked == told.acked[: len(kept.acked)]
+    others = replace(told, attempts=(), plan=None)
+    assert (
+        kept.acked
+        == read(told.offset, replace(metadata, checkpoint=others).encode(max_chars).text).checkpoint.acked
+    )
+    assert kept.attempts == told.attempts[: len(kept.attempts)]
+    assert encoded.is_whole == (kept == told)
+
+
 @given(METADATA, st.integers(0, 500))
 def test_a_text_that_was_cut_short_tells_nothing_that_was_not_written(
     metadata: CheckpointText, length: int

@@ -1,6 +1,7 @@
 """What commits do where a broker fails, refuses, or has room for less than there is to say."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from aiokafka import TopicPartition
@@ -92,6 +93,22 @@ async def test_too_much_metadata_is_committed_again_with_less_and_the_limit_is_r
     assert await committer.commit([Partition("t", 0, scattered(3000, 10))], 5)
     assert len(decoded(consumer.commits[-1][TP]).acked) == len(kept.acked)
     assert len(caplog.records) == 1
+
+
+async def test_a_text_too_long_takes_nothing_from_others_that_fitted(
+    consumer: Consumer, committer: Committer
+) -> None:
+    """Half of what was refused would be less than what the broker has taken."""
+    other = Partition("t", 1, scattered(12))
+    committer.open([KEY, other.key], {}, generation=1)
+    consumer.max_chars = 100
+    assert await committer.commit([other], 5)
+    before = decoded(consumer.commits[-1][TopicPartition(*other.key)])
+    assert before.acked == other.checkpoint.acked
+    assert await committer.commit([Partition("t", 0, scattered(3000))], 5)
+    other.checkpoint = replace(other.checkpoint, acked=(*other.checkpoint.acked, (1000, 1001)))
+    assert await committer.commit([other], 5)
+    assert {*before.acked} <= {*decoded(consumer.commits[-1][TopicPartition(*other.key)]).acked}
 
 
 @pytest.mark.parametrize("max_chars", [0, 14, 40])

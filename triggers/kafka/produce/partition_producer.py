@@ -144,6 +144,7 @@ class PartitionProducer:
             return _failed(IllegalOperation(UNWRITABLE))
         except Exception as error:  # whatever the client makes of it
             return _failed(error)
+        written.add_done_callback(_hear)
         return written
 
     async def _abort(self, failed: Sequence[tuple[Packed, Exception]]) -> None:
@@ -219,14 +220,15 @@ def is_too_long(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _hear(end: "asyncio.Future[None]") -> None:
-    """Where somebody else has heard of its failure, asyncio would say that nobody has."""
+def _hear(end: "asyncio.Future[Any]") -> None:
+    """Where another failure is what counts, asyncio would say that nobody has heard of this one."""
     if not end.cancelled():
         end.exception()
 
 
 def _failed(error: Exception) -> "asyncio.Future[Any]":
     failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    failed.add_done_callback(_hear)
     failed.set_exception(error)
     return failed
 
