@@ -26,6 +26,7 @@ from headrace.runtime.dispatch.stragglers import Stragglers
 from headrace.runtime.dispatch.trigger_acks import TriggerAcks
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.books.log import PartitionLog
 from headrace.runtime.partitions.buffers.chunk import ChunkSlice
 from headrace.runtime.partitions.buffers.records import sizes_of
 from headrace.runtime.partitions.key import PartitionKey
@@ -87,7 +88,8 @@ class Dispatcher:
         self.reload_workers = Reloads(shared).run
         self._old_sessions = OldSessions(end_session)
         self._stragglers = Stragglers(shared.workers, allocator, shared.run_sizer)
-        self._left_unwritten: dict[PartitionKey, set[int]] = {}  # of what has left, and may come back
+        # Of what has left, and may come back:
+        self._left_unwritten: dict[PartitionKey, tuple[PartitionLog, set[int]]] = {}
         self._is_stopping = False
         self._is_dispatching = False
 
@@ -144,7 +146,9 @@ class Dispatcher:
         self._old_sessions.end(partitions, {worker.spark_session_id for worker in self.workers})
         for partition in partitions:
             self._failures.begin(partition)
-            partition.unwritten.begin(self._left_unwritten.pop(partition.key, ()), partition.ledger)
+            log, unwritten = self._left_unwritten.pop(partition.key, (partition.log, ()))
+            here = (offset for offset in unwritten if partition.log.has(log.stamp, offset))
+            partition.unwritten.begin(here, partition.ledger)
         self._acks.begin(partitions)
         self._router.on_changed()
 
@@ -249,7 +253,8 @@ class Dispatcher:
         self.sync_progress()  # acks that workers have sent by now
         log_what_stays_open(partitions)
         for partition in partitions:
-            self._left_unwritten[partition.key] = {*partition.unwritten, *partition.held.unwritten()}
+            if unwritten := {*partition.unwritten, *partition.held.unwritten()}:
+                self._left_unwritten[partition.key] = partition.log, unwritten
             self._acks.end(partition)
             self.partitions.pop(partition.lane.id, None)
             self.forget(partition.lane)

@@ -175,8 +175,10 @@ class PartitionLane(WaitingLane):
         self.in_flight_count += len(records)
         self.failed_now.clear()
         if self._books.held or self._books.unwritten:  # what an earlier delivery has produced says no more
-            for first in self.buffer.first_offsets(records):
-                self._books.unwritten.note_handed_out(first, self._books.held.drop(first))
+            firsts = self.buffer.first_offsets(records)
+            each = self.buffer.spans(records) if self.buffer.holds_ranges else [(it, it + 1) for it in firsts]
+            for first, end in each:
+                self._books.unwritten.note_handed_out(first, end, self._books.held.drop(first))
         return records
 
     def _left(self, count: int) -> None:

@@ -139,7 +139,8 @@ class History:
         first = offsets[0]
         self.taken_back.forget(delivery.key, offsets)
         if self._on_their_way.has(delivery.key, first):  # nobody knows what becomes of those
-            self.taken_back.unwritten[delivery.key].update(offsets)
+            if not self.policy.exactly_once:  # else they were dropped, and are no outcome of anything
+                self.taken_back.unwritten[delivery.key].update(offsets)
             self.taken_back.perhaps_unwritten[delivery.key].update(offsets)
         self._on_their_way.drop(delivery.key, first)
         self.messages.on_start(delivery.key, first)
@@ -294,6 +295,10 @@ class History:
         self, process: FakeProcess, *, is_in_a_record: bool, unsaid: AbstractSet[int] | None
     ) -> None:
         """It ends what runs there; and undoes what it had no time to say: `unsaid`, where several run."""
+        for delivery in self.deliveries.values():
+            handled = () if delivery.is_over else delivery.handled.items()
+            left = {at for at, by in handled if by is process and self._on_their_way.has(delivery.key, at)}
+            self.taken_back.perhaps_unwritten[delivery.key] |= left
         calls = self._calls.pop(process, [])
         if unsaid is None:
             started = [call for call in calls[-1:] if call.is_open or is_in_a_record]
@@ -407,6 +412,10 @@ class History:
         """`explicit_nack`, by whoever has handled these or is in them, said True."""
         key, first, now = delivery.key, offsets[0], self._now()
         self._tell("is nacked", key, offsets)
+        again = self.owner(key) if delivery.is_over else None
+        is_of_before = again is not None and again.holder is delivery.holder
+        if again is not None and is_of_before:  # it is back: a nack names the record, in whichever delivery
+            delivery = again
         self._count(delivery, offsets)
         if first in self.given_up[key]:
             return
@@ -419,7 +428,7 @@ class History:
             is_here = not delivery.is_over and delivery.revoked_at > now
             is_said = first in self.done[key]  # or not yet
             is_late = any(self._may_be_late(delivery, offset) for offset in offsets)
-            is_sure = is_here and not (is_acked or is_crossed or is_said or is_late)
+            is_sure = is_here and not (is_acked or is_crossed or is_said or is_late or is_of_before)
             self._take_back(delivery, offsets, process, is_sure=is_sure)
 
     def _parts_in(self, process: FakeProcess) -> Iterator[tuple[Delivery, Sequence[int]]]:
@@ -473,6 +482,10 @@ class History:
         self.done[delivery.key] -= unwritten  # it comes again
         self.taken_back.perhaps_unwritten[delivery.key] |= unwritten
         self._forget_acks(delivery.key, unwritten)
+        due = delivery.revoked_at
+        self.taken_back.perhaps_unwritten[delivery.key].update(
+            offset for offset, when in delivery.written_at.items() if when > due
+        )
         if not is_clean or self.policy.ack_window_size:
             return
         due = self._now() - GRACE_SECONDS

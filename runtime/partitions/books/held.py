@@ -86,9 +86,15 @@ class UnwrittenRecords(dict[int, Unwritten]):
         """These were unwritten when their partition left; it is back, and some may be settled meanwhile."""
         self.update({first: Unwritten.WAITS for first in firsts if not ledger.is_settled(first)})
 
-    def note_handed_out(self, first: int, before: Held | None) -> None:
-        """Another delivery of it begins. `before`: what it was held for by its last one, perhaps open yet."""
-        if first in self or (before is not None and before.call.is_unwritten):
+    def note_handed_out(self, first: int, end: int, before: Held | None) -> None:
+        """Another delivery of it begins. `before`: what it was held for by its last one, perhaps open yet.
+
+        A range may hold others of an assignment before, where ranges began elsewhere: they are of it now.
+        """
+        within = [offset for offset in self if first < offset < end] if end > first + 1 else ()
+        for offset in within:
+            del self[offset]
+        if within or first in self or (before is not None and before.call.is_unwritten):
             self[first] = Unwritten.RUNS
 
     def split(self, first: int, at: int) -> None:

@@ -8,12 +8,18 @@ import pytest
 from ack_bench import CUMULATIVE, ENABLE, ONLY
 from failure_bench import policy
 from produce_bench import Cluster, producing
-from worker_bench import Bench, Record, records, until
+from worker_bench import Bench, Record, bench, records, until
 
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.assigned import AssignedPartition, of_records
+from headrace.runtime.partitions.books.held import Unwritten
+from headrace.runtime.partitions.books.log import PartitionLog
+from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import stuck_at
+
+OLD, NEW = PartitionLog("old"), PartitionLog("new")
 
 # The one with value "bad" fails in its handler, all others produce a message at their first attempt.
 ONE_FAILS = """
@@ -210,6 +216,24 @@ async def test_a_cumulative_ack_leaves_what_was_nacked_below_it_to_its_policy(tm
         await until(lambda: "1 2" in b.lines())
         await b.settled(p, 4)
         assert b.lines() == ["0 1", "1 1", "2 1", "3 1", "1 2"]
+
+
+@pytest.mark.parametrize(
+    ("log", "is_kept"), [(OLD, True), (OLD.cut(9), True), (OLD.cut(5), False), (NEW, False)]
+)
+async def test_what_is_unwritten_of_a_partition_is_so_in_no_other_log(
+    tmp_path: Path, log: PartitionLog, is_kept: bool
+) -> None:
+    async with bench(tmp_path, "def handler(context, event):\n    pass", policy=ONLY) as b:
+        partitions = [of_records(PartitionKey("t", 0), Checkpoint(0), 256) for _ in range(2)]
+        for partition, its in zip(partitions, (OLD, log), strict=True):
+            partition.log = its
+        before, after = partitions
+        b.dispatcher.begin([before])
+        before.unwritten[5] = Unwritten.WAITS
+        await b.dispatcher.revoke([before], 0)
+        b.dispatcher.begin([after])
+        assert (5 in after.unwritten) is is_kept
 
 
 async def test_an_ack_of_a_delivery_that_has_failed_counts_no_more_when_its_partition_is_back(

@@ -409,3 +409,11 @@ def test_the_rest_of_a_range_whose_message_was_refused_is_settled_by_no_ack_of_b
     assert acks.take(Ack("t", 0, 3, is_through=False)) is None  # of the whole one
     assert p.unwritten == {0: Unwritten.RUNS, 2: Unwritten.WAITS}
     assert p.ledger.is_open(2)
+
+
+def test_a_range_that_is_handed_out_holds_all_that_no_ack_of_before_settles() -> None:
+    """Where ranges began elsewhere in the assignment before."""
+    p = partition(4)
+    p.unwritten.begin([2, 4], p.ledger)
+    take(p, 4)
+    assert p.unwritten == {0: Unwritten.RUNS, 4: Unwritten.WAITS}
