@@ -129,7 +129,7 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "headrace.triggers.kafka.transactions",
-                "                    self._unknown[key] = said\n",
+                "                    self._unknown[key] = said, topic\n",
                 "                    pass\n",
             ),
         ),
