@@ -40,7 +40,7 @@ class PartitionStatus:
     oldest_unacked_seconds: float = 0.0
     """How long the first of those has waited that wait for an ack, to a second."""
     waits_for: str = ""
-    """What the lowest of its open records waits for, in a few words; empty where none is open."""
+    """What the lowest record that isn't committed waits for, in a few words; empty where none is left."""
     limited_by: str = ""
     """The setting that is reached, where nothing more is handed out before some is settled."""
     worker: int | None = None
@@ -108,10 +108,10 @@ def handler_reason(partition: AssignedPartition) -> str:
     return failed.reason_in_one_line if failed is not None and failed.failures and is_halted else ""
 
 
-def waits_for(partition: AssignedPartition, limited_by: str) -> str:
-    """What the lowest open record waits for: of all that may keep it, what has to end first.
+def waits_for(partition: AssignedPartition, limited_by: str, committed: int | None) -> str:
+    """What the lowest record that isn't committed waits for: of all that may keep it, what has to end first.
 
-    Empty where nothing that was fetched is open, and no message is on its way.
+    Empty where all that was fetched is committed.
     """
     lane = partition.lane
     waiting = [part for part in lane.parts if part.buffer.next_offset is not None]
@@ -127,6 +127,7 @@ def waits_for(partition: AssignedPartition, limited_by: str) -> str:
         (bool(waiting), "a worker"),
         (bool(partition.unacked), "an ack, or the backoff of what was nacked"),
         (partition.held.are_on_their_way, "its messages to be written"),
+        ((committed or 0) < partition.ledger.committable, "a commit"),
     )
     return next((reason for is_so, reason in reasons if is_so), "")
 
@@ -153,7 +154,7 @@ def status(
         lag=max(0, end - (partition.ledger.committable if committed is None else committed)),
         oldest_open_seconds=round(partition.oldest_open_seconds, 1),
         oldest_unacked_seconds=round(partition.oldest_unacked_seconds, 1),
-        waits_for=waits_for(partition, limited_by),
+        waits_for=waits_for(partition, limited_by, committed),
         limited_by=limited_by,
         worker=worker,
         committed=committed,

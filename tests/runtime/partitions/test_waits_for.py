@@ -16,31 +16,32 @@ def fetched() -> AssignedPartition:
     return partition
 
 
-def test_what_waits_for_a_worker_its_handler_an_ack_and_a_message_says_so() -> None:
+def test_what_waits_for_a_worker_its_handler_an_ack_a_message_or_a_commit_says_so() -> None:
     p = fetched()
-    assert waits_for(p, "") == "a worker"
-    assert waits_for(p, "maxInFlight") == "maxInFlight"
+    assert waits_for(p, "", 0) == "a worker"
+    assert waits_for(p, "maxInFlight", 0) == "maxInFlight"
     taken = p.lane.take(2, 1 << 20)
     p.lane.on_sent(0)
-    assert waits_for(p, "") == "its handler"
+    assert waits_for(p, "", 0) == "its handler"
     p.lane.on_unacked(taken)
-    assert waits_for(p, "") == "an ack, or the backoff of what was nacked"
+    assert waits_for(p, "", 0) == "an ack, or the backoff of what was nacked"
     p.held[0] = Held(Call(1), 1, 0)
     p.on_acked(0, 2)
-    assert waits_for(p, "") == "its messages to be written"
+    assert waits_for(p, "", 0) == "its messages to be written"
     p.held.drop(0)
-    assert not waits_for(p, "")
+    assert waits_for(p, "", None) == waits_for(p, "", 1) == "a commit"
+    assert not waits_for(p, "", 2)
 
 
 def test_what_failed_and_what_comes_again_says_so() -> None:
     p = fetched()
     p.lane.become(PartitionState.RETURNING)
     p.lane.become(PartitionState.BACKOFF)
-    assert waits_for(p, "maxInFlight") == "backing off"
+    assert waits_for(p, "maxInFlight", 0) == "backing off"
     p.lane.become(PartitionState.ACTIVE)
     taken = p.lane.take(2, 1 << 20)
     p.lane.on_sent(0)
     p.lane.on_unacked(taken)
     p.unacked.orphan(0)
     p.redeliver()
-    assert waits_for(p, "") == "a fetch of what comes again"
+    assert waits_for(p, "", 0) == "a fetch of what comes again"

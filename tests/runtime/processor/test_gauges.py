@@ -124,7 +124,7 @@ def test_a_status_page_says_the_names_in_camel_case() -> None:
         "lag": 0,
         "oldestOpenSeconds": 0.0,
         "oldestUnackedSeconds": 0.0,
-        "waitsFor": "",
+        "waitsFor": "a commit",
         "limitedBy": "",
         "worker": 1,
         "committed": None,
