@@ -424,7 +424,7 @@ class History:
         if is_acked and delivery.acked_at.get(first, now) < now - GRACE_SECONDS:
             return  # else the two may cross on their way, or the ack was in vain
         is_running = any(it is delivery and first == its[0] for it, its in self._parts_in(process))
-        if is_running or delivery.handled.get(first) is process:
+        if is_running or is_of_before or delivery.handled.get(first) is process:
             is_here = not delivery.is_over and delivery.revoked_at > now
             is_said = first in self.done[key]  # or not yet
             is_late = any(self._may_be_late(delivery, offset) for offset in offsets)
@@ -476,9 +476,7 @@ class History:
         self.taken_back.forget_all(delivery.key)
         self._count_late(delivery, list(delivery.handled_at))
         commit = self.commits.get(delivery.key, Checkpoint(0))
-        unwritten = {
-            offset for offset in self._on_their_way.leave(delivery.key) if not _covers(commit, offset)
-        }
+        unwritten = {offset for offset in self._on_their_way.leave(delivery) if not _covers(commit, offset)}
         self.done[delivery.key] -= unwritten  # it comes again
         self.taken_back.perhaps_unwritten[delivery.key] |= unwritten
         self._forget_acks(delivery.key, unwritten)

@@ -62,16 +62,16 @@ class OnTheirWay:
             values.discard(value)
         return iter(found)
 
-    def leave(self, key: PartitionKey) -> set[int]:
-        """Its assignment is over: the offsets of what isn't known to be written."""
+    def leave(self, left: Any) -> set[int]:
+        """That delivery is over: the offsets of what it has produced and isn't known to be written."""
         unwritten = {
             offset
             for message in self._messages.values()
             for delivery, offsets in message.belongs
-            if delivery.key == key
+            if delivery is left
             for offset in offsets
         }
-        for place in [it for it in self._of if it[0] == key]:
+        for place in [it for it in self._of if it[0] == left.key]:
             del self._of[place]
         return unwritten
 

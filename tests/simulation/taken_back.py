@@ -43,7 +43,7 @@ class TakenBack:
     def is_refused(self, key: PartitionKey, offset: int) -> bool:
         """A message of its last delivery was."""
         found = self._failures[key].get(offset)
-        return found is not None and found.process is None
+        return found is not None and found.process is None and found.is_sure
 
     def by(self, key: PartitionKey, offset: int) -> str:
         """Who has said that it has failed; empty where nobody has."""
