@@ -56,10 +56,9 @@ class Transactions(GroupOffsets):
         self._client_id = f"{client_id}-transactions"
         self._producers: dict[PartitionKey, PartitionProducer] = {}
         self._running: dict[PartitionKey, asyncio.Task[TransactionError | None]] = {}
-        self._unknown: dict[
-            PartitionKey, tuple[_Said, str]
-        ] = {}  # whether that was committed, of which topic
-        self._committed: dict[PartitionKey, str] = {}  # of which topic the group has a commit of ours
+        # By ids of topics: what may have been committed, and of which one the group has a commit of ours.
+        self._unknown: dict[PartitionKey, tuple[_Said, str]] = {}
+        self._committed: dict[PartitionKey, str] = {}
         self._cluster = cluster
 
     async def begin(self, keys: Collection[PartitionKey]) -> None:

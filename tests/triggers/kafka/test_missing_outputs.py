@@ -1,13 +1,16 @@
 """Topics to write to that aren't there: an outage of theirs, by which no record fails. Real broker."""
 
+import os
+import signal
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from broker import Broker
+from broker import Broker, embedded
 from kafka_records import produce
+from processes import freeze
 from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 from transactional import read_committed
 
@@ -22,6 +25,7 @@ SENDS = """
         write(f"{event.shard_id} {event.offset} {event.attempt}")
         context.produce(NAMES[event.shard_id], f"{event.shard_id} {event.offset} " + "x" * 50_000)
 """
+PAUSE = "        time.sleep(0.01)\n"
 
 
 def strict(tmp_path: Path, broker: Broker, topic: str, handler: str, **attributes: Any) -> Path:
@@ -129,6 +133,32 @@ def test_only_the_partitions_that_write_to_a_missing_topic_wait_and_no_handler_i
         nothing_failed(running, broker, topic, folder)
     assert values(broker, missing).keys() == of(0, 200)
     assert values(broker, there).keys() == of(1, 200)
+
+
+def test_no_handler_is_stopped_for_a_broker_that_stands_still_for_longer_than_event_timeout(
+    tmp_path: Path,
+) -> None:
+    """And for less than the session."""
+    with embedded(records=1, out=1) as kafka:
+        broker = Broker(kafka.bootstrap, "embedded")
+        folder = strict(tmp_path, broker, "records", SENDS.replace("NAMES", repr({0: "out"})) + PAUSE)
+        with (folder / "function.yaml").open("a") as spec:
+            spec.write("  eventTimeout: 2s\n")
+        with replica(folder) as running:
+            running.wait_ready()
+            produce(broker, "records", 300, partitions=1)
+            wait_until(lambda: len(lines(folder)) >= 5, 90, about=running)
+            assert kafka.pid is not None
+            freeze(kafka.pid)
+            try:
+                is_over = time.monotonic() + 4
+                wait_until(lambda: time.monotonic() > is_over, about=running)
+            finally:
+                os.kill(kafka.pid, signal.SIGCONT)
+            wait_until(lambda: running.committed().get(0) == 300, 120, about=running)
+            assert "eventTimeout" not in running.log
+            nothing_failed(running, broker, "records", folder)
+        assert values(broker, "out").keys() == of(0, 300)
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
