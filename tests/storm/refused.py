@@ -170,12 +170,13 @@ def refused(mode: Mode, broker: Broker, folder: Path, number: int, report: Repor
             set_spec(load.function, outputs={"other": {"brokers": [broker.bootstrap]}})
         weather = Weather(load, report, number, REPLICAS)
         topics = {out: PARTITIONS, graves: 1}
-        with watched(broker, load.group, topics) as looks, stalls_of(load) as stalls:
+        with watched(broker, load.group, topics) as looks:
             load.begin(*REPLICAS * [load.function])
-            weather.strike()
-            while load.is_busy(left=load.records // 10) and time.monotonic() < until:
+            with stalls_of(load) as stalls:  # only now there are records
                 weather.strike()
-            load.finish(FINISH_SECONDS)
+                while load.is_busy(left=load.records // 10) and time.monotonic() < until:
+                    weather.strike()
+                load.finish(FINISH_SECONDS)
         weather.say()
         doomed = doomed_of(load.produced)
         stalls.say(report, number)
