@@ -85,8 +85,8 @@ def reload_held_acks(broker: Broker, folder: Path, number: int, report: Report) 
         onFailure={"maxAttempts": 0, "maxBackoff": "1s"},
     ) as load:
         weather = ReloadWeather(load, report, number, REPLICAS)
+        load.begin(*REPLICAS * [load.function])
         with stalls_of(load) as stalls:
-            load.begin(*REPLICAS * [load.function])
             weather.strike()
             while load.is_busy(left=load.records // 10) and time.monotonic() < until:
                 weather.strike()
