@@ -149,7 +149,8 @@ class Committer:
             if not self._is_open or not await self._send(waiting, request, outgoing):
                 return False
             done = request.keys() - self._stale | self._refused
-            waiting = {key: it for key, it in waiting.items() if key not in done}
+            # What was so before may be so no more: a message was refused meanwhile.
+            waiting = {key: by_key[key].checkpoint for key in waiting if key not in done}
         return not behind and self._refused.isdisjoint(now)
 
     @property

@@ -111,6 +111,23 @@ async def test_a_text_too_long_takes_nothing_from_others_that_fitted(
     assert {*before.acked} <= {*decoded(consumer.commits[-1][TopicPartition(*other.key)]).acked}
 
 
+async def test_what_is_sent_again_with_less_is_what_is_so_by_then(
+    consumer: Consumer, committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message of a settled record is refused between the two: the record is open again."""
+    committer.open([KEY], {}, generation=1)
+    partition = Partition("t", 0, scattered(3000, 7))
+    commit = consumer.commit
+
+    async def refuse_once(offsets: dict[TopicPartition, tuple[int, str]]) -> None:
+        partition.checkpoint = scattered(3000, 5)
+        await commit(offsets)
+
+    monkeypatch.setattr(consumer, "commit", refuse_once)
+    assert await committer.commit([partition], 5)
+    assert [offset for said in consumer.commits for offset, _ in said.values()] == [5]
+
+
 @pytest.mark.parametrize("max_chars", [0, 14, 40])
 async def test_a_broker_that_takes_hardly_any_metadata_still_gets_the_offset(
     consumer: Consumer, committer: Committer, max_chars: int
