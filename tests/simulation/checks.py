@@ -274,6 +274,8 @@ class History:
     ) -> None:
         key, first = delivery.key, offsets[0]
         if not self.taken_back.is_refused(key, first):
+            if first in self.taken_back.unwritten[key] and self._is_crossed(key, first):
+                self.acked[key].update(dict.fromkeys(offsets, self._now()))  # perhaps, once it was handed out
             self.taken_back.unwritten[key].difference_update(offsets)
         if self.taken_back.has(key, first):  # meanwhile
             if is_done and not self.taken_back.is_sure(key, first):

@@ -46,10 +46,13 @@ class OnTheirWay:
         self._of.pop((key, first), None)
 
     def on_acked(self, key: PartitionKey, first: int, process: Any, since: float) -> None:
-        """By `process`: what others have produced since `since` may come after that, and belong nowhere."""
+        """By `process`: what others have produced since `since` may come after that, and belong nowhere.
+
+        What a dead one has produced is of a delivery before: who acks what came again says so of that.
+        """
         if values := self._of.get((key, first)):
             kept = (self._messages[it] for it in values)
-            if any(it.process is not process and it.at > since for it in kept):
+            if any(it.process is not process and (it.at > since or it.process.is_dead) for it in kept):
                 self.drop(key, first)
 
     def end(self, value: bytes) -> Iterator[tuple[Any, Sequence[int], bool]]:

@@ -86,15 +86,21 @@ class UnwrittenRecords(dict[int, Unwritten]):
         """These were unwritten when their partition left; it is back, and some may be settled meanwhile."""
         self.update({first: Unwritten.WAITS for first in firsts if not ledger.is_settled(first)})
 
+    def within(self, first: int, end: int) -> list[int]:
+        """Those in `[first, end)`."""
+        if end == first + 1:
+            return [first] if first in self else []
+        return [offset for offset in self if first <= offset < end]
+
     def note_handed_out(self, first: int, end: int, before: Held | None) -> None:
         """Another delivery of it begins. `before`: what it was held for by its last one, perhaps open yet.
 
         A range may hold others of an assignment before, where ranges began elsewhere: they are of it now.
         """
-        within = [offset for offset in self if first < offset < end] if end > first + 1 else ()
+        within = self.within(first, end)
         for offset in within:
             del self[offset]
-        if within or first in self or (before is not None and before.call.is_unwritten):
+        if within or (before is not None and before.call.is_unwritten):
             self[first] = Unwritten.RUNS
 
     def split(self, first: int, at: int) -> None:
@@ -120,7 +126,7 @@ class UnwrittenRecords(dict[int, Unwritten]):
 
     def forget_within(self, first: int, end: int) -> None:
         """`[first, end)` is settled."""
-        for offset in [it for it in self if first <= it < end]:
+        for offset in self.within(first, end):
             del self[offset]
 
 

@@ -41,10 +41,10 @@ class Unacked(AbstractSet[int]):
 
     def ranges(self) -> Collection[Span]:
         """Those that are ranges."""
-        return self._ends.items()
+        return [span for span in self._ends.items() if span[0] in self._handled]
 
     def end_of(self, first: int) -> int:
-        """Of what begins there."""
+        """Of what begins there, or began there when it was handled last."""
         return self._ends.get(first, first + 1)
 
     def add(self, firsts: Iterable[int], worker_index: int | None) -> None:

@@ -411,6 +411,17 @@ def test_the_rest_of_a_range_whose_message_was_refused_is_settled_by_no_ack_of_b
     assert p.ledger.is_open(2)
 
 
+def test_no_ack_names_a_range_that_waits_for_none_any_more() -> None:
+    """It came again, in parts: the rest of it is something else."""
+    p = partition(4)
+    p.lane.on_unacked(p.lane.take_batch(4)[0])
+    assert p.acked_by(3) == 0
+    p.unacked.abandon(0)
+    p.unacked.drop_orphans()
+    p.settle(0, 2)
+    assert list(p.unacked.ranges()) == []
+
+
 def test_a_range_that_is_handed_out_holds_all_that_no_ack_of_before_settles() -> None:
     """Where ranges began elsewhere in the assignment before."""
     p = partition(4)
