@@ -93,6 +93,7 @@ class History:
         """Commits have place for all that is to be said."""
         self.retried: set[tuple[PartitionKey, int]] = set()
         """By an operator's hand."""
+        self._hurried: set[tuple[PartitionKey, int]] = set()  # by a death, before their count was safe
         self.messages = Messages()
         self.taken_back = TakenBack(GRACE_SECONDS)
         self._on_their_way = OnTheirWay()
@@ -235,7 +236,8 @@ class History:
     def _check_attempt(self, delivery: Delivery, offset: int, attempt: int, at: str) -> None:
         it, carried = (delivery.key, offset), delivery.attempts.get(offset, 0)
         self._require(attempt <= 1 + self.failures[it], at, f"is at attempt {attempt}, too high")
-        if delivery.failed[offset] > 0 and self.is_text_whole and it not in self.retried:
+        is_hurried = it in self._hurried or it in self.retried
+        if delivery.failed[offset] > 0 and self.is_text_whole and not is_hurried:
             committed = self._committed_failures(delivery.key, offset)
             self._require(committed >= attempt - 1, at, f"is at attempt {attempt}, committed are {committed}")
         if self.policy.batch is not None:
@@ -301,6 +303,7 @@ class History:
             handled = () if delivery.is_over else delivery.handled.items()
             left = {at for at, by in handled if by is process and self._on_their_way.has(delivery.key, at)}
             self.taken_back.perhaps_unwritten[delivery.key] |= left
+        self._hurried.update(self.taken_back.said_by(process))
         calls = self._calls.pop(process, [])
         if unsaid is None:
             started = [call for call in calls[-1:] if call.is_open or is_in_a_record]

@@ -1,7 +1,7 @@
 """What was settled, or might have been, and is open again: nacked, too late, or its message was refused."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,13 @@ class TakenBack:
         if found is None:
             return ""
         return "whose message was refused" if self.is_refused(key, offset) else "which was nacked"
+
+    def said_by(self, process: Any) -> Iterator[tuple[PartitionKey, int]]:
+        """Those that it has nacked. Where it dies they come again at once."""
+        for key, failures in self._failures.items():
+            for offset, failure in failures.items():
+                if failure.process is process:
+                    yield key, offset
 
     def is_sure(self, key: PartitionKey, offset: int) -> bool:
         """Whether that is so."""
