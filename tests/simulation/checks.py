@@ -423,6 +423,8 @@ class History:
             delivery = again
         self._count(delivery, offsets)
         if first in self.given_up[key]:
+            rest = [offset for offset in offsets if delivery.handled.get(offset) is process]
+            self._take_back(delivery, rest, process, is_sure=False)  # of a range that came again in parts
             return
         is_acked = first in self.acked[key]
         is_crossed = self._is_crossed(key, first)
