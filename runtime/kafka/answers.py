@@ -5,7 +5,7 @@ from typing import Any
 
 from aiokafka.conn import AIOKafkaConnection
 
-from headrace.runtime.kafka.connect_errors import AnswerTooLargeError
+from headrace.runtime.kafka.connecting import AnswerTooLargeError
 
 MAX_BYTES = 1 << 28
 """Several times what a fetch takes, and less than any text that is taken for a length."""

@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 
 from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.connect_errors import connect_errors
+from headrace.runtime.kafka.connecting import connect_errors, start_client
 from headrace.runtime.kafka.topics import create_topics, refuse_errors
 
 _CONNECT_SECONDS = 5.0
@@ -204,7 +204,7 @@ async def connected(kind: Callable[..., Any], brokers: BrokerAccess, **options: 
     try:
         with connect_errors() as heard:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                await client.start()
+                await start_client(client)
     except (KafkaError, TimeoutError, OSError, ValueError) as error:
         await close()
         raise BrokerError(refusal(heard.last, brokers) or no_answer(brokers)) from error

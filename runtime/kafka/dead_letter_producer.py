@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.connecting import start_client
 from headrace.runtime.kafka.dead_letter_headers import Headers
 
 _REQUEST_TIMEOUT_SECONDS = 10.0
@@ -28,7 +29,7 @@ async def start_producer(brokers: BrokerAccess, client_id: str, transactional_id
     theirs has ended. Raises KafkaError.
 
     To be discarded once a write has failed: the broker misses the sequence number that the failed one took,
-    and refuses what follows. A cancelled start loses its connection.
+    and refuses what follows.
     """
     from aiokafka import AIOKafkaProducer
 
@@ -41,7 +42,7 @@ async def start_producer(brokers: BrokerAccess, client_id: str, transactional_id
         request_timeout_ms=round(_REQUEST_TIMEOUT_SECONDS * 1000),
     )
     try:
-        await producer.start()
+        await start_client(producer)
     except BaseException:
         await discard(producer)
         raise

@@ -10,7 +10,7 @@ from aiokafka.errors import (
 )
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.connect_errors import AnswerTooLargeError
+from headrace.runtime.kafka.connecting import AnswerTooLargeError
 from headrace.runtime.kafka.oauth import TokenRefusedError
 
 _BAD_SIGN_IN = (AuthenticationFailedError, SaslAuthenticationFailed)

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.connecting import start_client
 
 _LEADER_SECONDS = 20.0
 _POLL_SECONDS = 0.01
@@ -27,8 +28,8 @@ async def create_topics(
     options = brokers.client_options()
     admin, consumer = AIOKafkaAdminClient(**options), AIOKafkaConsumer(**options)
     try:
-        await admin.start()
-        await consumer.start()
+        await start_client(admin)
+        await start_client(consumer)
         refuse_errors((await admin.create_topics(wanted)).topic_errors, {_TOPIC_ALREADY_EXISTS})
         async with asyncio.timeout(_LEADER_SECONDS):
             await _until_leaders_serve(admin, consumer, list(topics))

@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.structs import ConsumerRecord
 
 from headrace.runtime.dispatch.interface import Dispatch
+from headrace.runtime.kafka.connecting import start_client
 from headrace.runtime.kafka.refusals import REFUSALS
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
@@ -128,7 +129,7 @@ async def read_record(
     )
     async with asyncio.timeout(_READ_SECONDS):
         try:
-            await consumer.start()
+            await start_client(consumer)
             chunks.count(consumer, max_batch_bytes=settings.max_batch_bytes)
             consumer.assign([tp])
             consumer.seek(tp, offset)

@@ -15,7 +15,7 @@ from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.answers import MAX_BYTES
 from headrace.runtime.kafka.client import connected
-from headrace.runtime.kafka.connect_errors import AnswerTooLargeError, connect_errors
+from headrace.runtime.kafka.connecting import AnswerTooLargeError, connect_errors
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 

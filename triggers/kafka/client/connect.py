@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
-from headrace.runtime.kafka.connect_errors import connect_errors
+from headrace.runtime.kafka.connecting import connect_errors, start_client
 from headrace.runtime.kafka.refusals import REFUSALS, no_answer
 from headrace.triggers.kafka.client.errors import explain
 from headrace.triggers.kafka.settings.client_options import consumer_options
@@ -34,8 +34,8 @@ async def connect(
         admin = AIOKafkaAdminClient(**common)
         try:
             with connect_errors() as heard:
-                await consumer.start()
-                await admin.start()
+                await start_client(consumer)
+                await start_client(admin)
         except BaseException as error:
             await asyncio.gather(consumer.stop(), admin.close(), return_exceptions=True)
             if not isinstance(error, KafkaError):

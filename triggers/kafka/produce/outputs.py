@@ -15,7 +15,7 @@ from aiokafka.errors import (
 
 from headrace.runtime.config.on_failure import TOPIC_NAME
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.connect_errors import connect_errors
+from headrace.runtime.kafka.connecting import connect_errors
 from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
 from headrace.runtime.kafka.refusals import no_answer, refusal
 from headrace.runtime.partitions.books.held import Confirm
