@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from headrace.runtime.embedded.ports import free_port
 
 _USERS = ("postgres", "nobody")
 _START_SECONDS = 60
@@ -29,9 +30,7 @@ class PostgreSQL:
         self._identity = _identity()
         if self._identity:
             os.chown(folder, self._identity["user"], self._identity["group"])
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         options = ["--username=headrace", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
         self._run("initdb", f"--pgdata={self._data}", *options)
         self._process: subprocess.Popen[bytes] | None = None
@@ -42,8 +41,10 @@ class PostgreSQL:
 
     def start(self) -> None:
         """Returns once it answers."""
-        settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
-        command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *settings]
+        # A kill loses nothing without fsync, and the next start would sync each file of each database.
+        settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off"}
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *options]
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self._identity
         )

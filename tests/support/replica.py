@@ -122,9 +122,13 @@ class Replica:
         wait_until(lambda: any(t >= after for t in self.log_times(text)), seconds, about=self)
         return min(t for t in self.log_times(text) if t >= after)
 
+    def wait_started(self) -> None:
+        """Until it heeds signals, or has ended."""
+        wait_until(lambda: "admin server at" in self.log or self.process.poll() is not None, about=self)
+
     @property
     def url(self) -> str:
-        wait_until(lambda: "admin server at" in self.log or self.process.poll() is not None, about=self)
+        self.wait_started()
         found = re.search(r"admin server at (\S+)", self.log)
         assert found, self.log
         return found[1]
@@ -136,6 +140,9 @@ class Replica:
         except urllib.error.HTTPError as refused:
             with refused:
                 return refused.code, refused.read().decode()
+        except OSError:
+            assert self.process.poll() is None, self.log  # what it said, not that nobody listens any more
+            raise
 
     def status(self) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.get("/api/status")[1])
@@ -160,6 +167,7 @@ class Replica:
         return [pid for pid in pids if pid is not None]
 
     def stop(self, seconds: float = 120) -> int:
+        self.wait_started()  # before that a signal ends any Python with a code of its own
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 

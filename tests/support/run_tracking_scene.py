@@ -1,7 +1,6 @@
 """functions/run_tracking from its clients to its database: topics, groups and ports of one's own."""
 
 import json
-import socket
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,6 +16,7 @@ from topic_ends import is_committed_to_its_end
 
 from headrace.functions.database.engine import for_reading, open_engine
 from headrace.functions.run_tracking.store import tables
+from headrace.runtime.embedded.ports import free_port
 
 FUNCTION = Path(__file__).parents[2] / "functions" / "run_tracking" / "function.yaml"
 PARTS = ("ingestion", "control", "frontier", "backend")
@@ -152,10 +152,3 @@ class Scene:
                         f"{ledger.run_id}: {name} is {str(is_there)[:300]}, said was {str(said)[:300]}"
                     )
         return found
-
-
-def free_port() -> int:
-    """That nobody listens at now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

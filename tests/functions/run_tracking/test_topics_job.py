@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import uuid
@@ -16,6 +15,7 @@ from headrace.functions.run_tracking.__main__ import where_it_is, with_brokers
 from headrace.functions.run_tracking.settings import SettingsError
 from headrace.functions.run_tracking.topics import TopicsError, client_options, create_topics, topics_of
 from headrace.runtime.embedded.kafka.guards import Guards
+from headrace.runtime.embedded.ports import free_port
 
 
 @pytest.fixture
@@ -74,8 +74,7 @@ async def test_two_jobs_at_once_are_both_content(broker: Broker, names: dict[str
 
 
 async def test_a_broker_that_comes_later_is_waited_for(names: dict[str, str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     said: list[str] = []
     from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 

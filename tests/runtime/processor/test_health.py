@@ -5,7 +5,6 @@ import ctypes
 import json
 import os
 import signal
-import socket
 import threading
 import time
 import urllib.error
@@ -21,6 +20,7 @@ from hanging_java import hanging, hanging_java
 from kafka_records import produce
 from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 
+from headrace.runtime.embedded.ports import free_port
 from headrace.runtime.processor.admin import pulse
 from headrace.runtime.processor.admin.hosts import TcpAddress
 from headrace.runtime.processor.admin.server import admin_server
@@ -46,8 +46,7 @@ def test_probes_are_answered_while_servers_start(
     broker: Broker, tmp_path: Path, step: str, doing: str
 ) -> None:
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, ["t"])
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     options = ["--embedded-kafka"] if step == "broker" else ["--set", "spark={}"]
     variables = hanging_java(tmp_path, step)
     with replica(folder, "--admin-port", str(port), *options, variables=variables) as running:

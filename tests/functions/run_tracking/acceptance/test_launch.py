@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from replica import environment, wait_until
-from run_tracking_scene import free_port
+
+from headrace.runtime.embedded.ports import free_port
 
 PACKAGE = "headrace.functions.run_tracking"
 
