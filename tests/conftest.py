@@ -2,10 +2,11 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 import replica
+from _pytest.unraisableexception import collect_unraisable
 from broker import Broker, any_broker, embedded
 from hypothesis import settings
 from spark import TestSpark, running_spark
@@ -27,12 +28,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     """An unclosed client fails the test that made it, not the one in which cycles happen to be collected."""
+    done = yield
     if isinstance(item, pytest.Function):
         item.funcargs.clear()  # as pytest does, but later
     gc.collect()
+    collect_unraisable(item.config)
+    return done
 
 
 # These take a minute each: they begin first, or all others are done long before them.

@@ -73,10 +73,20 @@ async def write_copy(producer: Any, topic: str, partition: int, copy: Copy) -> i
 
 
 async def discard(producer: Any) -> None:
-    """Close it within seconds. Nobody may be waiting for a write: what is unconfirmed is dropped.
+    """Close it within seconds, even where that is cancelled. Nobody may be waiting for a write.
 
-    aiokafka's `stop` would wait for it, and an idempotent producer never gives up.
+    What is unconfirmed is dropped: aiokafka's `stop` would wait for it, and an idempotent producer never
+    gives up.
     """
+    closing = asyncio.ensure_future(_close(producer))
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await asyncio.wait([closing])
+        raise
+
+
+async def _close(producer: Any) -> None:
     producer._closed = True  # noqa: SLF001  # there is no public way
     sender = producer._sender.sender_task  # noqa: SLF001
     for _ in range(2):  # the first makes it wait for its requests, the second for nothing

@@ -1,5 +1,6 @@
 """`headrace run` as a person runs it: a process of its own, watched through its admin server and its log."""
 
+import contextlib
 import json
 import os
 import re
@@ -122,13 +123,9 @@ class Replica:
         wait_until(lambda: any(t >= after for t in self.log_times(text)), seconds, about=self)
         return min(t for t in self.log_times(text) if t >= after)
 
-    def wait_started(self) -> None:
-        """Until it heeds signals, or has ended."""
-        wait_until(lambda: "admin server at" in self.log or self.process.poll() is not None, about=self)
-
     @property
     def url(self) -> str:
-        self.wait_started()
+        wait_until(lambda: "admin server at" in self.log or self.process.poll() is not None, about=self)
         found = re.search(r"admin server at (\S+)", self.log)
         assert found, self.log
         return found[1]
@@ -167,9 +164,17 @@ class Replica:
         return [pid for pid in pids if pid is not None]
 
     def stop(self, seconds: float = 120) -> int:
-        self.wait_started()  # before that a signal ends any Python with a code of its own
+        # Before that it ends as any Python does, with a code of its own.
+        wait_until(lambda: self._heeds(signal.SIGTERM) or self.process.poll() is not None, about=self)
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
+
+    def _heeds(self, signum: signal.Signals) -> bool:
+        """As the kernel has it."""
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+            return bool(int(status.partition("SigCgt:")[2].split()[0], 16) >> (signum - 1) & 1)
+        return False
 
     def kill(self) -> None:
         self.process.kill()

@@ -46,8 +46,12 @@ class FolderStore:
     def delete(self, keys: Iterable[str]) -> None:
         """As BlobStore says it."""
         for key in keys:
+            path = self._path(key)
             with _as_blob_error(), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                self._path(key).unlink()
+                path.unlink()
+            with suppress(OSError):  # the first that something else is in
+                for folder in path.relative_to(self._folder).parents[:-1]:
+                    (self._folder / folder).rmdir()
 
     def delete_below(self, prefix: str) -> None:
         """As BlobStore says it."""

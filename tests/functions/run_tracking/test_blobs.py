@@ -294,6 +294,16 @@ def test_two_may_delete_at_once(folder: FolderStore, tmp_path: Path) -> None:
     assert files_of(tmp_path / "blobs") == []
 
 
+def test_the_last_blob_of_a_run_takes_its_folders_with_it(folder: FolderStore, tmp_path: Path) -> None:
+    for key in ("r/a/b/c", "r/a/d", "q/e"):
+        put(folder, key, b"1")
+    folder.delete(["r/a/b/c"])
+    assert not (tmp_path / "blobs" / "r/a/b").exists()
+    folder.delete(["r/a/d"])
+    assert not (tmp_path / "blobs" / "r").exists()
+    assert files_of(tmp_path / "blobs") == ["q/e"]
+
+
 def files_of(folder: Path) -> list[str]:
     """Without the secret."""
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""A start of a client that is cancelled, at whichever step, leaves nothing open."""
+"""A start or an end of a client that is cancelled, at whichever step, leaves nothing open."""
 
 import asyncio
 import gc
@@ -11,7 +11,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.conn import AIOKafkaConnection
 from broker import Broker
 
+from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import start_client
+from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
 
 CLIENTS: dict[str, Callable[..., Any]] = {
     "admin": AIOKafkaAdminClient,
@@ -39,3 +41,14 @@ async def test_a_start_that_is_cancelled_leaves_no_connection(broker: Broker, ki
         assert left_open() == [], f"after {steps} steps"
         if not starting.cancelled():
             return
+
+
+async def test_an_end_that_is_cancelled_closes_all_the_same(broker: Broker) -> None:
+    for steps in range(1, 5):  # with none it has not begun
+        producer = await start_producer(BrokerAccess(broker.bootstrap), "test", "t")
+        ending = asyncio.create_task(discard(producer))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.wait([ending])
+        assert left_open() == [], f"after {steps} steps"
