@@ -22,12 +22,6 @@ settings.register_profile("headrace", deadline=None, derandomize=True)
 settings.load_profile("headrace")
 
 
-def pytest_collection_finish() -> None:
-    """What is there by now stays: collecting after each test looks at what came since then."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     """An unclosed client fails the test that made it, not the one in which cycles happen to be collected."""
@@ -35,6 +29,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     if isinstance(item, pytest.Function):
         item.funcargs.clear()  # as pytest does, but later
     gc.collect()
+    gc.freeze()  # what is left stays: the next time only what came since then is looked at
     collect_unraisable(item.config)
     return done
 
