@@ -26,6 +26,17 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*ending, return_exceptions=True)
 
 
+async def run_to_end(work: Coroutine[Any, Any, None], seconds: float | None = None) -> None:
+    """A cancel of this waits until `work` has ended; after `seconds`, if given, that is cancelled too."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=seconds)
+        await end_tasks([task])
+        raise
+
+
 async def outcome(task: asyncio.Task[None]) -> None:
     """Raise its error once it has ended. It is left alone where its waiter is cancelled meanwhile."""
     await asyncio.wait([task])

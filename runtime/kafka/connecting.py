@@ -3,13 +3,12 @@
 aiokafka says that to its log only, and raises the same error for all.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headrace.runtime.tasks import end_tasks
+from headrace.runtime.tasks import run_to_end
 
 _LAST_ANSWER_SECONDS = 1.0
 
@@ -20,13 +19,7 @@ async def start_client(client: Any) -> None:
     A cancelled one waits a second for an answer that is on its way: aiokafka forgets the connection on which
     it waits for that, and the connection stays open until cycles are collected.
     """
-    starting = asyncio.ensure_future(client.start())
-    try:
-        await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        await asyncio.wait([starting], timeout=_LAST_ANSWER_SECONDS)
-        await end_tasks([starting])
-        raise
+    await run_to_end(client.start(), _LAST_ANSWER_SECONDS)
 
 
 class AnswerTooLargeError(ConnectionError):

@@ -7,6 +7,7 @@ from typing import Any
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import start_client
 from headrace.runtime.kafka.dead_letter_headers import Headers
+from headrace.runtime.tasks import run_to_end
 
 _REQUEST_TIMEOUT_SECONDS = 10.0
 _DISCARD_SECONDS = 2.0
@@ -78,12 +79,7 @@ async def discard(producer: Any) -> None:
     What is unconfirmed is dropped: aiokafka's `stop` would wait for it, and an idempotent producer never
     gives up.
     """
-    closing = asyncio.ensure_future(_close(producer))
-    try:
-        await asyncio.shield(closing)
-    except asyncio.CancelledError:
-        await asyncio.wait([closing])
-        raise
+    await run_to_end(_close(producer))
 
 
 async def _close(producer: Any) -> None:

@@ -3,7 +3,6 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.wire.frames import Ack
 
 from .batches import Batches
@@ -35,7 +34,7 @@ class AcksAndCommits(Batches):
         ledger = replica.partitions[ack.partition].ledger
         for offset in self.group.offsets[ack.partition]:
             it = (ack.partition, offset)
-            is_left = it in self.failures and not _is_settled(ledger, offset)
+            is_left = it in self.failures and not ledger.is_settled(offset)
             if offset == ack.offset or (is_through and offset < ack.offset and not is_left):
                 self.done.add(it)
 
@@ -84,8 +83,3 @@ class AcksAndCommits(Batches):
         if not self.replicas[member].is_frozen and which < len(client.waiting):
             client.deliver(client.waiting[which], fate)
             self.loop.settle()
-
-
-def _is_settled(ledger: Ledger, offset: int) -> bool:
-    """Also of what isn't fetched yet."""
-    return offset < ledger.committable or any(first <= offset < end for first, end in ledger.settled_spans())
