@@ -16,7 +16,7 @@ import aiohttp
 import sqlalchemy as sa
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
-from broker import any_broker
+from broker import Broker, embedded
 from postgresql import database
 from run_tracking_scene import Scene
 
@@ -32,11 +32,11 @@ TARGET = 20_000
 def main() -> int:
     """1 where neither database is as fast as the target."""
     held = False
-    with any_broker() as broker:
+    with embedded() as kafka:
         for _ in range(ROUNDS):
             for kind in ("sqlite", "postgresql"):
                 with database(kind) as url, tempfile.TemporaryDirectory() as folder:
-                    answered, stored = measure(Scene(broker, url, Path(folder)))
+                    answered, stored = measure(Scene(Broker(kafka.bootstrap, "embedded"), url, Path(folder)))
                 held |= stored >= TARGET
                 print(
                     f"{kind:11} {answered:8,.0f} answered/s {stored:8,.0f} stored/s   target {TARGET:,}",

@@ -1,19 +1,20 @@
 """Fixtures that every test may ask for."""
 
-import asyncio
 import gc
+import os
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 
 import pytest
 import replica
 from _pytest.unraisableexception import collect_unraisable
-from broker import Broker, any_broker, embedded
+from broker import Broker, embedded
 from hypothesis import settings
-from spark import TestSpark, running_spark
+from servers import ADDRESS, GuardedBroker, SharedV3io, running, shared
+from spark import SharedSpark
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
-from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.workers import watchdog
 
 # How long an example takes says nothing on a busy machine. The same examples each time: who changes nothing
@@ -32,6 +33,14 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     gc.freeze()  # what is left stays: the next time only what came since then is looked at
     collect_unraisable(item.config)
     return done
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The servers of the run belong to whoever starts it: xdist's other processes find them."""
+    if ADDRESS not in os.environ:
+        servers = ExitStack()
+        servers.enter_context(running())
+        config.add_cleanup(servers.close)
 
 
 # These take a minute each: they begin first, or all others are done long before them.
@@ -59,19 +68,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
+def broker() -> Broker:
     """One broker for the whole run."""
-    with any_broker() as found:
-        yield found
+    found: Broker = shared("broker")
+    return found
 
 
 @pytest.fixture(scope="session")
-def v3io() -> Iterator[EmbeddedV3io]:
+def guarded() -> GuardedBroker:
+    """One for the whole run that asks for a sign-in, TLS or certificates."""
+    found: GuardedBroker = shared("guarded")
+    return found
+
+
+@pytest.fixture(scope="session")
+def v3io() -> SharedV3io:
     """One web API for the whole run."""
-    server = EmbeddedV3io()
-    asyncio.run(server.start())
-    yield server
-    asyncio.run(server.stop())
+    found: SharedV3io = shared("v3io")
+    return found
 
 
 @pytest.fixture
@@ -104,7 +118,7 @@ def patient_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[TestSpark]:
+def spark() -> SharedSpark:
     """One Spark for the whole run."""
-    with running_spark() as found:
-        yield found
+    found: SharedSpark = shared("spark")
+    return found

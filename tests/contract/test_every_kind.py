@@ -11,9 +11,9 @@ import pytest
 from broker import Broker
 from kinds import Cron, Http, Kafka, Lines, Source, V3io, third_party, write_function
 from running_trigger import made, running, written
+from servers import SharedV3io
 from worker_bench import kill_worker_process, until
 
-from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.processor.running import RunningTrigger
 from headrace.triggers.base import TriggerStatus
 
@@ -38,7 +38,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
         yield kafka
         return
     if request.param == "v3io":
-        server: EmbeddedV3io = request.getfixturevalue("v3io")
+        server: SharedV3io = request.getfixturevalue("v3io")
         v3io = V3io(server.url, uuid.uuid4().hex)
         v3io.appear()
         yield v3io

@@ -11,9 +11,9 @@ import pytest
 from broker import Broker
 from kinds import Kafka, Kind, Lines, V3io, third_party, write_function
 from running_trigger import made, running, written
+from servers import SharedV3io
 from worker_bench import until
 
-from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.partitions.status import PartitionStatus
 from headrace.triggers.base import TriggerStatus
 
@@ -36,7 +36,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
         yield Kafka(broker, request.getfixturevalue("topic"))
         return
     if request.param == "v3io":
-        v3io: EmbeddedV3io = request.getfixturevalue("v3io")
+        v3io: SharedV3io = request.getfixturevalue("v3io")
         yield V3io(v3io.url, uuid.uuid4().hex)
         return
     with third_party(tmp_path):

@@ -6,15 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgresql import PostgreSQL, postgresql, programs
+from postgresql import Databases, PostgreSQL, postgresql, programs
 from pyspark.sql import SparkSession
-from spark import TestSpark
+from servers import shared
+from spark import SharedSpark
 
 from headrace.runtime.worker.spark import WorkerSpark
 
+_NO_POSTGRESQL = "no PostgreSQL here: apt-get install postgresql"
+
 
 @pytest.fixture(scope="module")
-def session(spark: TestSpark) -> Iterator[SparkSession]:
+def session(spark: SharedSpark) -> Iterator[SparkSession]:
     """As a worker has it."""
     environment = dict(os.environ)
     worker = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, lambda _: None)
@@ -25,10 +28,19 @@ def session(spark: TestSpark) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[PostgreSQL]:
-    """One for the run. Skips loudly where there is none."""
+def databases() -> Databases:
+    """Of PostgreSQL."""
+    found: Databases | None = shared("postgresql")
+    if found is None:
+        pytest.skip(_NO_POSTGRESQL)
+    return found
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgreSQL]:
+    """For a test that stops it."""
     if (where := programs()) is None:
-        pytest.skip("NO POSTGRESQL HERE: apt-get install postgresql; what needs it was not tested")
+        pytest.skip(_NO_POSTGRESQL)
     with postgresql(where) as running:
         yield running
 
@@ -38,5 +50,5 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'own.sqlite'}"
-    running: PostgreSQL = request.getfixturevalue("server")
-    return running.create_database()
+    found: Databases = request.getfixturevalue("databases")
+    return found.create()

@@ -17,7 +17,7 @@ from broker import Broker
 from pyspark.sql import SparkSession
 from replica import QUICK_GROUP, replica, wait_until
 from root import ROOT
-from spark import TestSpark
+from spark import SharedSpark
 
 from headrace.functions.spark.temporary_folder import sweep
 from headrace.functions.spark_pipeline.pipeline import Pipeline
@@ -38,7 +38,7 @@ def pipeline(tmp_path: Path, **env: str) -> Pipeline:
     return Pipeline(read_settings({"PIPELINE_SCHEMA": SCHEMA, **places, **env}))
 
 
-def write_function(folder: Path, broker: Broker, topic: str, spark: TestSpark) -> Path:
+def write_function(folder: Path, broker: Broker, topic: str, spark: SharedSpark) -> Path:
     """The function.yaml as it comes, with a broker, a Spark and places of this test's own."""
     function: dict[str, Any] = yaml.safe_load((FOLDER / "function.yaml").read_text())
     spec = function["spec"]
@@ -104,7 +104,7 @@ def expected_totals(numbers: range) -> dict[tuple[str, str], tuple[int, float]]:
 
 
 def test_each_order_counts_once_in_both_sinks_whatever_is_killed(
-    broker: Broker, topic: str, spark: TestSpark, tmp_path: Path
+    broker: Broker, topic: str, spark: SharedSpark, tmp_path: Path
 ) -> None:
     folder = write_function(tmp_path / "f", broker, topic, spark)
     with replica(folder) as running:

@@ -34,7 +34,7 @@ def both(scenario: Callable[[Scene, int, Report], None]) -> Callable[[Broker, Pa
     def of_number(broker: Broker, folder: Path, number: int, report: Report) -> None:
         if number % 2:
             with _server() as server:
-                scenario(Scene(broker, server.create_database(), folder / "f"), number, report)
+                scenario(Scene(broker, server.databases.create(), folder / "f"), number, report)
         else:
             scenario(Scene(broker, f"sqlite:///{folder / 'storm.sqlite'}", folder / "f"), number, report)
 
@@ -82,7 +82,7 @@ def killed(scene: Scene, number: int, report: Report) -> None:
 def away(broker: Broker, folder: Path, number: int, report: Report) -> None:
     """Of PostgreSQL: a file is never away."""
     with _server() as server:
-        scene = Scene(broker, server.create_database(), folder / "f")
+        scene = Scene(broker, server.databases.create(), folder / "f")
         scene.create(scene.topic("iris"))
         with scene.function() as running:
             with _load(scene):

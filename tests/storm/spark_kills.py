@@ -26,7 +26,7 @@ from broker import Broker
 from kafka_records import Feed, produce
 from replica import Replica, lines, replica, set_trigger, wait_until
 from scenario import Report, main
-from spark import QUICK, TestSpark, is_closed, running_spark, use_spark, write_spark_function
+from spark import QUICK, OwnSpark, SharedSpark, is_closed, running_spark, use_spark, write_spark_function
 
 from headrace.runtime.embedded.ports import free_port
 
@@ -109,7 +109,7 @@ def stored(function: Path) -> Counter[tuple[int, int]]:
     return Counter(zip(*(rows.column(name).to_pylist() for name in ("partition", "offset")), strict=True))
 
 
-def write_batch_function(folder: Path, broker: Broker, topic: str, spark: TestSpark) -> Path:
+def write_batch_function(folder: Path, broker: Broker, topic: str, spark: SharedSpark | OwnSpark) -> Path:
     function = write_spark_function(folder / "f", WRITES, broker, topic, spark, sessionTimeout="2s")
     return set_trigger(function, batch={"mode": "enable", "batchSize": 500, "timeout": "200ms"})
 
@@ -123,7 +123,9 @@ def report_sink(function: Path, running: Replica, sent: int, number: int, report
     report.add("rows doubled", found.total() - len(found), 0, 0, number)
 
 
-def replica_killed(spark: TestSpark, broker: Broker, folder: Path, number: int, report: Report) -> None:
+def replica_killed(
+    spark: SharedSpark | OwnSpark, broker: Broker, folder: Path, number: int, report: Report
+) -> None:
     """The other one writes what the dead one had in hand, once that one's session is closed."""
     function = write_batch_function(folder, broker, topic := broker.create_topic(8), spark)
     with replica(function, name="-a") as first, replica(function, name="-b") as second:
@@ -153,7 +155,7 @@ def successors(function: Path, job: Job) -> list[Job]:
     return [later for later in jobs(function) if later.begun_at > job.begun_at and later.overlaps(job)]
 
 
-def worker_killed(spark: TestSpark, broker: Broker, folder: Path, number: int, report: Report) -> None:
+def worker_killed(spark: OwnSpark, broker: Broker, folder: Path, number: int, report: Report) -> None:
     """From the kill until nothing runs on Spark, then the CPU time of 5 seconds."""
     function = write_spark_function(folder / "f", BURNS, broker, topic := broker.create_topic(1), spark)
     produce(broker, topic, 1, partitions=1)
@@ -171,7 +173,7 @@ def worker_killed(spark: TestSpark, broker: Broker, folder: Path, number: int, r
         wait_until(lambda: lines(function) == ["again"], about=running)
 
 
-def running_on(spark: TestSpark) -> list[Any]:
+def running_on(spark: SharedSpark | OwnSpark) -> list[Any]:
     """Spark's own list of running jobs and active stages."""
     base = f"http://127.0.0.1:{UI['spark.ui.port']}/api/v1/applications"
     (application,) = ask(base)
@@ -185,7 +187,7 @@ def ask(url: str) -> list[Any]:
     return found
 
 
-def server_killed(spark: TestSpark, broker: Broker, folder: Path, number: int, report: Report) -> None:
+def server_killed(spark: OwnSpark, broker: Broker, folder: Path, number: int, report: Report) -> None:
     """From the kill until a batch is written again, and what is in the sink in the end."""
     function = write_batch_function(folder, broker, topic := broker.create_topic(8), spark)
     use_spark(function, {})  # the server's next token is another one

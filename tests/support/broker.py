@@ -4,9 +4,9 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -56,8 +56,8 @@ async def _delete(bootstrap: str, name: str) -> None:
         await admin.close()
 
 
-@contextmanager
-def any_broker() -> Iterator[Broker]:
+@asynccontextmanager
+async def any_broker() -> AsyncIterator[Broker]:
     """HEADRACE_TEST_BROKERS, then testcontainers where a Docker engine answers, then our own."""
     given = os.environ.get("HEADRACE_TEST_BROKERS")
     if given:
@@ -66,8 +66,8 @@ def any_broker() -> Iterator[Broker]:
         with _container() as broker:
             yield broker
     else:
-        with _embedded() as broker:
-            yield broker
+        async with EmbeddedKafka() as kafka:
+            yield Broker(kafka.bootstrap, "embedded")
 
 
 def _docker_answers() -> bool:
@@ -104,9 +104,3 @@ def embedded(guards: Guards = NO_GUARDS, **topics: int) -> Iterator[EmbeddedKafk
         yield kafka
     finally:
         asyncio.run(kafka.stop())
-
-
-@contextmanager
-def _embedded() -> Iterator[Broker]:
-    with embedded() as kafka:
-        yield Broker(kafka.bootstrap, "embedded")

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,24 @@ from headrace.runtime.embedded.ports import free_port
 
 _USERS = ("postgres", "nobody")
 _START_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Databases:
+    """Of a server that runs."""
+
+    port: int
+
+    def url(self, database: str) -> str:
+        """As SQLAlchemy wants it."""
+        return f"postgresql://headrace@127.0.0.1:{self.port}/{database}"
+
+    def create(self) -> str:
+        """The address of an empty one. Tests share a server, so its name is nobody else's."""
+        name = f"test_{uuid.uuid4().hex}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
 
 
 class PostgreSQL:
@@ -35,9 +54,10 @@ class PostgreSQL:
         self._run("initdb", f"--pgdata={self._data}", *options)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def url(self, database: str) -> str:
-        """As SQLAlchemy wants it."""
-        return f"postgresql://headrace@127.0.0.1:{self.port}/{database}"
+    @property
+    def databases(self) -> Databases:
+        """While it runs."""
+        return Databases(self.port)
 
     def start(self) -> None:
         """Returns once it answers."""
@@ -61,19 +81,9 @@ class PostgreSQL:
             self._process.wait(60)
             self._process = None
 
-    def create_database(self) -> str:
-        """Its address. Tests share a server, so its name is nobody else's."""
-        name = f"test_{uuid.uuid4().hex}"
-        with psycopg.connect(self._system(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        return self.url(name)
-
-    def _system(self) -> str:
-        return self.url("postgres")
-
     def _answers(self) -> bool:
         try:
-            psycopg.connect(self._system(), connect_timeout=5).close()
+            psycopg.connect(self.databases.url("postgres"), connect_timeout=5).close()
         except psycopg.OperationalError:
             return False
         return True
@@ -115,7 +125,7 @@ def database(kind: str) -> Iterator[str]:
     where = programs()
     assert where is not None, "there is no PostgreSQL here: apt-get install postgresql"
     with postgresql(where) as server:
-        yield server.create_database()
+        yield server.databases.create()
 
 
 def _identity() -> Mapping[str, Any]:

@@ -33,12 +33,17 @@ COUNTS = """
 """
 
 
-# A handler that has Spark count, and writes which record it had.
 @dataclass(frozen=True, slots=True)
-class TestSpark:
-    """A server on an event loop of its own, in a thread that lives as long as it does."""
+class SharedSpark:
+    """The one of the run: others use it too."""
 
-    __test__ = False
+    link: SparkLink
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSpark:
+    """A server on an event loop of its own, in a thread that lives as long as it does."""
 
     server: SparkServer
     restarts: list[int]
@@ -73,9 +78,14 @@ def use_spark(folder: Path, spark: object) -> Path:
 
 
 def write_spark_function(
-    folder: Path, handler: str, broker: Broker, topic: str, spark: TestSpark, **attributes: object
+    folder: Path,
+    handler: str,
+    broker: Broker,
+    topic: str,
+    spark: SharedSpark | OwnSpark,
+    **attributes: object,
 ) -> Path:
-    """Its workers use the shared server."""
+    """Its workers use that server."""
     write_function(folder, handler, broker.bootstrap, [topic], workers=1, **attributes)
     return use_spark(folder, {"remote": spark.link.url, "token": spark.link.token})
 
@@ -107,7 +117,7 @@ def is_closed(url: str, session_id: str) -> bool:
 
 
 @contextmanager
-def running_spark(spec: object = QUICK) -> Iterator[TestSpark]:
+def running_spark(spec: object = QUICK) -> Iterator[OwnSpark]:
     """Started as `headrace run` starts it, with this spec.spark."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="spark-server")
@@ -118,7 +128,7 @@ def running_spark(spec: object = QUICK) -> Iterator[TestSpark]:
         try:
             started: Future[None] = asyncio.run_coroutine_threadsafe(server.start(), loop)
             started.result()
-            yield TestSpark(server, restarts)
+            yield OwnSpark(server, restarts)
         finally:
             asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
             loop.call_soon_threadsafe(loop.stop)

@@ -73,19 +73,19 @@ def test_kills_lose_nothing_and_store_nothing_twice(broker: Broker, url: str, tm
 
 
 def test_an_outage_of_postgresql_makes_messages_wait(
-    broker: Broker, server: PostgreSQL, tmp_path: Path
+    broker: Broker, own_server: PostgreSQL, tmp_path: Path
 ) -> None:
-    scene = Scene(broker, server.create_database(), tmp_path / "f")
+    scene = Scene(broker, own_server.databases.create(), tmp_path / "f")
     topic = scene.topic("iris")
     scene.create(topic)
     scene.send(topic, mixed(500), "iris")
     with scene.function() as running:
         scene.wait_stored(running)
         generation = running.trigger()["generation"]
-        server.stop()
+        own_server.stop()
         scene.send(topic, mixed(500), "iris")
         running.logged("its messages wait")
-        server.start()
+        own_server.start()
         scene.wait_stored(running)
         assert running.trigger()["generation"] == generation
         assert running.stop() == 0

@@ -91,20 +91,20 @@ def test_feedback_comes_from_a_topic_of_its_own(database: str, monkeypatch: pyte
 
 
 def test_a_server_that_stops_amid_it_loses_and_doubles_nothing(
-    server: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+    own_server: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = server.create_database()
+    url = own_server.databases.create()
     monkeypatch.setenv("DATABASE_URL", url)
     pauses: list[float] = []
 
     def bring_back(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) % 3 == 0:
-            server.start()
+            own_server.start()
 
     monkeypatch.setattr(function, "patiently", partial(patiently, sleep=bring_back))
     assert handle([record(offset) for offset in range(5)]).failures == []
-    server.stop()
+    own_server.stop()
     assert handle([record(offset) for offset in range(3, 10)]).failures == []  # its start waits
     assert [row[0] for row in stored(url, RESPONSES.c.offset)] == list(range(10))
     assert len(pauses) >= 3

@@ -12,12 +12,12 @@ import yaml
 from broker import Broker
 from model_metrics_scene import FUNCTION
 from replica import QUICK_GROUP, Replica, environment, replica, wait_until
-from spark import TestSpark
+from spark import SharedSpark
 
 COUNT = 400
 
 
-def write(folder: Path, broker: Broker, spark: TestSpark, group: str) -> Path:
+def write(folder: Path, broker: Broker, spark: SharedSpark, group: str) -> Path:
     """With a broker, a Spark and a port of the test's own."""
     document = yaml.safe_load(FUNCTION.read_text())
     spec = document["spec"]
@@ -37,7 +37,7 @@ def ask(running: Replica, path: str, **fields: str) -> Any:
         return json.loads(answer.read())
 
 
-def test_traffic_becomes_scores(broker: Broker, spark: TestSpark, tmp_path: Path) -> None:
+def test_traffic_becomes_scores(broker: Broker, spark: SharedSpark, tmp_path: Path) -> None:
     prefix = f"prefix{uuid.uuid4().hex[:8]}"
     variables = {
         "KAFKA_CONSUMER_TOPIC_PREFIX": prefix,

@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from inference_responses import as_json
 from model_metrics_rows import AT, RESPONSE, TRUTH
-from postgresql import PostgreSQL
+from postgresql import Databases
 
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import NewerDatabaseError, migrate
@@ -133,8 +133,8 @@ def test_many_may_write_at_once(engine: sa.Engine) -> None:
     assert stored_touches(engine) == [("iris", AT.replace(second=0, microsecond=0), 20)]
 
 
-def test_json_that_a_database_refuses_costs_its_row_its_json_and_others_nothing(server: PostgreSQL) -> None:
-    engine = open_engine(server.create_database())
+def test_json_that_a_database_refuses_costs_its_row_its_json_and_others_nothing(databases: Databases) -> None:
+    engine = open_engine(databases.create())
     migrate(engine, STEPS)
     batch = [replace(row, payload_json=r'{"a": "\u0000"}' if row.offset == 5 else "{}") for row in rows(9)]
     Writer(engine).write(Rows(batch, [TRUTH], [IGNORED_ROW]))

@@ -162,17 +162,17 @@ def test_a_name_is_text_whatever_it_says(engine: sa.Engine) -> None:
     )
 
 
-def test_a_database_that_is_away_is_503_and_a_line(server: PostgreSQL) -> None:
-    engine = open_engine(server.create_database())
+def test_a_database_that_is_away_is_503_and_a_line(own_server: PostgreSQL) -> None:
+    engine = open_engine(own_server.databases.create())
     migrate(engine, STEPS)
     site = Site(engine)
-    server.stop()
+    own_server.stop()
     try:
         assert site.ask("/").status_code == 200
         assert site.said("/api/v1/models") == (503, {"error": "the database is away"})
         assert "the database can't be read" in site.warnings[0]
     finally:
-        server.start()
+        own_server.start()
     assert site.read("/api/v1/models") == []
     engine.dispose()
 

@@ -477,11 +477,11 @@ def test_a_query_that_is_none_is_400(rows: Rows, backend: Backend, path: str, na
         assert backend.said("POST", batch, [], **wrong)[0] == 400
 
 
-def test_a_database_that_is_away_is_503_and_a_line(server: PostgreSQL, tmp_path: Path) -> None:
-    engine = open_engine(server.create_database())
+def test_a_database_that_is_away_is_503_and_a_line(own_server: PostgreSQL, tmp_path: Path) -> None:
+    engine = open_engine(own_server.databases.create())
     migrate(engine, t.STEPS)
     backend = Backend(engine, tmp_path)
-    server.stop()
+    own_server.stop()
     try:
         assert backend.ask("GET", "/health/live/").status_code == 200
         assert backend.ask("GET", "/").status_code == 200
@@ -490,6 +490,6 @@ def test_a_database_that_is_away_is_503_and_a_line(server: PostgreSQL, tmp_path:
         assert len(backend.warnings) == 2
         assert "\\n" not in backend.warnings[0]
     finally:
-        server.start()
+        own_server.start()
     assert backend.read("/runs/") == []
     engine.dispose()

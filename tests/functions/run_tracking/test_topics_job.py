@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
-from broker import Broker, embedded
+from broker import Broker
+from servers import USERS, GuardedBroker
 
 from headrace.functions.run_tracking.__main__ import where_it_is, with_brokers
 from headrace.functions.run_tracking.settings import SettingsError
 from headrace.functions.run_tracking.topics import TopicsError, client_options, create_topics, topics_of
-from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.embedded.ports import free_port
 
 
@@ -104,15 +104,14 @@ def test_what_a_broker_refuses_ends_the_job_with_one_line(broker: Broker, names:
     assert "eplication" in done.stderr
 
 
-def test_it_signs_in_as_the_environment_says(names: dict[str, str]) -> None:
-    with embedded(Guards(users={"ada": "secret"})) as kafka:
-        variables = {
-            "KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
-            "KAFKA_SASL_MECHANISM": "SCRAM-SHA-256",
-            "KAFKA_SASL_USERNAME": "ada",
-            "KAFKA_SASL_PASSWORD": "secret",
-        }
-        done = job(kafka.sasl_bootstrap, **names, **variables)
+def test_it_signs_in_as_the_environment_says(guarded: GuardedBroker, names: dict[str, str]) -> None:
+    variables = {
+        "KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "KAFKA_SASL_MECHANISM": "SCRAM-SHA-256",
+        "KAFKA_SASL_USERNAME": "ada",
+        "KAFKA_SASL_PASSWORD": USERS["ada"],
+    }
+    done = job(guarded.sasl_bootstrap, **names, **variables)
     assert done.returncode == 0, done.stderr
 
 

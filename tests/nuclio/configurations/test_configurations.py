@@ -4,15 +4,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from broker import Broker, embedded
 from command import run
 from kafka_records import produce
 from nuclio_configurations import CORPUS, HANDLER, Configuration
 from replica import Replica, replica, wait_until
+from servers import GuardedBroker
 from tokens import TokenServer, token_server
-
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
 
 BY_NAME = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 
@@ -39,24 +36,23 @@ def test_a_file_has_its_verdict(case: Configuration, tmp_path: Path) -> None:
     assert not [end for end in expected if not any(line.endswith(end) for line in lines)], result.stdout
 
 
-def test_all_the_accepted_ones_handle_records(tmp_path: Path) -> None:
+def test_all_the_accepted_ones_handle_records(guarded: GuardedBroker, tmp_path: Path) -> None:
     """In one run, each in the way that it signs in."""
-    guards = Guards({"u": "p"}, takes_tokens=True, tls=True)
-    with embedded(guards) as kafka, token_server() as tokens:
-        broker = Broker(kafka.bootstrap, "embedded")
+    with token_server() as tokens:
+        broker = guarded.plain
         cases = [case for case in CORPUS if not case.refused]
         names = [f"case-{at}" for at in range(len(cases))]
         for name, case in zip(names, cases, strict=True):
             broker.create(name, 8)
             produce(broker, name, 8)
-            write(tmp_path / name, _on(case.text, name, kafka, tokens))
+            write(tmp_path / name, _on(case.text, name, guarded, tokens))
         first, *others = (tmp_path / name for name in names)
         with replica(first, *map(str, others), "--only-kafka", log=tmp_path / "log") as running:
             for name in names:
                 _wait_for(running, name, 8)
 
 
-def _on(text: str, name: str, kafka: EmbeddedKafka, tokens: TokenServer) -> str:
+def _on(text: str, name: str, kafka: GuardedBroker, tokens: TokenServer) -> str:
     """The same, with a name, a topic and a group of its own, from the first record on."""
     document = yaml.safe_load(text)
     document.get("metadata", document.get("meta"))["name"] = name

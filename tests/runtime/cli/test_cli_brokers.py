@@ -1,24 +1,14 @@
 """How commands get into a broker that asks for TLS or a sign-in, and what they say when they don't."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker import embedded
 from click.testing import CliRunner, Result
 from refusal import refused
+from servers import GuardedBroker
 
 from headrace.runtime.cli.main import headrace
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.errors import BrokerError, UsageError
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[EmbeddedKafka]:
-    """A broker with listeners for SASL and TLS; it has a topic t."""
-    with embedded(Guards({"ada": "pass,word"}, tls=True), t=2) as kafka:
-        yield kafka
 
 
 def run(*arguments: str, password: str = "pass,word") -> Result:
@@ -26,21 +16,22 @@ def run(*arguments: str, password: str = "pass,word") -> Result:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_user_signs_in(guarded: EmbeddedKafka, mechanism: str) -> None:
-    access = ("--brokers", guarded.sasl_bootstrap, "--user", "ada", "--sasl-mechanism", mechanism)
+def test_a_user_signs_in(guarded: GuardedBroker, mechanism: str) -> None:
+    access = ("--brokers", guarded.sasl_bootstrap, "--user", "ben", "--sasl-mechanism", mechanism)
+    topic = guarded.plain.create_topic(2)
     for command in (
-        ("kafka", "topics", "--create", f"made-{mechanism}:1"),
-        ("kafka", "produce", "--topic", "t", "--count", "1"),
-        ("kafka", "consume", "--topic", "t", "--count", "1"),
+        ("kafka", "topics", "--create", f"{topic}-made:1"),
+        ("kafka", "produce", "--topic", topic, "--count", "1"),
+        ("kafka", "consume", "--topic", topic, "--count", "1"),
         ("kafka", "groups"),
-        ("deadletters", "list", "t"),
-        ("deadletters", "replay", "t", "--all", "--to", "t"),
+        ("deadletters", "list", topic),
+        ("deadletters", "replay", topic, "--all", "--to", topic),
     ):
         result = run(*command, *access)
         assert result.exit_code == 0, (command, result.exception or result.output)
 
 
-def test_a_certificate_file_is_trusted(guarded: EmbeddedKafka, tmp_path: Path) -> None:
+def test_a_certificate_file_is_trusted(guarded: GuardedBroker, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(guarded.ca_pem)
     where = guarded.tls_bootstrap
     assert run("kafka", "topics", "--brokers", where, "--tls-ca", str(tmp_path / "ca.pem")).exit_code == 0
@@ -49,8 +40,8 @@ def test_a_certificate_file_is_trusted(guarded: EmbeddedKafka, tmp_path: Path) -
     assert "--tls-ca" in line
 
 
-def test_a_sign_in_that_is_refused_says_so(guarded: EmbeddedKafka) -> None:
-    access = ("--brokers", guarded.sasl_bootstrap, "--user", "ada")
+def test_a_sign_in_that_is_refused_says_so(guarded: GuardedBroker) -> None:
+    access = ("--brokers", guarded.sasl_bootstrap, "--user", "ben")
     for mechanism in ("PLAIN", "SCRAM-SHA-512"):
         told = run("kafka", "topics", *access, "--sasl-mechanism", mechanism, password="wrong")
         line = refused(told, BrokerError)
@@ -58,12 +49,12 @@ def test_a_sign_in_that_is_refused_says_so(guarded: EmbeddedKafka) -> None:
         assert "wrong" not in line
 
 
-def test_a_sign_in_where_there_is_none_says_so(guarded: EmbeddedKafka) -> None:
-    line = refused(run("kafka", "topics", "--brokers", guarded.bootstrap, "--user", "ada"), BrokerError)
+def test_a_sign_in_where_there_is_none_says_so(guarded: GuardedBroker) -> None:
+    line = refused(run("kafka", "topics", "--brokers", guarded.bootstrap, "--user", "ben"), BrokerError)
     assert line == f"{guarded.bootstrap} does not offer this --sasl-mechanism, or no sign-in at all"
 
 
-def test_a_broker_that_wants_more_than_it_is_given_is_told_with_the_options(guarded: EmbeddedKafka) -> None:
+def test_a_broker_that_wants_more_than_it_is_given_is_told_with_the_options(guarded: GuardedBroker) -> None:
     for where, what in (
         (guarded.sasl_bootstrap, "no Kafka broker answers at"),
         (guarded.tls_bootstrap, "what answers at"),
@@ -76,8 +67,8 @@ def test_a_broker_that_wants_more_than_it_is_given_is_told_with_the_options(guar
 
 def test_mistakes_are_found_before_anybody_is_asked(tmp_path: Path) -> None:
     (tmp_path / "no.pem").write_text("no certificate")
-    line = refused(run("kafka", "topics", "--user", "ada", password=""), UsageError)
-    assert line == "--user ada signs in with a password: put it into HEADRACE_PASSWORD"
+    line = refused(run("kafka", "topics", "--user", "ben", password=""), UsageError)
+    assert line == "--user ben signs in with a password: put it into HEADRACE_PASSWORD"
     line = refused(run("kafka", "topics", "--tls-ca", str(tmp_path / "no.pem")), UsageError)
     assert line.endswith("no.pem holds no certificate; expected a file in PEM")
     line = refused(run("kafka", "topics", "--tls-ca", str(tmp_path / "gone.pem")), UsageError)

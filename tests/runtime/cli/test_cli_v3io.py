@@ -13,42 +13,42 @@ from click.testing import CliRunner, Result
 from command import one_line
 from command import run as command
 from replica import PROGRAM
+from servers import SharedV3io
 from v3io_streams import GROUP, V3ioStreams
 
 from headrace.runtime.cli.v3io.commands import v3io as commands
-from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.v3io.group.sessions import Session, encode_state
 
 
 @pytest.fixture
-def stream(v3io: EmbeddedV3io) -> str:
+def stream(v3io: SharedV3io) -> str:
     """Of two shards."""
     name = f"bigdata/{uuid.uuid4().hex}"
     run(v3io, "streams", "--create", f"{name}:2")
     return name
 
 
-def run(server: EmbeddedV3io, *arguments: str, stdin: str = "") -> Result:
+def run(server: SharedV3io, *arguments: str, stdin: str = "") -> Result:
     result = CliRunner().invoke(commands, arguments, input=stdin, env={"V3IO_API": server.url})
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 
 
-def test_streams_are_made_listed_and_deleted(v3io: EmbeddedV3io) -> None:
+def test_streams_are_made_listed_and_deleted(v3io: SharedV3io) -> None:
     deep = f"bigdata/deep/{uuid.uuid4().hex}"
     found = json.loads(run(v3io, "streams", "--create", f"{deep}:3", "--retention", "5", "--json").stdout)
     assert {"stream": deep, "shards": 3, "hours": 5} in found
     assert deep not in run(v3io, "streams", "--delete", deep).stdout
 
 
-def test_lines_of_stdin_come_back_in_order(v3io: EmbeddedV3io, stream: str) -> None:
+def test_lines_of_stdin_come_back_in_order(v3io: SharedV3io, stream: str) -> None:
     made = run(v3io, "put", stream, "--shard", "1", stdin="one\ntwo\nthrée")
     assert made.stderr.startswith(f"put 3 records into {stream} in ")
     shown = run(v3io, "get", stream, "--count", "3")
     assert shown.stdout == "1/1\t-\tone\n1/2\t-\ttwo\n1/3\t-\tthrée\n"
 
 
-def test_keyed_lines_keep_a_key_on_one_shard(v3io: EmbeddedV3io, stream: str) -> None:
+def test_keyed_lines_keep_a_key_on_one_shard(v3io: SharedV3io, stream: str) -> None:
     run(v3io, "put", stream, "--keyed", stdin="k\ta\nother\tb\nk\tc\td\n")
     records = [
         json.loads(line) for line in run(v3io, "get", stream, "--count", "3", "--json").stdout.split("\n")[:3]
@@ -58,7 +58,7 @@ def test_keyed_lines_keep_a_key_on_one_shard(v3io: EmbeddedV3io, stream: str) ->
     assert len({it["partition"] for it in of_k}) == 1
 
 
-def test_a_group_can_be_looked_at_and_moved(v3io: EmbeddedV3io, stream: str) -> None:
+def test_a_group_can_be_looked_at_and_moved(v3io: SharedV3io, stream: str) -> None:
     run(v3io, "put", stream, "--count", "10", "--shard", "0")
     moved = json.loads(run(v3io, "seek", stream, GROUP, "--to", "4", "--json").stdout)
     assert moved["moves"] == [{"shard": 0, "before": None, "after": 4}]
@@ -72,25 +72,25 @@ def test_a_group_can_be_looked_at_and_moved(v3io: EmbeddedV3io, stream: str) -> 
 @pytest.mark.parametrize(
     ("to", "after"), [("earliest", 1), ("latest", 6), ("2000-01-01", 1), ("2200-01-01", 6)]
 )
-def test_a_group_goes_to_ends_and_times(v3io: EmbeddedV3io, stream: str, to: str, after: int) -> None:
+def test_a_group_goes_to_ends_and_times(v3io: SharedV3io, stream: str, to: str, after: int) -> None:
     run(v3io, "put", stream, "--count", "5", "--shard", "1")
     moved = json.loads(run(v3io, "seek", stream, GROUP, "1", "--to", to, "--json").stdout)
     assert moved["moves"] == [{"shard": 1, "before": None, "after": after}]
 
 
-def test_a_group_with_members_is_not_moved(v3io: EmbeddedV3io, stream: str) -> None:
+def test_a_group_with_members_is_not_moved(v3io: SharedV3io, stream: str) -> None:
     state(v3io, stream, Session("alive", time.time_ns(), (0,)), Session("dead", 0, (1,)))
     said = one_line(command("v3io", "seek", stream, GROUP, "--to", "earliest", "--v3io", v3io.url), 5)
     assert "has members (alive): stop them first" in said
 
 
-def test_members_that_are_long_gone_move_nothing(v3io: EmbeddedV3io, stream: str) -> None:
+def test_members_that_are_long_gone_move_nothing(v3io: SharedV3io, stream: str) -> None:
     run(v3io, "put", stream, "--count", "5", "--shard", "1")
     state(v3io, stream, Session("dead", 0, (1,)))
     assert run(v3io, "seek", stream, GROUP, "--to", "earliest").exit_code == 0
 
 
-def state(server: EmbeddedV3io, stream: str, *sessions: Session) -> None:
+def state(server: SharedV3io, stream: str, *sessions: Session) -> None:
     V3ioStreams(server.url).write_state(stream.partition("/")[2], encode_state(sessions))
 
 
@@ -105,11 +105,11 @@ def state(server: EmbeddedV3io, stream: str, *sessions: Session) -> None:
         (["streams", "--create", "bigdata/orders"], 2, "is not container/path:shards"),
     ],
 )
-def test_a_mistake_is_one_line(v3io: EmbeddedV3io, arguments: list[str], code: int, said: str) -> None:
+def test_a_mistake_is_one_line(v3io: SharedV3io, arguments: list[str], code: int, said: str) -> None:
     assert said in one_line(command("v3io", *arguments, "--v3io", v3io.url), code)
 
 
-def test_a_group_that_nobody_knows_is_exit_code_4(v3io: EmbeddedV3io, stream: str) -> None:
+def test_a_group_that_nobody_knows_is_exit_code_4(v3io: SharedV3io, stream: str) -> None:
     said = one_line(command("v3io", "lag", stream, "nobody", "--v3io", v3io.url), 4)
     assert said.endswith("has no group nobody")
 

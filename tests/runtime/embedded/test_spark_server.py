@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from neighbour import as_neighbour, needs_neighbour, said_by_neighbour
-from spark import QUICK, TestSpark, listeners, spark_function
+from spark import QUICK, SharedSpark, listeners, spark_function
 from worker_bench import until
 
 from headrace.runtime.embedded.spark.process import SparkServerError
@@ -84,13 +84,13 @@ def grabbing(port: int) -> Iterator[None]:
         stranger.communicate()
 
 
-def test_it_listens_on_loopback_only(spark: TestSpark) -> None:
+def test_it_listens_on_loopback_only(spark: SharedSpark) -> None:
     found = listeners(spark.pid)
     assert int(spark.link.url.rpartition(":")[2]) in found
     assert set(found.values()) <= LOOPBACK
 
 
-def test_its_token_stands_in_no_command_line(spark: TestSpark) -> None:
+def test_its_token_stands_in_no_command_line(spark: SharedSpark) -> None:
     commands = subprocess.run(["ps", "-eo", "args", "-ww"], capture_output=True, text=True, check=True).stdout
     assert "SparkSubmit" in commands
     assert spark.link.token not in commands
@@ -137,7 +137,7 @@ async def test_each_start_has_a_token_of_its_own_which_who_grabbed_the_port_mean
 
 
 @needs_neighbour
-def test_the_drivers_ports_do_nothing_for_another_user(spark: TestSpark) -> None:
+def test_the_drivers_ports_do_nothing_for_another_user(spark: SharedSpark) -> None:
     connect = int(spark.link.url.rpartition(":")[2])
     ports = sorted(set(listeners(spark.pid)) - {connect})
     assert len(ports) >= 2, "the driver's RPC and its block manager"
@@ -146,13 +146,13 @@ def test_the_drivers_ports_do_nothing_for_another_user(spark: TestSpark) -> None
 
 
 @pytest.mark.parametrize("token", ["wrong", ""])
-async def test_another_token_is_refused(spark: TestSpark, token: str) -> None:
+async def test_another_token_is_refused(spark: SharedSpark, token: str) -> None:
     url = SparkLink(spark.link.url, token).session_url
     with pytest.raises(SparkSessionError, match=r"did not end session .*: UNAUTHENTICATED"):
         await spark_sessions.interrupt(url, str(uuid.uuid4()))
 
 
-async def test_a_session_that_is_not_there_or_closed_is_ended_like_any(spark: TestSpark) -> None:
+async def test_a_session_that_is_not_there_or_closed_is_ended_like_any(spark: SharedSpark) -> None:
     session_id = str(uuid.uuid4())
     for _ in range(2):
         await spark_sessions.interrupt(spark.link.session_url, session_id)

@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
-from broker import Broker, embedded
+from broker import Broker
+from servers import GuardedBroker
 
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.answers import MAX_BYTES
@@ -51,16 +50,10 @@ async def test_an_answer_without_end_is_not_taken_in(first: bytes) -> None:
         assert sent[0] < MAX_BYTES
 
 
-def test_a_broker_that_takes_tls_only_is_named_as_such() -> None:
-    async def connect(kafka: EmbeddedKafka) -> None:
-        async with connected(AIOKafkaConsumer, BrokerAccess(kafka.tls_bootstrap)):
+async def test_a_broker_that_takes_tls_only_is_named_as_such(guarded: GuardedBroker) -> None:
+    with pytest.raises(BrokerError, match="speaks no Kafka, or only with TLS"):
+        async with connected(AIOKafkaConsumer, BrokerAccess(guarded.tls_bootstrap)):
             pass
-
-    with (
-        embedded(Guards(tls=True)) as kafka,
-        pytest.raises(BrokerError, match="speaks no Kafka, or only with TLS"),
-    ):
-        asyncio.run(connect(kafka))
 
 
 async def test_what_brokers_answer_goes_through(broker: Broker) -> None:

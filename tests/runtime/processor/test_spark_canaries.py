@@ -11,7 +11,7 @@ from canaries import Canaries, files_with, watched_command_lines
 from kafka_records import produce
 from processes import java_children
 from replica import Replica, lines, replica, wait_until, write_function
-from spark import QUICK, TestSpark, use_spark
+from spark import QUICK, SharedSpark, use_spark
 
 HANDLER = """
     def handler(context, event):
@@ -57,7 +57,7 @@ def shown(running: Replica) -> str:
 
 @pytest.mark.parametrize("whose", ["embedded", "remote"])
 def test_a_run_says_nothing_of_sparks_token(
-    whose: str, broker: Broker, topic: str, spark: TestSpark, own: Path
+    whose: str, broker: Broker, topic: str, spark: SharedSpark, own: Path
 ) -> None:
     is_embedded = whose == "embedded"
     folder = write_function(own.parent, HANDLER, broker.bootstrap, [topic], workers=1, onFailure=FAILS)

@@ -10,7 +10,7 @@ import pytest
 from broker import Broker
 from kafka_records import produce
 from root import ROOT
-from spark import QUICK, TestSpark
+from spark import QUICK, SharedSpark
 
 from headrace.functions.spark import ranges_to_dataframe
 from headrace.testing import Range, run_handler, spark_server
@@ -29,7 +29,7 @@ def test_a_server_for_tests_is_started_and_has_a_handler_count() -> None:
 
 
 def test_the_spark_example_is_tested_as_its_users_would(
-    spark: TestSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SharedSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ORDERS_FOLDER", str(tmp_path / "orders"))
     monkeypatch.syspath_prepend(ROOT / "examples/spark_orders")
@@ -42,7 +42,7 @@ def test_the_spark_example_is_tested_as_its_users_would(
 
 
 def test_ranges_are_read_from_the_broker_that_source_options_name(
-    spark: TestSpark, broker: Broker, topic: str
+    spark: SharedSpark, broker: Broker, topic: str
 ) -> None:
     produce(broker, topic, 80)
 

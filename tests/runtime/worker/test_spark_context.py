@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,16 @@ from broker import Broker
 from kafka_records import group_offsets, handled, produce
 from processes import is_running, java_children
 from replica import lines, replica, wait_until, write_function
-from spark import COUNTS, QUICK, TestSpark, is_closed, use_spark, write_spark_function
+from spark import (
+    COUNTS,
+    QUICK,
+    OwnSpark,
+    SharedSpark,
+    is_closed,
+    running_spark,
+    use_spark,
+    write_spark_function,
+)
 
 from headrace.runtime.spark import sessions as spark_sessions
 
@@ -68,7 +78,7 @@ def maps(pid: int) -> str:
 
 
 def test_a_handler_uses_spark_its_own_functions_and_the_kafka_source_in_it(
-    broker: Broker, topic: str, spark: TestSpark, tmp_path: Path
+    broker: Broker, topic: str, spark: SharedSpark, tmp_path: Path
 ) -> None:
     handler = USES.replace("BROKERS", repr(broker.bootstrap))
     folder = write_spark_function(tmp_path / "f", handler, broker, topic, spark)
@@ -99,9 +109,19 @@ def test_without_spec_spark_no_process_loads_it_and_context_spark_says_what_to_w
     assert loaded == []
 
 
+@pytest.fixture(scope="module")
+def own_spark() -> Iterator[OwnSpark]:
+    """Whose processor time is nobody else's, and which may be killed."""
+    with running_spark() as running:
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.spark
 def test_the_job_of_a_killed_worker_ends_with_it(
-    broker: Broker, topic: str, spark: TestSpark, tmp_path: Path
+    broker: Broker, topic: str, own_spark: OwnSpark, tmp_path: Path
 ) -> None:
+    spark = own_spark
     folder = write_spark_function(tmp_path / "f", BURNS, broker, topic, spark)
     produce(broker, topic, 1, partitions=1)
     with replica(folder) as running:
@@ -118,7 +138,7 @@ def test_the_job_of_a_killed_worker_ends_with_it(
 
 
 def test_a_session_that_is_closed_while_idle_is_replaced_and_the_new_one_ends_with_the_worker(
-    broker: Broker, topic: str, spark: TestSpark, tmp_path: Path
+    broker: Broker, topic: str, spark: SharedSpark, tmp_path: Path
 ) -> None:
     folder, url = (
         write_spark_function(tmp_path / "f", NAMES_SESSION, broker, topic, spark),
@@ -137,9 +157,11 @@ def test_a_session_that_is_closed_while_idle_is_replaced_and_the_new_one_ends_wi
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 def test_a_spark_that_is_killed_comes_back_with_new_sessions_and_no_record_is_lost(
-    broker: Broker, topic: str, spark: TestSpark, tmp_path: Path
+    broker: Broker, topic: str, own_spark: OwnSpark, tmp_path: Path
 ) -> None:
+    spark = own_spark
     folder = write_function(tmp_path / "f", COUNTS, broker.bootstrap, [topic], workers=1)
     use_spark(folder, {})
     link, victim = spark.link, spark.pid

@@ -13,9 +13,9 @@ from dead_letters import Record, dead_letters, written
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import freeze
+from servers import USERS, GuardedBroker
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_headers import Provenance, split_headers
@@ -190,17 +190,16 @@ async def test_a_cancelled_write_leaves_nothing_behind(broker: Broker, topic: st
         await write(letters, Record())
 
 
-async def test_it_signs_in_as_the_trigger_does() -> None:
-    async with EmbeddedKafka(guards=Guards({"ada": "s3cret-word"})) as kafka:
-        await kafka.create_topics({"dlq": 1})
-        for password in ("wrong", "s3cret-word"):
-            sasl = SaslSettings(enable=True, user="ada", password=password, mechanism="SCRAM-SHA-256")
-            async with dead_letters(kafka.sasl_bootstrap, "dlq", sasl=sasl) as letters:
-                if password == "wrong":
-                    with pytest.raises(BrokerError):
-                        await write(letters, Record())
-                else:
+async def test_it_signs_in_as_the_trigger_does(guarded: GuardedBroker) -> None:
+    topic = guarded.plain.create_topic(1)
+    for password in ("wrong", USERS["ada"]):
+        sasl = SaslSettings(enable=True, user="ada", password=password, mechanism="SCRAM-SHA-256")
+        async with dead_letters(guarded.sasl_bootstrap, topic, sasl=sasl) as letters:
+            if password == "wrong":
+                with pytest.raises(BrokerError):
                     await write(letters, Record())
+            else:
+                await write(letters, Record())
 
 
 @given(

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker import Broker, embedded
 from command import one_line, run
 from function_files import load_changed, problems_of
 from kafka_records import produce
 from replica import lines, replica, wait_until, write_function
+from servers import GuardedBroker
 from tokens import TokenServer, token_server
 
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.kafka.access import OauthSignIn
 from headrace.runtime.kafka.oauth import ClientCredentials, TokenRefusedError
 
@@ -75,25 +73,19 @@ def test_what_the_token_server_refuses_is_said_without_the_secret(tokens: TokenS
     assert "hunter2" not in str(raised.value)
 
 
-@pytest.fixture
-def guarded() -> Iterator[EmbeddedKafka]:
-    with embedded(Guards(takes_tokens=True), records=8) as kafka:
-        yield kafka
-
-
 def test_a_function_signs_in_with_tokens_and_a_refused_one_is_one_line(
-    guarded: EmbeddedKafka, tokens: TokenServer, tmp_path: Path
+    guarded: GuardedBroker, tokens: TokenServer, tmp_path: Path
 ) -> None:
     oauth = {"clientID": "ada", "clientSecret": tokens.secret, "tokenURL": tokens.url, "scopes": ["kafka"]}
     sasl = {"enable": True, "mechanism": "OAUTHBEARER", "handshake": False, "oauth": oauth}
-    address = guarded.sasl_bootstrap
-    folder = write_function(tmp_path / "f", WRITES, address, ["records"], sasl=sasl)
-    produce(Broker(guarded.bootstrap, "embedded"), "records", 8)
+    address, topic = guarded.sasl_bootstrap, guarded.plain.create_topic()
+    folder = write_function(tmp_path / "f", WRITES, address, [topic], sasl=sasl)
+    produce(guarded.plain, topic, 8)
     with replica(folder) as running:
         wait_until(lambda: len(lines(folder)) >= 8, about=running)
         assert tokens.secret not in running.log + running.get("/api/status")[1]
     sasl["oauth"] = oauth | {"clientSecret": "wr0ng-word"}
-    folder = write_function(tmp_path / "g", WRITES, address, ["records"], sasl=sasl)
+    folder = write_function(tmp_path / "g", WRITES, address, [topic], sasl=sasl)
     result = run("run", str(folder), "--admin-port", "0")
     assert f"{tokens.url} refuses a token (401): check sasl.oauth" in one_line(result, code=3)
     assert "wr0ng-word" not in result.stderr

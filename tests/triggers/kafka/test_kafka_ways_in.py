@@ -15,13 +15,13 @@ from certificates import Authority, Pair
 from command import one_line, run
 from kafka_records import group_offsets, produce
 from replica import replica, wait_until, write_function
+from servers import USERS, GuardedBroker
 from tokens import TokenServer, token_server
 
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.kafka.access import PASSWORD
 
-SECRET = "s3cret-word"
+SECRET = USERS["ada"]
 RECORDS = 4
 FAILS = """
     def handler(context, event):
@@ -34,11 +34,14 @@ PLACES = ("attribute", "annotation", "file", "variable")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A broker with all its guards, who vouches for its clients, and a token server."""
+    """A broker with all its guards, and a token server."""
 
-    kafka: EmbeddedKafka
-    client: Pair
+    kafka: GuardedBroker
     tokens: TokenServer
+
+    @property
+    def client(self) -> Pair:
+        return self.kafka.client
 
     def address(self, mechanism: str, channel: str) -> str:
         if mechanism == "certificate":
@@ -49,7 +52,11 @@ class World:
         """By the keys of their attributes."""
         trust = {"caCert": self.kafka.ca_pem} if channel == "tls" else {}
         if mechanism == "certificate":
-            return {**trust, "accessKey": self.client.key, "accessCertificate": self.client.certificate}
+            return {
+                **trust,
+                "accessKey": self.client.key,
+                "accessCertificate": self.client.certificate,
+            }
         name = "sasl.oauth.clientSecret" if mechanism == "OAUTHBEARER" else "sasl.password"
         return {**trust, name: self.tokens.secret if mechanism == "OAUTHBEARER" else SECRET}
 
@@ -64,11 +71,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    clients = Authority()
-    guards = Guards({"ada": SECRET}, takes_tokens=True, tls=True, client_ca_pem=clients.pem)
-    with embedded(guards) as kafka, token_server() as tokens:
-        yield World(kafka, clients.pair("ada"), tokens)
+def world(guarded: GuardedBroker) -> Iterator[World]:
+    with token_server() as tokens:
+        yield World(guarded, tokens)
 
 
 ANNOTATIONS = {
@@ -114,7 +119,7 @@ def test_every_mechanism_on_every_channel_with_its_secrets_in_every_place(
 ) -> None:
     ways = [(mechanism, channel) for mechanism in MECHANISMS for channel in ("plain", "tls")]
     table = [(*way, place) for way in (*ways, ("certificate", "tls")) for place in PLACES]
-    plain = Broker(world.kafka.bootstrap, "embedded")
+    plain = world.kafka.plain
     folders = []
     for mechanism, channel, place in table:
         name = f"{mechanism}-{channel}-{place}".lower()

@@ -4,20 +4,18 @@ import asyncio
 import json
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import UnknownTopicOrPartitionError
-from broker import Broker, embedded
+from broker import Broker
 from http_function import write_http_function
 from kafka_records import group_offsets, produce
 from replica import Replica, replica, set_spec, wait_until, write_function
+from servers import GuardedBroker
 
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
 from headrace.triggers.kafka.produce.packing import targets_of
@@ -28,19 +26,19 @@ ARCHIVES = """
 """
 
 
-@pytest.fixture(scope="module")
-def other() -> Iterator[EmbeddedKafka]:
+@pytest.fixture
+def other(guarded: GuardedBroker) -> GuardedBroker:
     """A second broker, that asks for a sign-in."""
-    with embedded(Guards({"ada": "s3cret-word"}), archive=1) as kafka:
-        yield kafka
+    guarded.plain.create("archive", 1)
+    return guarded
 
 
-def outputs(other: EmbeddedKafka, password: str = "s3cret-word") -> dict[str, Any]:
+def outputs(other: GuardedBroker, password: str = "s3cret-word") -> dict[str, Any]:
     sasl = {"enable": True, "user": "ada", "password": password, "mechanism": "SCRAM-SHA-256"}
     return {"archive": {"brokers": [other.sasl_bootstrap], "sasl": sasl}}
 
 
-def archived(other: EmbeddedKafka) -> list[dict[str, Any]]:
+def archived(other: GuardedBroker) -> list[dict[str, Any]]:
     """All that is there."""
 
     async def read() -> list[dict[str, Any]]:
@@ -72,7 +70,7 @@ async def test_a_topic_stays_known_once_another_one_is_asked_for(broker: Broker,
 
 
 def test_records_of_one_cluster_are_sent_on_to_another(
-    broker: Broker, topic: str, other: EmbeddedKafka, tmp_path: Path
+    broker: Broker, topic: str, other: GuardedBroker, tmp_path: Path
 ) -> None:
     folder = write_function(tmp_path / "f", ARCHIVES, broker.bootstrap, [topic], partitions=[0])
     set_spec(folder, outputs=outputs(other))
@@ -86,7 +84,7 @@ def test_records_of_one_cluster_are_sent_on_to_another(
 
 
 def test_a_refused_sign_in_is_waited_for_in_sight_and_nothing_is_committed(
-    broker: Broker, topic: str, other: EmbeddedKafka, tmp_path: Path
+    broker: Broker, topic: str, other: GuardedBroker, tmp_path: Path
 ) -> None:
     folder = write_function(
         tmp_path / "f",
@@ -111,7 +109,7 @@ def test_a_refused_sign_in_is_waited_for_in_sight_and_nothing_is_committed(
     assert len(archived(other)) == before
 
 
-def test_a_request_is_answered_once_its_message_is_there(other: EmbeddedKafka, tmp_path: Path) -> None:
+def test_a_request_is_answered_once_its_message_is_there(other: GuardedBroker, tmp_path: Path) -> None:
     handler = """
         async def handler(context, event):
             there = await context.produce("archive", {"of": "http"}, output="archive")

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from broker import Broker
 from kafka_records import produce, truncate
 from pyspark.sql import SparkSession
-from spark import TestSpark
+from spark import SharedSpark
 
 from headrace.functions.events import runs_of, spans_of
 from headrace.functions.spark import events_to_dataframe, parse_json, ranges_to_dataframe
@@ -40,7 +40,7 @@ class Context:
 
 
 @pytest.fixture
-def context(spark: TestSpark, broker: Broker) -> Iterator[Context]:
+def context(spark: SharedSpark, broker: Broker) -> Iterator[Context]:
     """As a handler has it."""
     environment = dict(os.environ)
     worker = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, lambda _: None)
@@ -117,7 +117,7 @@ def test_records_that_are_gone_fail_the_read(context: Context, broker: Broker, t
 
 
 def test_a_session_that_was_closed_from_outside_is_replaced_once_a_handler_has_failed(
-    spark: TestSpark, context: Context
+    spark: SharedSpark, context: Context
 ) -> None:
     ids: list[str] = []
     worker = WorkerSpark(spark.link.session_url, str(uuid.uuid4()), {}, __name__, ids.append)

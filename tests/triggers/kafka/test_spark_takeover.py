@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from scenario import Report
-from spark import TestSpark
+from spark import SharedSpark
 from spark_kills import replica_killed
 
 
 @pytest.mark.slow
-def test_what_the_storm_says(broker: Broker, spark: TestSpark, tmp_path: Path) -> None:
+def test_what_the_storm_says(broker: Broker, spark: SharedSpark, tmp_path: Path) -> None:
     report = Report()
     random.seed(0)
     replica_killed(spark, broker, tmp_path, 0, report)

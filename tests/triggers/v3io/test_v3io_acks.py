@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 from running_trigger import running, written
+from servers import SharedV3io
 from shard_scene import ShardScene
 from worker_bench import until
-
-from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 
 EXPLICIT = {"workerAllocationMode": "static", "sequenceNumberCommitInterval": "50ms"}
 ACKS_WHEN_TOLD = """
@@ -34,7 +33,7 @@ ACKS_WHEN_TOLD = """
 
 
 @pytest.fixture
-def scene(v3io: EmbeddedV3io, tmp_path: Path) -> ShardScene:
+def scene(v3io: SharedV3io, tmp_path: Path) -> ShardScene:
     return ShardScene(v3io.url, tmp_path)
 
 

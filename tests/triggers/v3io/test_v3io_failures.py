@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from running_trigger import made, running, written
+from servers import SharedV3io
 from shard_scene import ShardScene
 from v3io_streams import CONTAINER
 from worker_bench import until
@@ -31,7 +32,7 @@ FAILS_AT_3 = """
 
 
 @pytest.fixture
-def scene(v3io: EmbeddedV3io, tmp_path: Path) -> ShardScene:
+def scene(v3io: SharedV3io, tmp_path: Path) -> ShardScene:
     return ShardScene(v3io.url, tmp_path)
 
 

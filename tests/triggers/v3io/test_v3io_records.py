@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from running_trigger import running, written
+from servers import SharedV3io
 from shard_scene import ShardScene
 from worker_bench import until
 
@@ -21,7 +22,7 @@ WRITES = """
 
 
 @pytest.fixture
-def scene(v3io: EmbeddedV3io, tmp_path: Path) -> ShardScene:
+def scene(v3io: SharedV3io, tmp_path: Path) -> ShardScene:
     return ShardScene(v3io.url, tmp_path)
 
 
@@ -178,7 +179,7 @@ async def test_a_window_of_acks_stays_uncommitted_and_comes_again(scene: ShardSc
     assert written(scene.folder) == [*range(11), *range(1, 16)]
 
 
-async def test_what_handlers_see_is_nuclios_event_and_more(scene: ShardScene, v3io: EmbeddedV3io) -> None:
+async def test_what_handlers_see_is_nuclios_event_and_more(scene: ShardScene, v3io: SharedV3io) -> None:
     await scene.create()
     handler = """
         def handler(context, event):

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from contextlib import suppress
 
 import pytest
+from servers import SharedV3io
 from v3io_calls import Calls, calls
 from yarl import URL
 
@@ -188,8 +189,8 @@ async def test_a_path_may_have_any_characters(client: Calls, folder: str, name: 
 @pytest.mark.parametrize(
     "path", ["%00", "a/%2e%2e/b", "%ff", "a%0Ab", "/".join("a" * 101), "%ed%a0%80", "%7f", "%e2%80%ae"]
 )
-async def test_a_path_that_names_nothing_is_refused(server: EmbeddedV3io, client: Calls, path: str) -> None:
-    url = URL(f"{server.url}/bigdata/{path}", encoded=True)
+async def test_a_path_that_names_nothing_is_refused(v3io: SharedV3io, client: Calls, path: str) -> None:
+    url = URL(f"{v3io.url}/bigdata/{path}", encoded=True)
     async with client.session.put(url, data=b"") as answer:
         assert answer.status == 400
 
@@ -248,9 +249,9 @@ async def test_without_a_key_anything_will_do(client: Calls) -> None:
     ids=lambda sent: sent[:60],
 )
 async def test_a_connection_that_breaks_off_does_nothing_and_says_nothing(
-    server: EmbeddedV3io, client: Calls, sent: bytes
+    v3io: SharedV3io, client: Calls, sent: bytes
 ) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(v3io.url.rpartition(":")[2]))
     writer.write(sent)
     writer.write_eof()
     with suppress(ConnectionError):
@@ -258,5 +259,4 @@ async def test_a_connection_that_breaks_off_does_nothing_and_says_nothing(
     writer.close()
     async with client.session.head("/bigdata/cut") as answer:
         assert answer.status == 404
-    assert server._folder.path is not None
-    assert (server._folder.path / "v3io.log").read_text() == ""
+    assert v3io.log.read_text() == ""

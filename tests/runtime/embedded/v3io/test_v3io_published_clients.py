@@ -10,6 +10,7 @@ import pytest
 import v3io.aio.dataplane
 import v3io.dataplane
 import v3io.logger
+from servers import SharedV3io
 
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 
@@ -40,7 +41,8 @@ class Client:
 
 
 @pytest.fixture(params=["sync", "aio"])
-async def published(request: pytest.FixtureRequest, server: EmbeddedV3io) -> AsyncIterator[Client]:
+async def published(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+    server: SharedV3io = request.getfixturevalue("v3io")
     package = v3io.aio.dataplane if request.param == "aio" else v3io.dataplane
     logger = v3io.logger.Logger("ERROR")
     inner = package.Client(logger, endpoint=server.url, access_key="any")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import SharedV3io
 from v3io_calls import Calls, calls
 
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
@@ -21,12 +22,12 @@ def encoded(data: bytes) -> str:
 
 
 async def test_a_stream_is_described_by_a_request_without_a_body(
-    server: EmbeddedV3io, client: Calls, folder: str
+    v3io: SharedV3io, client: Calls, folder: str
 ) -> None:
     await client.create(f"bigdata/{folder}/s", 3, hours=48)
     for path in (f"bigdata/{folder}/s", f"bigdata/{folder}/s/", f"/bigdata//{folder}//s/"):
         headers = {"X-v3io-function": "DescribeStream"}
-        async with client.session.put(f"{server.url}/{path}", headers=headers) as answer:
+        async with client.session.put(f"{v3io.url}/{path}", headers=headers) as answer:
             assert answer.status == 200
             assert await answer.json() == {"ShardCount": 3, "RetentionPeriodHours": 48}
 
