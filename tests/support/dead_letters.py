@@ -1,5 +1,6 @@
 """What writes dead letters, the records that it gets, and the topic with what it wrote."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -44,7 +45,8 @@ async def written(bootstrap: str, topic: str, count: int) -> list[ConsumerRecord
         ends = await consumer.end_offsets(tps)
         assert sum(ends.values()) == count
         records: list[ConsumerRecord] = []
-        while len(records) < count:
-            for found in (await consumer.getmany(timeout_ms=1000)).values():
-                records += found
+        async with asyncio.timeout(120):
+            while len(records) < count:
+                for found in (await consumer.getmany(timeout_ms=1000)).values():
+                    records += found
     return records

@@ -35,6 +35,16 @@ WAITS = """
 """
 
 
+@pytest.fixture(autouse=True)
+def default_signals() -> Iterator[None]:
+    """What starts in a test stops at a signal, whatever the tests themselves were started with (nohup, `&`)."""
+    before = {signum: signal.signal(signum, signal.SIG_DFL) for signum in (signal.SIGHUP, signal.SIGQUIT)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+
+
 def function_for(folder: Path, step: str) -> tuple[str, ...]:
     """A function that starts what hangs at `step`, and the options for it."""
     function = write_function(folder / "f", WAITS, "127.0.0.1:1", ["t"])
