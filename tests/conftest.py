@@ -17,6 +17,8 @@ from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
 from headrace.runtime.workers import watchdog
 
+pytest_plugins = ("sets",)
+
 # How long an example takes says nothing on a busy machine. The same examples each time: who changes nothing
 # sees nothing new. `make storm` and `make fuzz` look where nobody has looked before.
 settings.register_profile("headrace", deadline=None, derandomize=True)
@@ -41,30 +43,6 @@ def pytest_configure(config: pytest.Config) -> None:
         servers = ExitStack()
         servers.enter_context(running())
         config.add_cleanup(servers.close)
-
-
-# These take a minute each: they begin first, or all others are done long before them.
-LONG = (
-    "test_demo",
-    "test_docs",
-    "test_example",
-    "test_long_records",
-    "test_long_tasks_run",
-    "test_lost_membership",
-    "test_rebalance",
-    "test_several_functions",
-    "test_spark",
-)
-
-
-@pytest.hookimpl(tryfirst=True)  # before -m looks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the shared Spark. And the order, which is also that in which xdist hands out files."""
-    for item in items:
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if "spark" in getattr(item, "fixturenames", ()) and "spark" not in parameters:
-            item.add_marker("spark")
-    items.sort(key=lambda item: not item.path.name.startswith(LONG))
 
 
 @pytest.fixture(scope="session")

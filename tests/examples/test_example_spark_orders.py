@@ -11,7 +11,7 @@ FOLDER = ROOT / "examples/spark_orders"
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_order_is_one_row_even_if_a_worker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ FOLDER = ROOT / "examples/spark_ranges"
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_order_counts_once_even_if_a_worker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from broker import Broker
 from kafka_records import group_offsets
 from replica import QUICK_GROUP, lines, replica, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 PARTITIONS, RECORDS = 8, 600
 # What mlrun writes as a function's entry point, and a step of the user's.

@@ -86,7 +86,7 @@ def test_both_replicas_take_part_a_worker_dies_and_the_sinks_hold_what_was_produ
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.full
 def test_ctrl_c_ends_all(tmp_path: Path) -> None:  # a longer name makes paths too long for sockets
     with running_demo(tmp_path, TMPDIR=str(tmp_path)) as demo:
         wait_until((tmp_path / "replica-A.log").exists)

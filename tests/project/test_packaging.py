@@ -27,7 +27,7 @@ def handler(context, event):
     print(f"counted {context.spark.range(100).count()}")
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 
 def build(kind: str, folder: Path) -> Path:

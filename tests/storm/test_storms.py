@@ -35,13 +35,13 @@ def test_every_promise_on_records_holds_under_faults(name: str, broker: Broker, 
     assert holds(FAULTS[name], name, broker, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["k1-static", "r1", "t1"])
 def test_every_promise_on_records_holds_for_longer(name: str, broker: Broker, tmp_path: Path) -> None:
     assert holds(FAULTS[name], name, broker, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", sorted(NETWORK.keys() - {"cut-60s"}))
 def test_every_promise_on_records_holds_when_the_broker_is_away(
     name: str, broker: Broker, tmp_path: Path
@@ -49,13 +49,13 @@ def test_every_promise_on_records_holds_when_the_broker_is_away(
     assert holds(NETWORK[name], name, broker, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_promise_holds_where_replicas_come_under_ids_of_others(broker: Broker, tmp_path: Path) -> None:
     name = "instance-ids"
     assert holds(STATIC_MEMBERS[name], name, broker, tmp_path, EACH_FAULT_SECONDS)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_no_result_is_missing_for_what_is_committed_whatever_is_killed(
     broker: Broker, tmp_path: Path
 ) -> None:
@@ -69,7 +69,7 @@ def test_each_record_has_its_message_or_is_a_dead_letter_where_some_are_refused(
     assert holds(REFUSED[name], name, broker, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", sorted(REFUSED.keys() - {"refused-plain", "refused-once"}))
 def test_refused_messages_lose_and_stall_nothing_in_any_mode(
     name: str, broker: Broker, tmp_path: Path
@@ -77,7 +77,7 @@ def test_refused_messages_lose_and_stall_nothing_in_any_mode(
     assert holds(REFUSED[name], name, broker, tmp_path, EACH_FAULT_SECONDS)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_acks_that_are_held_open_outlive_reloads_of_their_handler(broker: Broker, tmp_path: Path) -> None:
     name = "reload-held-acks"
     assert holds(RELOADS[name], name, broker, tmp_path, EACH_FAULT_SECONDS)

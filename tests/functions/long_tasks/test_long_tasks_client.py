@@ -46,7 +46,7 @@ def test_it_says_what_is_missing_and_ends_with_1(scene: Scene) -> None:
     assert said.returncode == 1
 
 
-@pytest.mark.slow  # the client asks for it for 40 s: it may only just have been made
+@pytest.mark.full  # the client asks for it for 40 s: it may only just have been made
 def test_it_says_that_a_topic_is_not_there(scene: Scene) -> None:
     scene.acks = "no-such-topic"
     said = ask(scene, "--count", "1")

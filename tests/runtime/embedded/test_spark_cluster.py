@@ -43,7 +43,7 @@ def stored(folder: Path) -> list[tuple[int, int]]:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.full
 def test_jobs_run_on_the_executors_of_a_standalone_cluster(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

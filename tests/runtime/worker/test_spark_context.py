@@ -116,7 +116,7 @@ def own_spark() -> Iterator[OwnSpark]:
         yield running
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.spark
 def test_the_job_of_a_killed_worker_ends_with_it(
     broker: Broker, topic: str, own_spark: OwnSpark, tmp_path: Path
@@ -156,7 +156,7 @@ def test_a_session_that_is_closed_while_idle_is_replaced_and_the_new_one_ends_wi
         wait_until(lambda: is_closed(url, second), about=running)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_spark_that_is_killed_comes_back_with_new_sessions_and_no_record_is_lost(
     broker: Broker, topic: str, own_spark: OwnSpark, tmp_path: Path

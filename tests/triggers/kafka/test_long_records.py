@@ -46,7 +46,7 @@ def test_pool_keeps_order_without_overlap_while_one_partition_is_in_a_long_recor
     assert others_end < slow[2], "the other partitions were done before the long record was"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_handler_that_computes_for_a_minute_misses_no_heartbeat(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from spark import SharedSpark
 from spark_kills import replica_killed
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_the_storm_says(broker: Broker, spark: SharedSpark, tmp_path: Path) -> None:
     report = Report()
     random.seed(0)
