@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-without-spark test-slow check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
+.PHONY: help setup demo quick test test-without-spark test-full test-times check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,14 +41,23 @@ $(READY): requirements.lock requirements-java.lock setup.cfg
 demo: $(READY) ## a Spark pipeline on a real Kafka: 200,000 orders, a replica joins, a worker is killed, nothing is lost
 	@$(BIN)/python -P demo
 
-test: $(READY) ## the tests, on a real broker (under 10 minutes)
-	@$(BIN)/pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
+# More processes than processors: most tests wait for others most of the time.
+PYTEST = $(BIN)/pytest -n 6 --dist loadgroup --no-loadscope-reorder
 
-test-without-spark: $(READY) ## those that start no Spark; TESTS=tests/triggers narrows them
-	@$(BIN)/pytest -m "not slow and not spark" -n 3 --dist loadfile --no-loadscope-reorder $(TESTS)
+quick: $(READY) ## tests of what needs no other process (under a minute)
+	@$(BIN)/pytest -m quick -n 2 --dist worksteal $(TESTS)
 
-test-slow: $(READY) ## the tests that take minutes each
-	@$(BIN)/pytest -m slow
+test: $(READY) ## the tests, on a real broker, Spark and databases (8 minutes); TESTS=tests/triggers narrows them
+	@$(PYTEST) -m "not full" $(TESTS)
+
+test-without-spark: $(READY) ## those that start no Spark
+	@$(PYTEST) -m "not full and not spark" $(TESTS)
+
+test-full: $(READY) ## all tests: also those that repeat a proof where it costs more (half an hour)
+	@$(PYTEST) $(TESTS)
+
+test-times: $(READY) ## the same as test, and a table of where the time went
+	@$(PYTEST) -p times -m "not full" $(TESTS)
 
 check: $(READY) ## ruff, mypy, the import contract, the layout, locks and SBOM in step; needs no network
 	@$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 import replica
 from _pytest.unraisableexception import collect_unraisable
+from acls import Rules
 from broker import Broker, embedded
 from hypothesis import settings
 from servers import ADDRESS, GuardedBroker, SharedV3io, running, shared
@@ -59,6 +60,15 @@ def guarded() -> GuardedBroker:
     return found
 
 
+@pytest.fixture
+def rules(guarded: GuardedBroker) -> Rules:
+    """For two topics of one partition, of the test's own."""
+    found = Rules(guarded)
+    for name in (found.topic, found.dead):
+        found.plain.create(name, 1)
+    return found
+
+
 @pytest.fixture(scope="session")
 def v3io() -> SharedV3io:
     """One web API for the whole run."""
@@ -81,7 +91,7 @@ def narrow_broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
         yield Broker(kafka.bootstrap, "embedded")
 
 
-@pytest.fixture(params=["undecoded", "decoded"])
+@pytest.fixture(params=["undecoded", pytest.param("decoded", marks=pytest.mark.full)])
 def either_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test runs twice: with batches that workers decode, and with records that the processor decodes."""
     if request.param == "decoded":

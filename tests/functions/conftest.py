@@ -48,7 +48,17 @@ def own_server() -> Iterator[PostgreSQL]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database."""
+    return _empty(request, tmp_path)
+
+
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.full), "postgresql"])
+def run_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The same for whole runs, which take seconds each."""
+    return _empty(request, tmp_path)
+
+
+def _empty(request: pytest.FixtureRequest, folder: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'own.sqlite'}"
+        return f"sqlite:///{folder / 'own.sqlite'}"
     found: Databases = request.getfixturevalue("databases")
     return found.create()

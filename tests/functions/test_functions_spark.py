@@ -190,6 +190,7 @@ def test_a_partition_has_one_file_whether_or_not_the_rows_are_shuffled(
     assert stored(tmp_path) == [*expected(0, 5), *expected(3, 6, 1), *expected(8, 9, 2)]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("session")  # it leaves the environment as it was
 def test_more_batches_than_the_server_has_memory_for_leave_nothing_there() -> None:
     conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:MaxDirectMemorySize=64m"}

@@ -59,6 +59,7 @@ def handled_by(name: str, line: str) -> int:
     return int(found[1].replace(",", "")) if found else 0
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_both_replicas_take_part_a_worker_dies_and_the_sinks_hold_what_was_produced(tmp_path: Path) -> None:
     with running_demo(tmp_path) as demo:

@@ -27,7 +27,12 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if list(parts(page.read_text()))], ids=name)
+def followed(page: Path) -> object:
+    """A page that is followed; where that starts a Spark of its own, not in each run."""
+    return pytest.param(page, id=name(page), marks=pytest.mark.full if page.name == "spark.md" else ())
+
+
+@pytest.mark.parametrize("page", [followed(page) for page in pages() if list(parts(page.read_text()))])
 def test_what_a_page_tells_to_do_can_be_done(
     page: Path, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

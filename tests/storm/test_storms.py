@@ -62,6 +62,7 @@ def test_no_result_is_missing_for_what_is_committed_whatever_is_killed(
     assert holds(PRODUCES["produce-plain"], "produce-plain", broker, tmp_path, EACH_FAULT_SECONDS)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["refused-plain", "refused-once"])
 def test_each_record_has_its_message_or_is_a_dead_letter_where_some_are_refused(
     name: str, broker: Broker, tmp_path: Path

@@ -1,25 +1,17 @@
-"""A broker that lets a user do only what it is told to."""
+"""What a user of the guarded broker may do with the topics of a test."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
-from broker import embedded
+from broker import Broker
+from servers import RULED_USER, USERS, GuardedBroker
 
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
-from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
-
-USER, PASSWORD = "ada", "secret"
+USER, PASSWORD = RULED_USER, USERS[RULED_USER]
 _ALLOWED, _LITERAL = 3, 3
-_AUTHORIZER = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-}
 
 
 class Kind(IntEnum):
@@ -42,7 +34,23 @@ class May(IntEnum):
 class Rules:
     """Whoever signs in as USER may do what is allowed here; the plain listener may do all."""
 
-    kafka: EmbeddedKafka
+    kafka: GuardedBroker
+    topic: str = field(default_factory=lambda: f"records-{uuid.uuid4().hex[:8]}")
+
+    @property
+    def plain(self) -> Broker:
+        """Where all may be done."""
+        return self.kafka.plain
+
+    @property
+    def group(self) -> str:
+        """Of a function that reads the topic."""
+        return f"group-{self.topic}"
+
+    @property
+    def dead(self) -> str:
+        """Another topic."""
+        return f"dead-{self.topic}"
 
     def allow(self, kind: Kind, name: str, may: May) -> None:
         self._ask(CreateAclsRequest, kind, name, may)
@@ -62,15 +70,3 @@ class Rules:
                 await admin.close()
 
         asyncio.run(ask())
-
-
-@contextmanager
-def ruled(**topics: int) -> Iterator[Rules]:
-    """Such a broker, with topics of so many partitions."""
-    guards = Guards({USER: PASSWORD})
-    with embedded(guards, **topics) as kafka:
-        folder = kafka._folder.path
-        assert folder is not None
-        write_properties(folder / "broker.properties", broker_settings(kafka._ports, guards) | _AUTHORIZER)
-        asyncio.run(kafka.restart())
-        yield Rules(kafka)

@@ -12,15 +12,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from broker import any_broker
 from certificates import Authority
 from postgresql import Databases, postgresql, programs
-from servers import USERS, Failed, GuardedBroker, SharedV3io
+from servers import RULED_USER, USERS, Failed, GuardedBroker, SharedV3io
 from spark import QUICK, SharedSpark, spark_function
 
+from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.guards import Guards
+from headrace.runtime.embedded.kafka.properties import broker_settings
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.spark.link import SparkLink
@@ -30,7 +33,14 @@ from headrace.runtime.spark.link import SparkLink
 async def _guarded() -> AsyncIterator[GuardedBroker]:
     clients = Authority()
     guards = Guards(USERS, takes_tokens=True, tls=True, client_ca_pem=clients.pem)
-    async with EmbeddedKafka(guards=guards) as kafka:
+    rules = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": ";".join(f"User:{name}" for name in ("ANONYMOUS", "CN=ada", *{*USERS} - {RULED_USER})),
+    }
+    with mock.patch.object(embedded_kafka, "broker_settings", lambda *given: broker_settings(*given) | rules):
+        kafka = EmbeddedKafka(guards=guards)
+        await kafka.start()
+    async with kafka:
         yield GuardedBroker(
             kafka.bootstrap,
             kafka.sasl_bootstrap,

@@ -20,8 +20,10 @@ from broker import Broker
 from certificates import Pair
 
 ADDRESS = "HEADRACE_TEST_SERVERS"
-USERS = {"ada": "s3cret-word", "ben": "pass,word", "u": "p"}
+USERS = {"ada": "s3cret-word", "ben": "pass,word", "cleo": "secret", "u": "p"}
 """Of the guarded broker: names and passwords."""
+RULED_USER = "cleo"
+"""Who may do what a test allows; all others may do all."""
 
 
 @dataclass(frozen=True, slots=True)

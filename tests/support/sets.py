@@ -1,39 +1,41 @@
 """Which set a test is in, and the order of a run. CONTRIBUTING.md says what each set is for.
 
-quick: it starts no process and asks no server; it fails where it tries to. full: it is marked so.
+full: it is marked so. quick: by what it and its fixtures call, it starts no process and asks no server. Where
+it does all the same, it fails, and says so.
 """
 
-import os
+import functools
+import inspect
+import multiprocessing
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
-import broker
-import command
-import lone_worker
 import pytest
-import replica
-import running_trigger
-import worker_bench
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
+from headrace.runtime.processor.processor import Processor
+from headrace.runtime.processor.running import RunningTrigger
+from headrace.runtime.streams.opener import Opener
+from headrace.runtime.workers.process import WorkerProcess
 
-# Whose fixtures have these, or whose modules import these, starts processes or asks servers.
-_SERVERS = {"broker", "guarded", "narrow_broker", "v3io", "spark", "databases", "own_server"}
-_STARTERS: tuple[object, ...] = (
+_TESTS = f"{Path(__file__).parents[1]}/"
+_SERVERS = {"broker", "guarded", "v3io", "spark", "databases", "own_server"}
+_STARTERS = (
     subprocess,
-    broker.embedded,
-    command.run,
-    lone_worker.lone_worker,
-    replica.replica,
-    running_trigger.running,
-    worker_bench.bench,
+    multiprocessing,
     EmbeddedKafka,
     EmbeddedV3io,
+    Opener,
+    Processor,
+    RunningTrigger,
     SparkServer,
+    WorkerProcess,
 )
 _STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty"}
 _is_quick = False
@@ -41,9 +43,7 @@ _is_quick = False
 
 def _refuse_processes(event: str, arguments: tuple[Any, ...]) -> None:
     if _is_quick and event in _STARTS:
-        raise RuntimeError(
-            f"a quick test starts a process: {arguments[:2]}; tests/support/sets.py tells them apart"
-        )
+        raise RuntimeError(f"a quick test starts a process: {arguments[:2]}; see tests/support/sets.py")
 
 
 sys.addaudithook(_refuse_processes)
@@ -51,23 +51,57 @@ sys.addaudithook(_refuse_processes)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks, and first what takes long: in the end all processes are busy with short ones."""
-    modules: dict[object, bool] = {}
     for item in items:
         assert isinstance(item, pytest.Function)
-        module = item.module
-        if module not in modules:
-            names = vars(module).values()
-            modules[module] = any(it is starter for it in names for starter in _STARTERS)
-        fixtures = set(item.fixturenames)
+        fixtures = [it for found in item._fixtureinfo.name2fixturedefs.values() for it in found]
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if "spark" in fixtures and "spark" not in parameters:
+        names = {*item.fixturenames, *map(str, parameters.values())}
+        if "spark" in item.fixturenames and "spark" not in parameters:
             item.add_marker("spark")
-        asks_servers = fixtures & _SERVERS or {"postgresql", "spark"} & {*map(str, parameters.values())}
-        if not (modules[module] or asks_servers or item.get_closest_marker("full")):
+        starts = any(map(_starts, (item.function, *(it.func for it in fixtures))))
+        if not (starts or names & {*_SERVERS, "postgresql"} or item.get_closest_marker("full")):
             item.add_marker("quick")
-        if any(it.scope == "module" for defs in item._fixtureinfo.name2fixturedefs.values() for it in defs):
-            item.add_marker(pytest.mark.xdist_group(module.__name__))  # its fixtures are made once
+        if any(it.scope == "module" for it in fixtures):
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))  # they are made once
     items.sort(key=lambda item: item.get_closest_marker("quick") is not None)
+
+
+@functools.cache
+def _starts(called: Any) -> bool:
+    """Whether it is a way to a process, or something in tests/ that calls one, at any depth."""
+    return any(it in _STARTERS for it in _reached(called, {}))
+
+
+def _reached(called: Any, found: dict[int, Any]) -> Iterable[Any]:
+    """It, and what is named in tests/ on the way."""
+    if id(called) not in found:
+        found[id(called)] = called
+        for part in _functions(called):
+            for name in _names(part.__code__):
+                if name in part.__globals__:
+                    _reached(part.__globals__[name], found)
+    return found.values()
+
+
+def _functions(called: Any) -> Iterator[FunctionType]:
+    """Those of tests/ of which it is made."""
+    parts = [called]
+    if inspect.isclass(called) and _is_ours(getattr(sys.modules.get(called.__module__), "__file__", None)):
+        parts = [getattr(it, "fget", it) for base in called.__mro__ for it in [*vars(base).values()]]
+    for part in map(inspect.unwrap, filter(callable, parts)):
+        if isinstance(part, FunctionType) and _is_ours(part.__code__.co_filename):
+            yield part
+
+
+def _is_ours(path: str | None) -> bool:
+    return (path or "").startswith(_TESTS)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
 
 
 @pytest.hookimpl(wrapper=True)

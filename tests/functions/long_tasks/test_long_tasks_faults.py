@@ -3,6 +3,7 @@
 from itertools import repeat
 from pathlib import Path
 
+import pytest
 from broker import Broker
 from long_task_scene import Response, Scene, judge, wait_committed
 from replica import wait_until
@@ -84,6 +85,7 @@ def test_what_failed_holds_back_every_commit_behind_it(scene: Scene) -> None:
     assert len(others) == 4
 
 
+@pytest.mark.full
 def test_a_newcomer_takes_tasks_at_once_while_those_that_stay_go_on(broker: Broker, tmp_path: Path) -> None:
     """With groupProtocol consumer. What moves may wait for tasks of the first one that it runs there."""
     scene = Scene(broker, tmp_path, protocol="consumer")

@@ -25,6 +25,7 @@ def test_times_are_spread_as_they_should_be() -> None:
     assert sum(seconds > 6 for seconds in times) == 40
 
 
+@pytest.mark.full
 def test_tasks_of_any_length_are_answered_once_and_nobody_is_evicted(scene: Scene) -> None:
     times = service_times(80, 0.02, 5, beyond=LIMIT_SECONDS)
     assert sum(seconds > LIMIT_SECONDS for seconds in times) == 8

@@ -10,8 +10,10 @@ from postgresql import PostgreSQL
 from replica import wait_until
 
 
-def test_each_message_is_a_row_as_it_was_sent_or_is_counted(broker: Broker, url: str, tmp_path: Path) -> None:
-    scene = Scene(broker, url, tmp_path / "f")
+def test_each_message_is_a_row_as_it_was_sent_or_is_counted(
+    broker: Broker, run_url: str, tmp_path: Path
+) -> None:
+    scene = Scene(broker, run_url, tmp_path / "f")
     iris, prices = scene.topic("iris"), f"{scene.prefix}.ns1.house-price.outputs"  # both forms
     scene.create(iris)
     scene.create(prices, message_timestamp_type="LogAppendTime")
@@ -32,9 +34,9 @@ def test_each_message_is_a_row_as_it_was_sent_or_is_counted(broker: Broker, url:
 
 
 def test_topics_come_while_it_runs_and_prefixes_change_at_a_restart(
-    broker: Broker, url: str, tmp_path: Path
+    broker: Broker, run_url: str, tmp_path: Path
 ) -> None:
-    scene = Scene(broker, url, tmp_path / "f")
+    scene = Scene(broker, run_url, tmp_path / "f")
     scene.create(scene.topic("first"))
     scene.send(scene.topic("first"), mixed(50), "first")
     with scene.function() as running:
@@ -55,8 +57,8 @@ def test_topics_come_while_it_runs_and_prefixes_change_at_a_restart(
     assert scene.differences() == []
 
 
-def test_kills_lose_nothing_and_store_nothing_twice(broker: Broker, url: str, tmp_path: Path) -> None:
-    scene = Scene(broker, url, tmp_path / "f")
+def test_kills_lose_nothing_and_store_nothing_twice(broker: Broker, run_url: str, tmp_path: Path) -> None:
+    scene = Scene(broker, run_url, tmp_path / "f")
     topic = scene.topic("iris")
     scene.create(topic)
     for number in range(3):

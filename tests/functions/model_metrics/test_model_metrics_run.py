@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from broker import Broker
 from model_metrics_scene import FUNCTION
@@ -37,6 +38,7 @@ def ask(running: Replica, path: str, **fields: str) -> Any:
         return json.loads(answer.read())
 
 
+@pytest.mark.full
 def test_traffic_becomes_scores(broker: Broker, spark: SharedSpark, tmp_path: Path) -> None:
     prefix = f"prefix{uuid.uuid4().hex[:8]}"
     variables = {

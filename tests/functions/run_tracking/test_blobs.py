@@ -326,6 +326,7 @@ def test_a_secret_is_made_once_whoever_comes_first_and_is_for_nobody_else(tmp_pa
 # ---- a bucket
 
 
+@pytest.mark.full
 def test_more_than_a_thousand_are_deleted(bucket: str) -> None:
     client = boto3.client("s3")
     keys = [f"r/{number:04}" for number in range(1203)]

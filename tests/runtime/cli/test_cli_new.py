@@ -42,7 +42,8 @@ def test_what_it_makes_passes_its_own_tests(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    "template", ["async", "batch", "http", "kafka", pytest.param("spark", marks=pytest.mark.spark)]
+    "template",
+    ["async", "batch", "http", "kafka", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.full])],
 )
 def test_each_template_is_valid_and_passes_its_own_tests(
     template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

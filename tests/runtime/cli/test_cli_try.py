@@ -156,6 +156,7 @@ def test_a_function_without_a_stream_is_told_of_invoke(tmp_path: Path) -> None:
     assert "no trigger reads records; `headrace invoke`" in line
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_function_with_spark_has_a_server_for_its_record(function: Path) -> None:
     set_spec(function, spark={"conf": {"spark.driver.memory": "700m"}})

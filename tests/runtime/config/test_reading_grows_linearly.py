@@ -64,6 +64,7 @@ def seconds_to_read(file: Path, text: str) -> float:
     return min(taken)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("what", MAKERS)
 def test_reading_grows_with_the_length(what: str, tmp_path: Path) -> None:
     make, file = MAKERS[what], tmp_path / "function.yaml"

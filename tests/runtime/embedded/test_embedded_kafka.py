@@ -271,6 +271,7 @@ async def test_a_busy_port_is_one_clear_line() -> None:
             await EmbeddedKafka(port=port).start()
 
 
+@pytest.mark.full
 async def test_of_two_that_start_at_once_one_gets_the_port_and_the_other_moves() -> None:
     port = free_port()
     async with EmbeddedKafka(port=port, may_move=True) as one, EmbeddedKafka(port=port, may_move=True) as two:

@@ -110,6 +110,7 @@ async def test_whoever_grabbed_its_port_gets_no_token(
     assert server.pid is None
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @needs_neighbour
 async def test_each_start_has_a_token_of_its_own_which_who_grabbed_the_port_meanwhile_never_gets(

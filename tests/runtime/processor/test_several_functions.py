@@ -139,6 +139,7 @@ def test_a_disabled_function_is_left_out(broker: Broker, topic: str, tmp_path: P
         assert running.status()["functions"] == ["on"]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_two_functions_share_one_spark_server(broker: Broker, topic: str, tmp_path: Path) -> None:
     folders = [write_named(tmp_path, name, broker.bootstrap, topic, COUNTS) for name in ("one", "two")]

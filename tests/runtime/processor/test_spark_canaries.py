@@ -55,7 +55,7 @@ def shown(running: Replica) -> str:
     )
 
 
-@pytest.mark.parametrize("whose", ["embedded", "remote"])
+@pytest.mark.parametrize("whose", [pytest.param("embedded", marks=pytest.mark.full), "remote"])
 def test_a_run_says_nothing_of_sparks_token(
     whose: str, broker: Broker, topic: str, spark: SharedSpark, own: Path
 ) -> None:

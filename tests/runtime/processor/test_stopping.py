@@ -37,7 +37,7 @@ WAITS = """
 
 @pytest.fixture(autouse=True)
 def default_signals() -> Iterator[None]:
-    """What starts in a test stops at a signal, whatever the tests themselves were started with (nohup, `&`)."""
+    """What a test starts heeds signals, whatever the tests themselves were started with (nohup, `&`)."""
     before = {signum: signal.signal(signum, signal.SIG_DFL) for signum in (signal.SIGHUP, signal.SIGQUIT)}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -202,6 +202,7 @@ def test_a_stop_waits_for_no_module_that_is_being_loaded(
     assert list(short_tmp.iterdir()) == []
 
 
+@pytest.mark.full
 def test_a_stop_does_not_wait_for_a_spark_that_has_served_nobody(tmp_path: Path, short_tmp: Path) -> None:
     function = set_spec(write_function(tmp_path / "f", NEVER, "127.0.0.1:1", ["t"]), spark={})
     with replica(function, program=("env", f"TMPDIR={short_tmp}", *PROGRAM)) as running:

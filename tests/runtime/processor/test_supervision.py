@@ -25,6 +25,7 @@ def replicas_of(running: Replica) -> list[int]:
     return [found["pid"] for found in running.status()["replicas"]]
 
 
+@pytest.mark.full
 def test_a_replica_that_cannot_load_ends_no_others_once_one_has_been_up(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

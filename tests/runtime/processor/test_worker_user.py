@@ -194,6 +194,7 @@ def test_code_in_the_file_is_the_users_to_read(broker: Broker, topic: str, place
         assert not private.parent.exists()
 
 
+@pytest.mark.full
 @needs_worker_user
 @pytest.mark.spark
 def test_spark_which_does_what_handlers_say_is_the_user_too(broker: Broker, topic: str, place: Path) -> None:

@@ -149,7 +149,13 @@ def shown(running: Replica) -> str:
     )
 
 
-@pytest.mark.parametrize("how", [("--replicas", "2"), ("--log-format", "json")], ids=["console", "json"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(("--replicas", "2"), id="console", marks=pytest.mark.full),
+        pytest.param(("--log-format", "json"), id="json"),
+    ],
+)
 def test_a_run_with_failures_says_none_of_its_secrets(
     world: World, tmp_path: Path, how: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

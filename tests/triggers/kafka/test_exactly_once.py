@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from kafka_records import group_offsets, produce
@@ -61,6 +62,7 @@ def test_each_result_is_there_once_though_workers_are_killed(
     assert Counter(read_committed(broker, out)) == expected(500)
 
 
+@pytest.mark.full
 def test_each_result_is_there_once_though_replicas_are_killed(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

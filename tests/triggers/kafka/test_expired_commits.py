@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from acls import PASSWORD, USER, Kind, May, ruled
+from acls import PASSWORD, USER, Kind, May, Rules
 from broker import Broker
 from replica import replica, write_function
 
@@ -22,15 +22,12 @@ def test_that_a_long_stop_skips_records_is_said_once_where_it_does(
         assert running.stop() == 0
 
 
-def test_it_is_said_without_the_number_where_that_may_not_be_read(tmp_path: Path) -> None:
-    with ruled(records=1) as rules:
-        rules.allow(Kind.TOPIC, "records", May.READ)
-        rules.allow(Kind.GROUP, "group-records", May.READ)
-        where = rules.kafka.sasl_bootstrap
-        folder = write_function(
-            tmp_path / "f", NOTHING, where, ["records"], sasl=SASL, initialOffset="latest"
-        )
-        with replica(folder) as running:
-            running.wait_ready()
-            assert running.log.count("offsets.retention.minutes, its commits") == 1
-            assert running.stop() == 0
+def test_it_is_said_without_the_number_where_that_may_not_be_read(rules: Rules, tmp_path: Path) -> None:
+    rules.allow(Kind.TOPIC, rules.topic, May.READ)
+    rules.allow(Kind.GROUP, rules.group, May.READ)
+    where = rules.kafka.sasl_bootstrap
+    folder = write_function(tmp_path / "f", NOTHING, where, [rules.topic], sasl=SASL, initialOffset="latest")
+    with replica(folder) as running:
+        running.wait_ready()
+        assert running.log.count("offsets.retention.minutes, its commits") == 1
+        assert running.stop() == 0

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from broker import Broker
 from joining_replicas import WRITES, only_once, starts
 from kafka_records import group_offsets, produce
@@ -88,6 +89,7 @@ def test_what_a_killed_replica_had_goes_on_elsewhere(broker: Broker, topic: str,
     assert only_once(folder, 80)
 
 
+@pytest.mark.full
 def test_a_replica_that_was_frozen_past_its_session_joins_anew(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -143,6 +145,7 @@ def test_a_topic_pattern_reads_what_comes(broker: Broker, topic: str, tmp_path: 
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_a_group_goes_from_classic_to_consumer_replica_by_replica(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -1,13 +1,11 @@
 """What a broker's rules forbid: said in one line each, and nothing is lost."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acls import PASSWORD, USER, Kind, May, Rules, ruled
-from broker import Broker
+from acls import PASSWORD, USER, Kind, May, Rules
 from click.testing import CliRunner
 from dead_letters import Record, dead_letters
 from kafka_records import produce
@@ -23,25 +21,18 @@ WRITES = """
             raise ValueError("bad")
         write(event.offset)
 """
-GROUP = "group-records"
 SASL = {"enable": True, "user": USER, "password": PASSWORD, "mechanism": "PLAIN"}
-
-
-@pytest.fixture
-def rules() -> Iterator[Rules]:
-    with ruled(records=1, dead=1) as found:
-        yield found
 
 
 def function(folder: Path, rules: Rules, **attributes: Any) -> Path:
     where = rules.kafka.sasl_bootstrap
     (folder / "f").mkdir()
     (folder / "f" / "good").touch()
-    return write_function(folder / "f", WRITES, where, ["records"], sasl=SASL, **attributes)
+    return write_function(folder / "f", WRITES, where, [rules.topic], sasl=SASL, **attributes)
 
 
 def send(rules: Rules, count: int) -> None:
-    produce(Broker(rules.kafka.bootstrap, "embedded"), "records", count, partitions=1)
+    produce(rules.plain, rules.topic, count, partitions=1)
 
 
 def all_handled(folder: Path, count: int) -> None:
@@ -61,30 +52,28 @@ def test_what_a_function_may_not_read_is_said_with_a_line_each(rules: Rules, tmp
     folder = function(tmp_path, rules)
     send(rules, 4)
     with replica(folder) as running:
-        running.logged("no such topic: records (")
+        running.logged(f"no such topic: {rules.topic} (")
         assert "or this user may not see it" in running.log
-        rules.allow(Kind.TOPIC, "records", May.READ)
-        refused_once(running, "does not let this user join group group-records")
-    rules.allow(Kind.GROUP, GROUP, May.READ)
+        rules.allow(Kind.TOPIC, rules.topic, May.READ)
+        refused_once(running, f"does not let this user join group {rules.group}")
+    rules.allow(Kind.GROUP, rules.group, May.READ)
     all_handled(folder, 4)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "line"),
-    [(Kind.TOPIC, "records", "read records"), (Kind.GROUP, GROUP, "join group group-records")],
-)
+@pytest.mark.parametrize(("kind", "line"), [(Kind.TOPIC, "read "), (Kind.GROUP, "join group group-")])
 def test_a_right_that_is_taken_away_is_said_and_nothing_is_lost(
-    kind: Kind, name: str, line: str, rules: Rules, tmp_path: Path
+    kind: Kind, line: str, rules: Rules, tmp_path: Path
 ) -> None:
-    rules.allow(Kind.TOPIC, "records", May.READ)
-    rules.allow(Kind.GROUP, GROUP, May.READ)
+    name = rules.topic if kind is Kind.TOPIC else rules.group
+    rules.allow(Kind.TOPIC, rules.topic, May.READ)
+    rules.allow(Kind.GROUP, rules.group, May.READ)
     folder = function(tmp_path, rules)
     send(rules, 4)
     with replica(folder) as running:
         wait_until(lambda: len(lines(folder)) == 4, about=running)
         rules.forbid(kind, name, May.READ)
         send(rules, 4)
-        refused_once(running, f"does not let this user {line}")
+        refused_once(running, f"does not let this user {line}{rules.topic}")
     rules.allow(kind, name, May.READ)
     all_handled(folder, 8)
 
@@ -92,16 +81,16 @@ def test_a_right_that_is_taken_away_is_said_and_nothing_is_lost(
 def test_a_dead_letter_that_may_not_be_written_holds_its_partition_until_it_may(
     rules: Rules, tmp_path: Path
 ) -> None:
-    rules.allow(Kind.TOPIC, "records", May.READ)
-    rules.allow(Kind.GROUP, GROUP, May.READ)
-    policy = {"maxAttempts": 1, "then": "deadLetter", "deadLetterTopic": "dead"}
+    rules.allow(Kind.TOPIC, rules.topic, May.READ)
+    rules.allow(Kind.GROUP, rules.group, May.READ)
+    policy = {"maxAttempts": 1, "then": "deadLetter", "deadLetterTopic": rules.dead}
     folder = function(tmp_path, rules, onFailure=policy)
     (folder / "good").unlink()
     send(rules, 4)
     with replica(folder) as running:
-        running.logged("does not let this user write to dead-letter topic dead")
+        running.logged(f"does not let this user write to dead-letter topic {rules.dead}")
         assert lines(folder) == ["0", "1"]
-        rules.allow(Kind.TOPIC, "dead", May.WRITE)
+        rules.allow(Kind.TOPIC, rules.dead, May.WRITE)
         wait_until(lambda: lines(folder) == ["0", "1", "3"], about=running)
         wait_until(lambda: set(running.committed().values()) == {4}, about=running)
         assert running.stop() == 0
@@ -111,13 +100,13 @@ def test_a_dead_letter_that_may_not_be_written_holds_its_partition_until_it_may(
 def test_results_that_may_not_be_written_hold_their_records_until_they_may(
     rules: Rules, tmp_path: Path, *, exactly_once: bool
 ) -> None:
-    rules.allow(Kind.TOPIC, "records", May.READ)
-    rules.allow(Kind.GROUP, GROUP, May.READ)
-    rules.allow(Kind.TRANSACTIONAL_ID, f"{GROUP}-headrace/records/0", May.WRITE)
+    rules.allow(Kind.TOPIC, rules.topic, May.READ)
+    rules.allow(Kind.GROUP, rules.group, May.READ)
+    rules.allow(Kind.TRANSACTIONAL_ID, f"{rules.group}-headrace/{rules.topic}/0", May.WRITE)
     folder = function(
         tmp_path,
         rules,
-        resultTopic="dead",
+        resultTopic=rules.dead,
         exactlyOnce=exactly_once,
         onFailure={"maxAttempts": 1, "then": "skip"},
     )
@@ -125,14 +114,14 @@ def test_results_that_may_not_be_written_hold_their_records_until_they_may(
     send(rules, 4)
     with replica(folder) as running:
         # Who may write nowhere may not begin to write without transactions, either.
-        where = "topic dead" if exactly_once else "any topic"
+        where = f"topic {rules.dead}" if exactly_once else "any topic"
         running.logged(f"does not let this user write to {where}", seconds=60)
-        line = "does not let this user write to topic dead"
+        line = f"does not let this user write to topic {rules.dead}"
         wait_until(
             lambda: running.get("/ready")[0] == 503 and line in running.get("/ready")[1], about=running
         )
         assert set(running.committed().values()) <= {0, None}
-        rules.allow(Kind.TOPIC, "dead", May.WRITE)
+        rules.allow(Kind.TOPIC, rules.dead, May.WRITE)
         wait_until(lambda: set(running.committed().values()) == {4}, about=running)
         assert running.stop() == 0
         assert "failed at attempt" not in running.log
@@ -140,8 +129,8 @@ def test_results_that_may_not_be_written_hold_their_records_until_they_may(
 
 
 def test_transactions_that_may_not_be_written_end_the_run_with_a_line(rules: Rules, tmp_path: Path) -> None:
-    rules.allow(Kind.TOPIC, "records", May.READ)
-    rules.allow(Kind.GROUP, GROUP, May.READ)
+    rules.allow(Kind.TOPIC, rules.topic, May.READ)
+    rules.allow(Kind.GROUP, rules.group, May.READ)
     with replica(function(tmp_path, rules, exactlyOnce=True)) as running:
         refused_once(running, "lets this user write no transactions: exactlyOnce needs the right to write")
 
@@ -149,17 +138,18 @@ def test_transactions_that_may_not_be_written_end_the_run_with_a_line(rules: Rul
 @pytest.mark.parametrize(
     "command",
     [
-        ("kafka", "topics", "--create", "new:1"),
-        ("kafka", "topics", "--delete", "records"),
-        ("kafka", "produce", "--topic", "records", "--count", "1"),
-        ("kafka", "consume", "--topic", "records", "--count", "1"),
-        ("kafka", "seek", GROUP, "records", "--to", "earliest"),
-        ("deadletters", "list", "dead"),
+        ("kafka", "topics", "--create", "new-TOPIC:1"),
+        ("kafka", "topics", "--delete", "TOPIC"),
+        ("kafka", "produce", "--topic", "TOPIC", "--count", "1"),
+        ("kafka", "consume", "--topic", "TOPIC", "--count", "1"),
+        ("kafka", "seek", "group-TOPIC", "TOPIC", "--to", "earliest"),
+        ("deadletters", "list", "dead-TOPIC"),
     ],
 )
 def test_what_a_command_may_not_do_is_one_line(command: tuple[str, ...], rules: Rules) -> None:
     access = ("--brokers", rules.kafka.sasl_bootstrap, "--user", USER, "--sasl-mechanism", "PLAIN")
-    told = CliRunner().invoke(headrace, [*command, *access], env={"HEADRACE_PASSWORD": PASSWORD})
+    words = [word.replace("TOPIC", rules.topic) for word in command]
+    told = CliRunner().invoke(headrace, [*words, *access], env={"HEADRACE_PASSWORD": PASSWORD})
     assert "\n" not in refused(told, BrokerError)
 
 
@@ -167,15 +157,15 @@ def test_who_may_not_read_what_a_topic_is_set_to_is_told_so_by_a_replay_that_kee
     rules: Rules,
 ) -> None:
     async def fail() -> None:
-        async with dead_letters(rules.kafka.bootstrap, "dead") as letters:
-            await letters.write(Record(), "records", 0, "it broke", 4)
+        async with dead_letters(rules.kafka.bootstrap, rules.dead) as letters:
+            await letters.write(Record(), rules.topic, 0, "it broke", 4)
 
     asyncio.run(fail())
-    for name, may in (("dead", May.READ), ("records", May.WRITE)):
+    for name, may in ((rules.dead, May.READ), (rules.topic, May.WRITE)):
         rules.allow(Kind.TOPIC, name, may)
     access = ("--brokers", rules.kafka.sasl_bootstrap, "--user", USER, "--sasl-mechanism", "PLAIN")
-    replay = ["deadletters", "replay", "dead", "0/0", "--source", "records", *access]
+    replay = ["deadletters", "replay", rules.dead, "0/0", "--source", rules.topic, *access]
     environment = {"HEADRACE_PASSWORD": PASSWORD}
     told = CliRunner().invoke(headrace, [*replay, "--keep-timestamps"], env=environment)
-    assert "does not let this user read the settings of records" in refused(told, BrokerError)
+    assert f"does not let this user read the settings of {rules.topic}" in refused(told, BrokerError)
     assert CliRunner().invoke(headrace, replay, env=environment).exit_code == 0

@@ -54,6 +54,7 @@ def test_it_is_said_and_what_waits_is_handled_once_it_is_mended(
         running.wait_ready()
 
 
+@pytest.mark.full
 def test_so_is_that_of_an_output(guarded: EmbeddedKafka, tmp_path: Path) -> None:
     handler = """
         def handler(context, event):
@@ -77,6 +78,7 @@ def test_so_is_that_of_an_output(guarded: EmbeddedKafka, tmp_path: Path) -> None
         running.wait_ready()
 
 
+@pytest.mark.full
 def test_replicas_that_are_refused_are_tried_less_and_less_often(
     guarded: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -232,6 +232,7 @@ def test_control_records_at_the_end_leave_no_lag(broker: Broker, topic: str, tmp
     assert handled(folder)[topic, 0] == [0, 2, 4]
 
 
+@pytest.mark.full
 def test_ten_topics_of_a_hundred_partitions_run_on_ten_workers(broker: Broker, tmp_path: Path) -> None:
     topics = [broker.create_topic(100) for _ in range(10)]
     folder = write_function(

@@ -14,6 +14,7 @@ from replica import replica, wait_until, write_function
 RECORDS = 100_000
 
 
+@pytest.mark.full
 def test_pool_keeps_order_without_overlap_while_one_partition_is_in_a_long_record(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ def test_only_the_partitions_that_write_to_a_missing_topic_wait_and_no_handler_i
     assert values(broker, there).keys() == of(1, 200)
 
 
+@pytest.mark.full
 def test_no_handler_is_stopped_for_a_broker_that_stands_still_for_longer_than_event_timeout(
     tmp_path: Path,
 ) -> None:

@@ -125,6 +125,7 @@ def stopping_without(folder: Path, how: signal.Signals) -> Iterator[Replica]:
             yield running
 
 
+@pytest.mark.full
 def test_a_stop_is_bounded_while_the_broker_is_dead_or_frozen(tmp_path: Path) -> None:
     with ExitStack() as stack:
         stopping = [

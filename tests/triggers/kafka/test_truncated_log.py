@@ -58,7 +58,9 @@ def lose(kafka: EmbeddedKafka, topic: str, first: int) -> None:
     asyncio.run(kafka._launch())
 
 
-@pytest.mark.parametrize("attributes", [{}, {"fetchMax": 1 << 30}], ids=["chunks", "decoded"])
+@pytest.mark.parametrize(
+    "attributes", [{}, pytest.param({"fetchMax": 1 << 30}, marks=pytest.mark.full)], ids=["chunks", "decoded"]
+)
 def test_what_took_the_places_of_lost_records_is_read(attributes: dict[str, Any], tmp_path: Path) -> None:
     with own_broker() as kafka:
         broker = Broker(kafka.bootstrap, "embedded")
@@ -79,6 +81,7 @@ def test_what_took_the_places_of_lost_records_is_read(attributes: dict[str, Any]
     assert lines(folder)[50:] == [f"{30 + number} new-{number}" for number in range(40)]
 
 
+@pytest.mark.full
 def test_a_new_leader_that_has_lost_nothing_is_read_on(tmp_path: Path) -> None:
     with own_broker() as kafka:
         broker = Broker(kafka.bootstrap, "embedded")

@@ -4,6 +4,7 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
 from history import RECORDER
 from processes import is_running
 from replica import Replica, wait_until
@@ -57,6 +58,7 @@ def test_a_web_api_that_is_killed_and_comes_back_at_once_costs_nothing(tmp_path:
             assert all(later.offsets[key] >= offset for key, offset in earlier.offsets.items())
 
 
+@pytest.mark.full
 def test_a_web_api_that_is_away_for_longer_than_a_session_stops_the_handlers_meanwhile(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from replica import wait_until
 from v3io_judging import begun_twice, check_one_owner, owners
 from v3io_scene import SLOW_GROUP, v3io_scene
@@ -60,6 +61,7 @@ def test_members_that_come_at_once_share_all_shards(tmp_path: Path) -> None:
         check_one_owner(scene.history)
 
 
+@pytest.mark.full
 def test_idle_members_stay_in_the_group_and_are_promoted(tmp_path: Path) -> None:
     """Two shards for four: when an owner leaves, one that has waited goes on, and nothing runs twice."""
     with v3io_scene(tmp_path, 2) as scene:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from replica import wait_until
 from v3io_judging import begun_twice, check_one_owner
 from v3io_load import producing, watched
@@ -30,6 +31,7 @@ def test_more_replicas_than_before_take_what_the_old_ones_leave(tmp_path: Path) 
         assert scene.lag() == 0
 
 
+@pytest.mark.full
 def test_fewer_replicas_than_before_take_all_that_the_old_ones_leave(tmp_path: Path) -> None:
     """From 4 to 2 on 2 shards, where two of the old ones have nothing."""
     with v3io_scene(tmp_path, 2) as scene:

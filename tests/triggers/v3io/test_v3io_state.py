@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from replica import frozen, wait_until
 from v3io_judging import begun_twice, check_one_owner, handled_twice
 from v3io_load import producing
@@ -39,6 +40,7 @@ async def count_up(url: str, writer: int) -> int:
     return met
 
 
+@pytest.mark.full
 def test_no_writer_of_the_state_undoes_what_another_one_has_written(tmp_path: Path) -> None:
     async def all_writers(url: str) -> list[int]:
         return await asyncio.gather(*(count_up(url, writer) for writer in range(WRITERS)))

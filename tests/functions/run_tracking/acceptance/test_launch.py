@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
 from replica import environment, wait_until
 
 from headrace.runtime.embedded.ports import free_port
@@ -16,6 +17,7 @@ from headrace.runtime.embedded.ports import free_port
 PACKAGE = "headrace.functions.run_tracking"
 
 
+@pytest.mark.full
 def test_one_command_runs_all_of_it(tmp_path: Path) -> None:
     ports = {name: str(free_port()) for name in ("FRONTIER_PORT", "BACKEND_PORT", "METRICS_PORT")}
     backend = f"http://127.0.0.1:{ports['BACKEND_PORT']}"

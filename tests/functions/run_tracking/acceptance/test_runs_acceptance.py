@@ -30,9 +30,9 @@ def ledgers(count: int = RUNS, metrics: int = METRICS, prefix: str = "run") -> l
 
 
 @pytest.fixture
-def scene(broker: Broker, url: str, tmp_path: Path) -> Scene:
+def scene(broker: Broker, run_url: str, tmp_path: Path) -> Scene:
     """Into both databases."""
-    return Scene(broker, url, tmp_path)
+    return Scene(broker, run_url, tmp_path)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from kafka_records import group_offsets
@@ -95,6 +96,7 @@ def test_a_control_event_that_can_not_be_done_yet_is_not_passed_over(broker: Bro
         assert running.wait_ready().stop() == 0
 
 
+@pytest.mark.full
 def test_a_crash_between_the_delete_and_its_side_effect_repeats_both(broker: Broker, tmp_path: Path) -> None:
     """(f), weakness 3: the blobs of the run go all the same."""
     scene = Scene(broker, f"sqlite:///{tmp_path / 'runs.sqlite'}", tmp_path)
@@ -148,6 +150,7 @@ def test_ingestion_that_waits_for_its_database_does_not_hold_up_control(
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_while_the_broker_is_away_clients_are_told_and_nothing_that_was_ok_is_lost(tmp_path: Path) -> None:
     """(i)."""
     kafka = EmbeddedKafka()

@@ -156,6 +156,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing(tmp_pat
         assert (await client.call("GetItem", "bigdata/item"))[0] == 404
 
 
+@pytest.mark.full
 async def test_increments_under_the_condition_of_the_time_lose_no_update() -> None:
     async with EmbeddedV3io() as server, calls(server.url) as client:
         path, names = "bigdata/counter", "__mtime_secs,__mtime_nsecs,count"
