@@ -111,6 +111,7 @@ def test_a_part_keeps_to_its_plan_and_to_the_limits_of_its_records(described: Wa
         assert len(found) == part.count >= 1
         if is_planned and plan is not None:
             assert part.is_fixed
+            assert partition.ledger.position >= plan.end, "all of it is here"
             assert found == [o for o in partition.lane.buffer.offsets(99) if o < plan.end]
             continue
         assert part.count <= size

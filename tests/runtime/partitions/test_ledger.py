@@ -172,6 +172,13 @@ def test_a_record_left_open_holds_the_commit_however_much_follows() -> None:
     assert (ledger.committable, ledger.settled_spans()) == (5, [(6, 100)])
 
 
+def test_a_single_open_record_holds_the_commit_where_the_next_one_is_settled() -> None:
+    ledger = Ledger(5)
+    ledger.add(5, 8)
+    ledger.settle(6, 7)
+    assert (ledger.committable, ledger.settled_spans()) == (5, [(6, 7)])
+
+
 @pytest.mark.parametrize(("first", "end"), [(9, 12), (10, 10), (12, 11)])
 def test_a_span_that_was_fetched_before_is_refused(first: int, end: int) -> None:
     ledger = Ledger(10)

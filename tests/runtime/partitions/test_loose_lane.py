@@ -162,6 +162,7 @@ def test_nothing_goes_once_the_partition_leaves() -> None:
     a = take(p)
     assert a is not None
     p.revoke()
+    assert {part.state for part in p.lane.parts} == {PartitionState.REVOKED}, "whoever holds one up sees it"
     assert take(p) is None
     a.on_returned(a.given)  # type: ignore[attr-defined]
     offer(a)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from chunks import undecoded
-from worker_bench import records
+from worker_bench import Record, records
 
 from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_keys, of_records
 from headrace.runtime.partitions.buffers.bounds import Bounds
@@ -89,6 +89,18 @@ def test_where_each_is_acked_in_its_handler_more_go_out_until_one_is_not() -> No
     partition.on_acked(48, 56)
     partition.lane.on_unacked(third)
     assert len(take(partition)) == 32
+
+
+def test_a_key_that_stands_keeps_no_others_from_being_fetched() -> None:
+    partition = of_keys(KEY, START, 4, "key")
+    partition.on_fetched([Record(offset, key=b"one") for offset in range(3)])
+    part = partition.lane.next_part()
+    taken = part.take(1, 1 << 20)
+    assert partition.room == 0, "less than half, while something moves"
+    part.on_failed(taken, "it failed", 1)
+    part.on_returned(taken)
+    part.become(PartitionState.BACKOFF)
+    assert partition.room == 1
 
 
 def test_the_record_that_holds_up_the_commit_waits_for_its_place_too() -> None:
