@@ -24,6 +24,13 @@ def test_the_wait_doubles_with_jitter_and_never_exceeds_the_maximum() -> None:
         assert len(set(found)) > 100
 
 
+def test_attempts_are_spent_once_so_many_have_failed() -> None:
+    assert [FailurePolicy(max_attempts=3).is_spent(failures) for failures in range(5)] == [False] * 3 + [
+        True
+    ] * 2
+    assert not FailurePolicy(max_attempts=0).is_spent(10**6), "it goes on for ever"
+
+
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 async def test_a_record_is_delivered_max_attempts_times_and_then_halts(tmp_path: Path, attempts: int) -> None:
     async with bench(tmp_path, FAILS_AT_5, policy=policy(attempts=attempts)) as b:
