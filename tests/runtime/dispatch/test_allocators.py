@@ -50,6 +50,27 @@ def test_what_is_revoked_while_it_waits_is_not_handed_out() -> None:
     assert allocator.take(0) is None
 
 
+def test_what_is_at_a_worker_is_not_handed_out_to_another() -> None:
+    allocator = PoolAllocator()
+    lane = filled("t", 0).lane
+    allocator.offer(lane)
+    taken = lane.take(1, 1 << 20)
+    assert lane.is_deliverable, "behind what it has, its own worker may get more"
+    assert allocator.take(1) is None
+    lane.on_settled(taken)
+    allocator.offer(lane)
+    assert allocator.take(1) is lane
+
+
+def test_what_was_taken_may_be_offered_again() -> None:
+    allocator = PoolAllocator()
+    lane = filled("t", 0).lane
+    for _ in range(3):
+        assert allocator.offer(lane)
+        assert not allocator.offer(lane), "it is there"
+        assert allocator.take(0) is lane
+
+
 def test_static_gives_a_worker_only_its_own_partitions() -> None:
     allocator = StaticAllocator(2)
     partitions = [filled("t", number) for number in range(4)]
