@@ -38,6 +38,10 @@ def test_no_other_clock_is_compared_with_a_leases_end(path: str) -> None:
     assert not re.search(r"\btime\.(monotonic|perf_counter|time|clock)", (ROOT / path).read_text())
 
 
+def test_it_is_the_clock_that_goes_on_while_a_machine_is_suspended() -> None:
+    assert now_ns.args == (time.CLOCK_BOOTTIME,)
+
+
 def test_the_time_of_a_suspended_machine_counts() -> None:
     assert abs(now_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) < 60 * 10**9
     # As after a suspend of 1,000 s: of both clocks only this one has gone on.
