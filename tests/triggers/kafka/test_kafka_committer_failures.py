@@ -1,5 +1,6 @@
 """What commits do where a broker fails, refuses, or has room for less than there is to say."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -52,6 +53,19 @@ async def test_a_broker_that_does_not_answer_holds_nobody_up(
     consumer.may_answer.set()
     await committer.commit([partition], 5)
     assert consumer.commits == [{TP: (5, "headrace/1 n=8 .")}]
+
+
+async def test_who_waits_behind_a_commit_without_an_answer_waits_no_longer_than_it_said(
+    consumer: Consumer, committer: Committer
+) -> None:
+    committer.open([KEY], {}, generation=1)
+    consumer.may_answer.clear()
+    async with asyncio.TaskGroup() as tasks, asyncio.timeout(5):
+        first = tasks.create_task(committer.commit([handled(5)], 60))
+        await consumer.was_asked.wait()
+        assert not await committer.commit([handled(6)], 0.05)
+        consumer.may_answer.set()
+    assert first.result()
 
 
 async def test_after_a_failure_what_the_broker_holds_is_in_doubt(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import NodeNotReadyError
 from worker_bench import Bench, Record, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
@@ -20,6 +21,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.limits import Limits
+from headrace.triggers.kafka import fetching as fetching_module
 from headrace.triggers.kafka.client import fetches
 from headrace.triggers.kafka.client.epochs import Epochs
 from headrace.triggers.kafka.fetching import Fetching
@@ -89,6 +91,24 @@ async def test_a_fetch_before_an_unreadable_record_may_outlast_the_assignment(
         b.feed(new, records(1, 3))
         await b.settled(new, 4)
         assert b.lines() == ["0", "1", "2", "3"]
+
+
+async def test_what_a_failed_fetch_has_dropped_of_other_partitions_is_fetched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client had moved on in them: what lies between would look like compacted away."""
+    monkeypatch.setattr(fetching_module, "_RETRY_SECONDS", 0)
+    sought: dict[TopicPartition, int] = {}
+    consumer = SimpleNamespace(seek=sought.__setitem__)
+    settings: Any = SimpleNamespace(max_buffered_bytes=1 << 26, fetch_default_bytes=1 << 20)
+    partitions = {
+        key: of_records(key, Checkpoint(5), 16) for key in (PartitionKey(*TP), PartitionKey("t", 1))
+    }
+    partitions[PartitionKey("t", 1)].on_fetched(records(5, 3))
+    assignment: Any = SimpleNamespace(partitions=partitions)
+    fetching = Fetching(consumer, assignment, assignment, settings, Epochs(lambda: None), lambda _: None)
+    await fetching._mend(NodeNotReadyError())
+    assert sought == {TP: 5, TopicPartition("t", 1): 8}
 
 
 async def test_a_partition_that_is_halted_or_full_is_fetched_no_more(tmp_path: Path) -> None:
