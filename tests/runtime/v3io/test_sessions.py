@@ -35,6 +35,12 @@ def test_what_v3io_go_writes_is_read_to_the_nanosecond() -> None:
     assert second == Session("fn-c9q3", 1_714_550_401_000_000_000, ())
 
 
+def test_a_fraction_of_a_second_may_have_few_digits() -> None:
+    for fraction, nanoseconds in (("5", 500_000_000), ("05", 50_000_000), ("123456", 123_456_000)):
+        (first, _) = decode_state(GOS.replace("123456789", fraction))
+        assert first.heartbeat_ns == 1_714_550_400_000_000_000 + nanoseconds
+
+
 @given(st.lists(SESSIONS).map(tuple))
 def test_what_is_written_is_read_again(sessions: tuple[Session, ...]) -> None:
     assert decode_state(encode_state(sessions)) == sessions

@@ -62,6 +62,7 @@ def test_every_shard_is_in_one_share(replica_count: int, shard_count: int) -> No
         (4, 4, [[0], [1], [3]], {2}),
         (4, 2, [[0], [1]], set()),
         (4, 2, [[], []], {0}),
+        (2, 4, [[1], [2, 3]], {0}),  # of its share, another one still has shard 1
         (4, 2, [[], [0]], {1}),  # v3io-go would stand by here, and leave shard 1 to somebody else
     ],
 )
