@@ -209,6 +209,14 @@ def test_small_steps_back_that_add_up_are_a_large_one() -> None:
     assert table.next(Now(NOON - 31, 0)) == NOON
 
 
+def test_what_has_fired_does_not_fire_again_after_a_small_step_back() -> None:
+    table = ByWall(MINUTES, Now(NOON - 30, 0))
+    assert table.due(Now(NOON, 0)) == Due(NOON, NOON, is_late=False)
+    assert table.due(Now(NOON - 20, 0)) is None
+    assert table.due(Now(NOON, 0)) is None
+    assert table.due(Now(NOON + 60, 0)) == Due(NOON + 60, NOON + 60, is_late=False)
+
+
 def test_of_what_a_step_forward_leaps_over_the_last_one_counts() -> None:
     table = ByWall(MINUTES, Now(NOON, 0))
     assert table.due(Now(NOON + 3600.5, 0)) == Due(NOON + 3600, NOON + 60, is_late=False)
