@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test test-without-spark test-full test-times check format generate audit lock-jars storm simulation fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
+.PHONY: help setup demo quick test test-without-spark test-full test-times check format generate audit lock-jars storm simulation mutants fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -70,7 +70,7 @@ format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-generate: $(READY) ## write what is made from declarations: schema, reference pages, full examples, protobuf classes, the SBOM
+generate: $(READY) ## write what is made from declarations: schema, reference pages, full examples, protobuf classes, the table of mutants, the SBOM
 	@$(call write,specs/function.schema.json,schema)
 	@$(call write,docs/reference/configuration.md,schema --markdown)
 	@$(call write,docs/reference/command-line.md,schema --commands)
@@ -81,6 +81,7 @@ generate: $(READY) ## write what is made from declarations: schema, reference pa
 	@$(call write,specs/spark-full.yaml,schema --example kafka-cluster --spark)
 	@$(BIN)/python -m grpc_tools.protoc -Ifunctions/long_tasks --python_out=functions/long_tasks --pyi_out=functions/long_tasks communication.proto
 	@$(BIN)/python -m grpc_tools.protoc -Ifunctions --python_out=functions --pyi_out=functions model_metrics/messages/inference.proto
+	@$(BIN)/python tests/mutants/mutants.py --table > docs/design/mutants.md.new && mv docs/design/mutants.md.new docs/design/mutants.md
 	@$(BIN)/python -P tools/sbom.py > sbom.cdx.json.new && mv sbom.cdx.json.new sbom.cdx.json
 
 audit: $(READY) ## ask for known holes of the locked Python packages: needs the network, fails for what isn't answered
@@ -100,6 +101,9 @@ storm-%: $(READY) # one of them, as in storm-k1-pool
 
 simulation: $(READY) ## all that happens in one simulation, as in make simulation SEED=7
 	@PYTHONPATH=tests/support $(BIN)/python tests/storm/simulation.py --count 1 --seed $(SEED)
+
+mutants: $(READY) ## faults put into the product, one at a time: each is caught by its test (NAMES=... for some)
+	@$(BIN)/python tests/mutants/mutants.py $(NAMES)
 
 fuzz: $(READY) ## 50,000 function files with mistakes: each is valid, or refused in clear lines, within 100 ms
 	@PYTHONPATH=tests/support $(BIN)/python tests/storm/mutated_files.py --count 50000

@@ -1,0 +1,1 @@
+"""The mutants, by what they are of."""

@@ -1,0 +1,62 @@
+"""Requests: each is begun with once, or refused in time: triggers/http."""
+
+from mutant import Mutant
+
+_REQUESTS = "tests/triggers/http/test_requests.py"
+
+MUTANTS = (
+    Mutant(
+        "no-origin",
+        "requests",
+        "with cors, a request that no page has made is refused for its missing origin",
+        "triggers/http/cors.py",
+        "return self._settings.enabled and origin is not None and not self._allows(origin)",
+        'return self._settings.enabled and not self._allows(origin or "")',
+        "tests/triggers/http/test_cors.py::test_a_request_without_an_origin_is_nobodys_page",
+    ),
+    Mutant(
+        "cut-and-whole",
+        "requests",
+        "an answer whose handler has failed amid it is taken for whole",
+        "triggers/http/stream.py",
+        "        if not self._is_whole:\n            raise CutOffError\n",
+        "",
+        f"{_REQUESTS}::test_an_answer_in_parts_is_whole_only_where_its_last_part_has_come",
+    ),
+    Mutant(
+        "queues-without-end",
+        "requests",
+        "requests that no worker can take in time wait in any number",
+        "triggers/http/requests.py",
+        "return waiting >= most or self._bytes > MOST_WAITING_BYTES",
+        "return self._bytes > MOST_WAITING_BYTES",
+        f"{_REQUESTS}::test_of_those_that_come_while_as_many_wait_as_may_each_is_refused_at_once",
+    ),
+    Mutant(
+        "waits-for-a-worker",
+        "requests",
+        "a request that finds no worker waits for one however long that takes",
+        "triggers/http/requests.py",
+        "        self._unbegun.add(lane)\n",
+        "",
+        f"{_REQUESTS}::test_who_finds_no_worker_in_time_is_refused_and_never_begun_with",
+    ),
+    Mutant(
+        "begins-for-nobody",
+        "requests",
+        "a client that has gone is begun with",
+        "triggers/http/requests.py",
+        "                if answer.cancelled():\n                    self._give_up(lane)\n",
+        "",
+        f"{_REQUESTS}::test_a_client_that_has_gone_is_not_begun_with",
+    ),
+    Mutant(
+        "asks-again",
+        "requests",
+        "a request that was answered, as its worker has died, is handed out again",
+        "triggers/http/requests.py",
+        "if lane.answer.done() or lane.has_given_up or self._is_stopping:",
+        "if lane.has_given_up or self._is_stopping:",
+        f"{_REQUESTS}::test_what_its_worker_died_in_is_answered_and_not_handed_out_again",
+    ),
+)

@@ -1,0 +1,128 @@
+"""What waits of a partition, in which order it goes, and how much of it: runtime/partitions."""
+
+from mutant import Change, Mutant
+
+_ROOM = "runtime/partitions"
+_TESTS = "tests/runtime/partitions"
+_SIMULATION = "tests/simulation/test_simulation.py::test_what_a_seed_has_found_is_mended"
+
+MUTANTS = (
+    Mutant(
+        "keys-overlap",
+        "L4",
+        "the next record of a key is handed out while one of it runs",
+        f"{_ROOM}/loose_lane.py",
+        "is_free = not self.in_flight_count and self.state",
+        "is_free = self.state",
+        f"{_TESTS}/test_loose_lane.py::test_a_key_waits_for_what_is_in_flight_of_it",
+    ),
+    Mutant(
+        "left-keys-go-on",
+        "L4",
+        "a key that waits for its next attempt goes on where its partition has left",
+        f"{_ROOM}/loose_lane.py",
+        "        for lane in self.parts_by_name.values():\n            lane.revoke()\n",
+        "",
+        f"{_TESTS}/test_loose_lane.py::test_nothing_goes_once_the_partition_leaves",
+    ),
+    Mutant(
+        "untold-overtaking",
+        "L2",
+        "more records overtake others than a commit has place to tell of",
+        f"{_ROOM}/room.py",
+        "return min(_may_overtake(held), super().to_hand_out(held))",
+        "return super().to_hand_out(held)",
+        f"{_TESTS}/test_loose_lane.py::test_no_more_overtake_a_record_than_a_commit_can_tell",
+    ),
+    Mutant(
+        "settles-between",
+        "L5",
+        "records with others between them settle those too",
+        f"{_ROOM}/buffers/records.py",
+        "        if last - first + 1 == len(units):",
+        "        if len(units) > 1:",
+        f"{_TESTS}/test_loose_lane.py::test_each_key_is_in_order_and_never_beside_itself_and_all_ends",
+    ),
+    Mutant(
+        "repeats-the-handled",
+        "kill -9",
+        "where a worker has died, what others have handled comes again with what was its",
+        f"{_ROOM}/assigned.py",
+        "        self.fetched_before = max(end, self.fetched_before)\n",
+        "",
+        f"{_TESTS}/test_redeliver.py"
+        "::test_what_comes_again_is_what_nobody_who_lives_has_handled_and_nobody_has_acked",
+    ),
+    Mutant(
+        "delivers-the-acked",
+        "L2",
+        "records that were acked before they were fetched are delivered",
+        f"{_ROOM}/assigned.py",
+        "        elif is_acked_ahead:\n            self.lane.put_open(records, ledger)\n",
+        "",
+        f"{_TESTS}/test_loose_lane.py::test_records_that_were_acked_under_the_last_owner_are_not_here",
+    ),
+    Mutant(
+        "behind-a-recall",
+        "L3",
+        "records are handed out behind those that were asked to come back",
+        f"{_ROOM}/partition_lane.py",
+        "return not (self.is_recalled or self._is_alone or",
+        "return not (self._is_alone or",
+        f"{_SIMULATION}[966]",
+    ),
+    Mutant(
+        "no-room-for-a-plan",
+        "L9",
+        "a planned batch that is larger than the buffer is never fetched as a whole",
+        f"{_ROOM}/room.py",
+        "return max(missing, self.bounds.waiting // 2)",
+        "return min(missing, self.bounds.waiting - held.ledger.open_count)",
+        "tests/runtime/dispatch/test_batches.py"
+        "::test_room_is_there_for_the_whole_of_a_plan_whatever_the_capacity",
+    ),
+    Mutant(
+        "stands-with-its-key",
+        "L9",
+        "a key that waits for its next attempt keeps its whole partition from being fetched",
+        f"{_ROOM}/room.py",
+        "        is_moving = held.lane.out_count > 0 or held.lane.is_deliverable",
+        "        is_moving = not held.lane.is_idle",
+        f"{_TESTS}/test_room.py::test_a_key_that_stands_keeps_no_others_from_being_fetched",
+    ),
+    Mutant(
+        "first-of-its-chunk",
+        "L8",
+        "a dead letter of an undecoded batch is made of the first record of that",
+        f"{_ROOM}/buffers/chunk.py",
+        "chunk.decode(chunk.data, self.offset - chunk.first, must_live=True)",
+        "chunk.decode(chunk.data, 0, must_live=True)",
+        "tests/runtime/dispatch/test_undecoded_chunks.py"
+        "::test_a_processor_that_looks_into_a_batch_sees_the_same_records",
+    ),
+    Mutant(
+        "unordered",
+        "L3",
+        "what comes back of a key that stands is put before what came back earlier",
+        f"{_ROOM}/buffers/records.py",
+        "        if any(one[-1].offset > other[0].offset for one, other in pairwise(parts)):",
+        "        if not parts:",
+        f"{_SIMULATION}[26]",
+    ),
+    Mutant(
+        "undecided",
+        "L1",
+        "a record that fails while a later one of its key stands is not judged",
+        f"{_ROOM}/partition_lane.py",
+        "        if self.state in _MAY_DECIDE_ANEW:",
+        "        if self.state is PartitionState.ACTIVE:",
+        f"{_SIMULATION}[17]",
+        more=(
+            Change(
+                "runtime/dispatch/failures.py",
+                "        if lane.is_undecided and (partition",
+                "        if not lane and (partition",
+            ),
+        ),
+    ),
+)
