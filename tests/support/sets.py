@@ -6,37 +6,21 @@ it does all the same, it fails, and says so.
 
 import functools
 import inspect
-import multiprocessing
-import subprocess
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
 
-from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.spark.server import SparkServer
-from headrace.runtime.embedded.v3io.server import EmbeddedV3io
-from headrace.runtime.processor.processor import Processor
-from headrace.runtime.processor.running import RunningTrigger
-from headrace.runtime.streams.opener import Opener
-from headrace.runtime.workers.process import WorkerProcess
-
 _TESTS = f"{Path(__file__).parents[1]}/"
 _SERVERS = {"broker", "guarded", "v3io", "spark", "databases", "own_server"}
-_STARTERS = (
-    subprocess,
-    multiprocessing,
-    EmbeddedKafka,
-    EmbeddedV3io,
-    Opener,
-    Processor,
-    RunningTrigger,
-    SparkServer,
-    WorkerProcess,
-)
+_STARTERS = {
+    *("subprocess", "multiprocessing", "WorkerProcess", "RunningTrigger", "Processor", "Opener"),
+    *("EmbeddedKafka", "EmbeddedV3io", "SparkServer", "find_java", "kafka_jars"),
+}
+"""Names whose use is a way to a process. Where none is in sight, the mark `processes` says so."""
 _STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty"}
 _is_quick = False
 
@@ -59,7 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in item.fixturenames and "spark" not in parameters:
             item.add_marker("spark")
         starts = any(map(_starts, (item.function, *(it.func for it in fixtures))))
-        if not (starts or names & {*_SERVERS, "postgresql"} or item.get_closest_marker("full")):
+        is_marked = any(map(item.get_closest_marker, ("full", "processes")))
+        if not (starts or is_marked or names & {*_SERVERS, "postgresql"}):
             item.add_marker("quick")
         if any(it.scope == "module" for it in fixtures):
             item.add_marker(pytest.mark.xdist_group(item.module.__name__))  # they are made once
@@ -68,19 +53,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @functools.cache
 def _starts(called: Any) -> bool:
-    """Whether it is a way to a process, or something in tests/ that calls one, at any depth."""
-    return any(it in _STARTERS for it in _reached(called, {}))
+    """Whether it, or something in tests/ that it calls at any depth, uses one of the names."""
+    return not _STARTERS.isdisjoint(_names_below(called, {}))
 
 
-def _reached(called: Any, found: dict[int, Any]) -> Iterable[Any]:
-    """It, and what is named in tests/ on the way."""
-    if id(called) not in found:
-        found[id(called)] = called
-        for part in _functions(called):
-            for name in _names(part.__code__):
-                if name in part.__globals__:
-                    _reached(part.__globals__[name], found)
-    return found.values()
+def _names_below(called: Any, seen: dict[int, Any]) -> Iterator[str]:
+    if id(called) in seen:
+        return
+    seen[id(called)] = called
+    for part in _functions(called):
+        for name in _names(part.__code__):
+            yield name
+            if name in part.__globals__:
+                yield from _names_below(part.__globals__[name], seen)
 
 
 def _functions(called: Any) -> Iterator[FunctionType]:
