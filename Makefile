@@ -45,7 +45,7 @@ demo: $(READY) ## a Spark pipeline on a real Kafka: 200,000 orders, a replica jo
 PYTEST = $(BIN)/pytest -n 6 --dist loadgroup --no-loadscope-reorder
 
 quick: $(READY) ## tests of what needs no other process (under a minute)
-	@$(BIN)/pytest -m quick -n 2 --dist worksteal $(TESTS)
+	@$(BIN)/pytest -m quick -n 2 --dist loadgroup $(TESTS)
 
 test: $(READY) ## the tests, on a real broker, Spark and databases (8 minutes); TESTS=tests/triggers narrows them
 	@$(PYTEST) -m "not full" $(TESTS)
