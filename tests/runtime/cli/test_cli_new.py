@@ -59,6 +59,7 @@ def test_each_template_is_valid_and_passes_its_own_tests(
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("example", ["async_http", "spark_orders", "v3io_stream"])
 def test_an_example_is_copied_whole_and_is_valid(
     example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -39,6 +39,8 @@ _DATA = hashlib.sha256(b"data\n").hexdigest()
 JARS = replace(KAFKA_JARS, lock=JarLock({f"jar{number}.jar": _DATA for number in range(1, 11)}))
 NAME = f"kafka-{KAFKA_VERSION}"
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -98,6 +98,7 @@ def test_a_handler_finds_the_number_of_its_replica(broker: Broker, topic: str, t
         assert sorted(lines(folder)) == ["0", "1"]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "name", ["JAVA_TOOL_OPTIONS", "https_proxy", "SSL_CERT_FILE", "HADOOP_CONF_DIR", "TMPDIR"]
 )

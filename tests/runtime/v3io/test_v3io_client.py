@@ -62,6 +62,7 @@ async def test_a_write_whose_connection_breaks_is_not_sent_again() -> None:
     assert calls == ["POST", "POST"]
 
 
+@pytest.mark.processes
 async def test_a_call_without_an_answer_ends_in_time() -> None:
     async def answer(_: web.BaseRequest) -> web.Response:
         await asyncio.sleep(60)

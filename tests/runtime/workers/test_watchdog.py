@@ -467,6 +467,7 @@ async def test_an_import_that_outgrows_the_limit_later_is_tried_again_ever_more_
         assert b.lines() == ["0 1", "1 1", "2 1"]
 
 
+@pytest.mark.processes
 async def test_a_process_that_is_gone_uses_no_memory() -> None:
     process = await asyncio.create_subprocess_exec("true")
     await process.wait()
