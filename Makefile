@@ -42,10 +42,10 @@ demo: $(READY) ## a Spark pipeline on a real Kafka: 200,000 orders, a replica jo
 	@$(BIN)/python -P demo
 
 # More processes than processors: most tests wait for others most of the time.
-PYTEST = $(BIN)/pytest -n 6 --dist loadgroup --no-loadscope-reorder
+PYTEST = $(BIN)/pytest -n 6 --dist loadscope --no-loadscope-reorder
 
 quick: $(READY) ## tests of what needs no other process (under a minute)
-	@$(BIN)/pytest -m quick -n 2 --dist loadgroup $(TESTS)
+	@$(BIN)/pytest -m quick -n 2 --dist loadscope --no-loadscope-reorder $(TESTS)
 
 test: $(READY) ## the tests, on a real broker, Spark and databases (8 minutes); TESTS=tests/triggers narrows them
 	@$(PYTEST) -m "not full" $(TESTS)
@@ -54,7 +54,7 @@ test-without-spark: $(READY) ## those that start no Spark
 	@$(PYTEST) -m "not full and not spark" $(TESTS)
 
 test-full: $(READY) ## all tests: also those that repeat a proof where it costs more (half an hour)
-	@$(PYTEST) $(TESTS)
+	@HEADRACE_TEST_FULL=1 $(PYTEST) $(TESTS)
 
 test-times: $(READY) ## the same as test, and a table of where the time went
 	@$(PYTEST) -p times -m "not full" $(TESTS)

@@ -10,6 +10,7 @@ import replica
 from _pytest.unraisableexception import collect_unraisable
 from acls import Rules
 from broker import Broker, embedded
+from effort import examples
 from hypothesis import settings
 from servers import ADDRESS, GuardedBroker, SharedV3io, running, shared
 from spark import SharedSpark
@@ -22,7 +23,7 @@ pytest_plugins = ("sets",)
 
 # How long an example takes says nothing on a busy machine. The same examples each time: who changes nothing
 # sees nothing new. `make storm` and `make fuzz` look where nobody has looked before.
-settings.register_profile("headrace", deadline=None, derandomize=True)
+settings.register_profile("headrace", max_examples=examples(100), deadline=None, derandomize=True)
 settings.load_profile("headrace")
 
 

@@ -65,6 +65,7 @@ def test_what_does_not_work_is_found(text: str, found: str, tmp_path: Path) -> N
         page.follow(f"\n{text}\n")
 
 
+@pytest.mark.full
 def test_a_partition_is_moved_once_it_has_halted_itself(broker: Broker, tmp_path: Path) -> None:
     fails = "--set triggers.orders.attributes.onFailure"
     halts = f"headrace run examples/dead_letters {fails}.then=halt {fails}.backoff=1s"
@@ -110,7 +111,7 @@ def test_every_setting_and_key_that_prose_names_is_there(page: Path, spelled: st
     assert [key for key in _KEY.findall(prose(page.read_text())) if f'"{key}"' not in spelled] == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spelled() -> str:
     """All words of the schema and the sources, and the keys of a status row, which are made of its fields."""
     sources = (path for room in ("runtime", "triggers") for path in (ROOT / room).rglob("*.py"))

@@ -64,9 +64,16 @@ MISTAKES = [
 ]
 
 
-def typed(folder: Path, code: str) -> str:
-    """What mypy says of it, where headrace is a package of somebody else's."""
-    (folder / "handler.py").write_text(code)
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What mypy says of both, where headrace is a package of somebody else's: lines by file."""
+    folder = tmp_path_factory.mktemp("types")
+    mistakes = [
+        f"def f{n}(context: Context, event: Event) -> object: return {m}" for n, m in enumerate(MISTAKES)
+    ]
+    imports = "from headrace import Context, Event, QualifiedOffset, Response, Nothing"
+    (folder / "typed.py").write_text(TYPED)
+    (folder / "mistakes.py").write_text("\n".join([*mistakes, imports]))
     cache = str(ROOT / ".mypy_cache/user")
     flags = [
         "--config-file=",
@@ -76,25 +83,23 @@ def typed(folder: Path, code: str) -> str:
         "--cache-dir",
         cache,
     ]
-    command = [sys.executable, "-m", "mypy", *flags, "handler.py"]
+    command = [sys.executable, "-m", "mypy", *flags, "typed.py", "mistakes.py"]
     checked = subprocess.run(
         command, cwd=folder, env={"MYPYPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
-    return checked.stdout + checked.stderr
+    assert checked.stderr == ""
+    said = checked.stdout.splitlines()
+    return {name: [line for line in said if line.startswith(name)] for name in ("typed.py", "mistakes.py")}
 
 
-def test_an_annotated_handler_is_accepted(tmp_path: Path) -> None:
-    assert typed(tmp_path, TYPED) == ""
+def test_an_annotated_handler_is_accepted(found: dict[str, list[str]]) -> None:
+    assert found["typed.py"] == []
 
 
-def test_each_mistake_in_a_handler_is_found(tmp_path: Path) -> None:
-    lines = [
-        f"def f{n}(context: Context, event: Event) -> object: return {m}" for n, m in enumerate(MISTAKES)
-    ]
-    imports = "from headrace import Context, Event, QualifiedOffset, Response, Nothing"
-    found = typed(tmp_path, "\n".join([*lines, imports]))
-    places = {int(line.split(":")[1]) for line in found.splitlines() if " error: " in line}
-    assert places == {*range(1, len(lines)), len(lines) + 1}, found  # Nothing: where it is imported
+def test_each_mistake_in_a_handler_is_found(found: dict[str, list[str]]) -> None:
+    places = {int(line.split(":")[1]) for line in found["mistakes.py"] if " error: " in line}
+    count = len(MISTAKES)
+    assert places == {*range(1, count), count + 1}, found  # Nothing: where it is imported
 
 
 def one_run() -> tuple[TrialResult, Any]:

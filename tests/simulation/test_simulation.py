@@ -4,7 +4,7 @@ import pytest
 from world import simulate
 
 SEEDS = 200
-_AT_A_TIME = 25
+_AT_A_TIME = 10
 _LATER = range(_AT_A_TIME, SEEDS, _AT_A_TIME)
 FOUND_SOMETHING = (260, 353, 966, 1456, 2593, 5326, 20062, 41118, 50640, 61714, 71454, 71566)
 """A fault of the product each that none of the first 200 has found. What is drawn may have changed since."""

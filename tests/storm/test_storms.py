@@ -25,11 +25,13 @@ def holds(scenario: Scenario, name: str, broker: Broker, folder: Path, seconds: 
     return report.show(name)
 
 
+@pytest.mark.full_but("before-commit", "after-handler")
 @pytest.mark.parametrize("name", FAILPOINTS)
 def test_nothing_is_lost_wherever_a_process_is_killed(name: str, broker: Broker, tmp_path: Path) -> None:
     assert holds(FAILPOINTS[name], name, broker, tmp_path)
 
 
+@pytest.mark.full_but("k1-pool")
 @pytest.mark.parametrize("name", ["k1-pool", "k2", "k3", "k4"])
 def test_every_promise_on_records_holds_under_faults(name: str, broker: Broker, tmp_path: Path) -> None:
     assert holds(FAULTS[name], name, broker, tmp_path)

@@ -8,9 +8,8 @@ from enum import IntEnum
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 from broker import Broker
-from servers import RULED_USER, USERS, GuardedBroker
+from servers import RULED_USERS, USERS, GuardedBroker
 
-USER, PASSWORD = RULED_USER, USERS[RULED_USER]
 _ALLOWED, _LITERAL = 3, 3
 
 
@@ -32,10 +31,20 @@ class May(IntEnum):
 
 @dataclass(frozen=True)
 class Rules:
-    """Whoever signs in as USER may do what is allowed here; the plain listener may do all."""
+    """The user may do what is allowed here; the plain listener may do all."""
 
     kafka: GuardedBroker
     topic: str = field(default_factory=lambda: f"records-{uuid.uuid4().hex[:8]}")
+    user: str = RULED_USERS[0]
+
+    @property
+    def password(self) -> str:
+        return USERS[self.user]
+
+    @property
+    def sasl(self) -> dict[str, object]:
+        """What signs the user in."""
+        return {"enable": True, "user": self.user, "password": self.password, "mechanism": "PLAIN"}
 
     @property
     def plain(self) -> Broker:
@@ -64,7 +73,7 @@ class Rules:
             admin = AIOKafkaAdminClient(bootstrap_servers=self.kafka.bootstrap)
             await admin.start()
             try:
-                rule = (int(kind), name, _LITERAL, f"User:{USER}", "*", int(may), _ALLOWED)
+                rule = (int(kind), name, _LITERAL, f"User:{self.user}", "*", int(may), _ALLOWED)
                 await admin._send_to_controller(request(*rule))
             finally:
                 await admin.close()

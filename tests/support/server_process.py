@@ -17,7 +17,7 @@ from unittest import mock
 from broker import any_broker
 from certificates import Authority
 from postgresql import Databases, postgresql, programs
-from servers import RULED_USER, USERS, Failed, GuardedBroker, SharedV3io
+from servers import RULED_USERS, USERS, Failed, GuardedBroker, SharedV3io
 from spark import QUICK, SharedSpark, spark_function
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
@@ -35,7 +35,8 @@ async def _guarded() -> AsyncIterator[GuardedBroker]:
     guards = Guards(USERS, takes_tokens=True, tls=True, client_ca_pem=clients.pem)
     rules = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": ";".join(f"User:{name}" for name in ("ANONYMOUS", "CN=ada", *{*USERS} - {RULED_USER})),
+        "super.users": ";".join(f"User:{name}" for name in ("ANONYMOUS", *{*USERS} - {*RULED_USERS})),
+        "ssl.principal.mapping.rules": "RULE:.*CN=([^,]+).*/$1/",
     }
     with mock.patch.object(embedded_kafka, "broker_settings", lambda *given: broker_settings(*given) | rules):
         kafka = EmbeddedKafka(guards=guards)

@@ -20,10 +20,11 @@ from broker import Broker
 from certificates import Pair
 
 ADDRESS = "HEADRACE_TEST_SERVERS"
-USERS = {"ada": "s3cret-word", "ben": "pass,word", "cleo": "secret", "u": "p"}
+USERS = {"ada": "s3cret-word", "ben": "pass,word", "cleo": "secret", "dora": "secret", "u": "p"}
 """Of the guarded broker: names and passwords."""
-RULED_USER = "cleo"
-"""Who may do what a test allows; all others may do all."""
+RULED_USERS = ("cleo", "dora")
+"""Who may do what a test allows; all others may do all. Dora is of the one test that is about who may
+write nowhere."""
 
 
 @dataclass(frozen=True, slots=True)

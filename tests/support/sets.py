@@ -1,18 +1,21 @@
 """Which set a test is in, and the order of a run. CONTRIBUTING.md says what each set is for.
 
-full: it is marked so. quick: by what it and its fixtures call, it starts no process and asks no server. Where
-it does all the same, it fails, and says so.
+full: it is marked so, or it is none of the cases that `full_but` names. quick: by what it and its fixtures
+call, it starts no process and asks no server. Where it does all the same, it fails, and says so.
 """
 
 import functools
 import inspect
 import sys
 from collections.abc import Generator, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 _TESTS = f"{Path(__file__).parents[1]}/"
 _SERVERS = {"broker", "guarded", "v3io", "spark", "databases", "own_server"}
@@ -21,6 +24,8 @@ _STARTERS = {
     *("EmbeddedKafka", "EmbeddedV3io", "SparkServer", "find_java", "kafka_jars"),
 }
 """Names whose use is a way to a process. Where none is in sight, the mark `processes` says so."""
+_MADE_FOR_A_FILE = ('scope="module"', "SparkSession")
+"""What a file says whose fixtures are made once for all of its tests."""
 _STARTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty"}
 _is_quick = False
 
@@ -43,12 +48,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in item.fixturenames and "spark" not in parameters:
             item.add_marker("spark")
         starts = any(map(_starts, (item.function, *(it.func for it in fixtures))))
+        _mark_cases(item)
         is_marked = any(map(item.get_closest_marker, ("full", "processes")))
         if not (starts or is_marked or names & {*_SERVERS, "postgresql"}):
             item.add_marker("quick")
-        if any(it.scope == "module" for it in fixtures):
-            item.add_marker(pytest.mark.xdist_group(item.module.__name__))  # they are made once
     items.sort(key=lambda item: item.get_closest_marker("quick") is not None)
+
+
+class _Scheduler(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives each test to whoever is free, but a file's together where they share a fixture.
+
+    `--dist loadgroup` is for that, but groups nothing with pytest 9.2 (pytest-xdist issue 1386).
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return path if _shares_fixtures(path) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduler:
+    return _Scheduler(config, log)
+
+
+@functools.cache
+def _shares_fixtures(path: str) -> bool:
+    text = (Path(_TESTS).parent / path).read_text()
+    return any(it in text for it in _MADE_FOR_A_FILE)
+
+
+def _mark_cases(item: pytest.Function) -> None:
+    """full, where it is another case of its test than those which stand for all of them."""
+    for mark in item.iter_markers("full_but"):
+        if not any(fnmatchcase(item.callspec.id, one) for one in mark.args):
+            item.add_marker("full")
 
 
 @functools.cache

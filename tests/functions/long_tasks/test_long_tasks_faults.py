@@ -66,6 +66,7 @@ def test_what_always_fails_is_answered_so_and_moved_and_its_partition_goes_on(sc
     assert all(b"has failed 3 times" in dict(letter.headers)["headrace-error"] for letter in letters)
 
 
+@pytest.mark.full
 def test_what_failed_holds_back_every_commit_behind_it(scene: Scene) -> None:
     (failing,) = scene.send({"raises": "never"}, partitions=[0])
     scene.send(*repeat(SHORT, 3), partitions=[0])

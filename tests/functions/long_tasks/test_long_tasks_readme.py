@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from long_task_scene import Scene
 from pages import ROOT, Block, parts
 from replica import wait_until
@@ -58,6 +59,7 @@ def test_its_commands_answer_what_its_client_asks(scene: Scene, tmp_path: Path) 
         assert said.returncode == 0
 
 
+@pytest.mark.full
 def test_its_script_runs_the_task_that_it_has(scene: Scene, tmp_path: Path) -> None:
     (script,) = blocks("python")
     path = tmp_path / "runner.py"

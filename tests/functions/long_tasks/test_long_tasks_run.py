@@ -49,6 +49,7 @@ def test_tasks_of_any_length_are_answered_once_and_nobody_is_evicted(scene: Scen
     assert all(response.is_processed for response in scene.responses())
 
 
+@pytest.mark.full_but("one consumer")
 @pytest.mark.parametrize("is_unique", [False, True], ids=["one consumer", "unique consumers"])
 def test_workers_have_numbers_of_their_own_and_each_gets_the_arguments(scene: Scene, is_unique: bool) -> None:
     options = ["--unique-consumers"] if is_unique else []
@@ -75,6 +76,7 @@ def _partitions(trigger: dict[str, list[object]]) -> list[object]:
     return trigger["partitions"]
 
 
+@pytest.mark.full
 def test_a_newcomer_waits_for_no_task_and_goes_on_where_it_had_come_to(scene: Scene) -> None:
     long, *_ = scene.send(*repeat({"seconds": 8}, 2), partitions=[0, 4])
     with scene.pool("--workers", "2", name="-a", maxWaitHandlerDuringRebalance="1s") as a:

@@ -4,6 +4,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from broker import Broker
 from model_metrics_scene import Scene, mixed, of_one_key
 from postgresql import PostgreSQL
@@ -33,6 +34,7 @@ def test_each_message_is_a_row_as_it_was_sent_or_is_counted(
     assert scene.read_topics() - {f"{scene.group}.feedback"} == {iris, prices}
 
 
+@pytest.mark.full
 def test_topics_come_while_it_runs_and_prefixes_change_at_a_restart(
     broker: Broker, run_url: str, tmp_path: Path
 ) -> None:

@@ -85,7 +85,7 @@ def folder(tmp_path: Path) -> Iterator[FolderStore]:
         yield stores[0]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from command import run
+from click.testing import CliRunner
 from kafka_records import produce
 from nuclio_configurations import CORPUS, HANDLER, Configuration
 from replica import Replica, replica, wait_until
 from servers import GuardedBroker
 from tokens import TokenServer, token_server
+
+from headrace.runtime.cli.main import headrace
 
 BY_NAME = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 
@@ -27,11 +29,13 @@ def test_there_are_forty_and_their_names_differ() -> None:
 
 @BY_NAME
 def test_a_file_has_its_verdict(case: Configuration, tmp_path: Path) -> None:
-    result = run("validate", str(write(tmp_path / "f", case.text)), *case.arguments)
+    result = CliRunner().invoke(
+        headrace, ["validate", str(write(tmp_path / "f", case.text)), *case.arguments]
+    )
     said = result.stdout.splitlines()
     lines = [line for line in said if not line.endswith(" is valid")]
     expected = case.refused or case.notices
-    assert result.returncode == (2 if case.refused else 0), result.stdout
+    assert result.exit_code == (2 if case.refused else 0), result.stdout
     assert len(lines) == len(expected), result.stdout
     assert not [end for end in expected if not any(line.endswith(end) for line in lines)], result.stdout
 

@@ -263,6 +263,7 @@ async def test_a_member_that_joins_meanwhile_is_found_by_the_broker(
         await member.stop()
 
 
+@pytest.mark.full
 async def test_a_broker_that_has_just_been_made_knows_no_group_yet() -> None:
     async with EmbeddedKafka() as kafka:
         assert await list_groups(BrokerAccess(kafka.bootstrap)) == []

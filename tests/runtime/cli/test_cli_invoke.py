@@ -196,7 +196,7 @@ def serving(status: int, body: bytes) -> Iterator[str]:
             """No lines on the test's output."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{listening.server_port}"
         listening.shutdown()

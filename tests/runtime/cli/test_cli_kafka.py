@@ -132,6 +132,7 @@ def test_topics_are_created_listed_with_end_offsets_and_deleted(broker: Broker, 
     assert fresh not in listed(run(broker, "topics", "--delete", fresh, "--json"))
 
 
+@pytest.mark.full
 def test_a_broker_without_topics_has_an_empty_list(narrow_broker: Broker) -> None:
     listed = run(narrow_broker, "topics", "--json")
     assert (listed.exit_code, listed.stdout, listed.stderr) == (0, "[]\n", "")
@@ -177,6 +178,7 @@ def test_a_topic_option_without_partitions_is_a_usage_error() -> None:
     assert "'orders' is not name:partitions, as in orders:8" in result.stderr
 
 
+@pytest.mark.full_but("15")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_up_serves_until_a_signal_and_exits_0(number: signal.Signals) -> None:
     process = await start("up", "--port", "0", "--topic", "orders:3", "--json")

@@ -30,6 +30,7 @@ def refused(name: str) -> str:
     return str(result.exception)
 
 
+@pytest.mark.full
 def test_what_it_makes_passes_its_own_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = make(tmp_path, "greeter-2", monkeypatch)
     commands = [line.strip() for line in told.splitlines() if line.startswith("    ")]
@@ -41,6 +42,7 @@ def test_what_it_makes_passes_its_own_tests(tmp_path: Path, monkeypatch: pytest.
     assert "2 passed" in result.stdout, result.stdout
 
 
+@pytest.mark.full_but("kafka")
 @pytest.mark.parametrize(
     "template",
     ["async", "batch", "http", "kafka", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.full])],

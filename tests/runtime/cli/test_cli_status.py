@@ -64,6 +64,7 @@ def test_a_run_is_shown_with_its_workers_its_partitions_and_what_has_halted(
     assert [row["lag"] for row in told["replicas"][0]["triggers"][0]["partitions"] if row["isStuck"]] == [10]
 
 
+@pytest.mark.full
 def test_top_appends_rows_in_a_pipe_what_has_halted_first(running: Replica, topic: str) -> None:
     shown = run("top", "--admin", running.url, "--count", "2", "--interval", "0.1")
     assert shown.returncode == 0, shown.stderr

@@ -36,6 +36,7 @@ def assert_refused(result: subprocess.CompletedProcess[str], why: str) -> None:
     assert SECRET not in said
 
 
+@pytest.mark.full_but("SASL*")
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_address_of_a_broker_with_a_password_is_refused_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str

@@ -31,7 +31,7 @@ EXAMPLES = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def accepts() -> Callable[[object], bool]:
     """Whether the schema accepts a document."""
     validate = fastjsonschema.compile(function_schema(installed_kinds()))

@@ -81,6 +81,7 @@ async def test_later_records_of_a_run_are_at_their_first_attempt(tmp_path: Path)
         assert not p.failed
 
 
+@pytest.mark.full_but("*SIGKILL)", "os._exit(0)")
 @pytest.mark.parametrize(
     "dying",
     [

@@ -73,6 +73,7 @@ async def test_a_failed_record_is_tried_again_before_any_later_one(tmp_path: Pat
         assert b.lines() == tries + [f"{offset} 1" for offset in range(21, 60)]
 
 
+@pytest.mark.full_but("*0*")
 @pytest.mark.parametrize(
     "failing",
     [

@@ -114,6 +114,7 @@ async def test_who_signs_in_stands_in_no_command_line(
     assert "format.arguments" not in names_in(tmp_path / "data")
 
 
+@pytest.mark.full
 async def test_a_warm_start_serves_within_seconds_and_uses_the_class_data_archive() -> None:
     async with EmbeddedKafka():
         pass  # writes the archive where there is none yet
@@ -197,6 +198,7 @@ async def test_who_grabbed_the_port_and_answers_like_a_broker_is_refused(
         await kafka.stop()
 
 
+@pytest.mark.full
 async def test_a_given_folder_keeps_its_records_for_the_next_broker(tmp_path: Path) -> None:
     async with EmbeddedKafka(tmp_path / "data") as kafka:
         await kafka.create_topics({"kept": 1})
@@ -205,6 +207,7 @@ async def test_a_given_folder_keeps_its_records_for_the_next_broker(tmp_path: Pa
         assert await read(kafka.bootstrap, "kept", 1) == [b"one"]
 
 
+@pytest.mark.full
 async def test_a_temporary_folder_goes_with_its_broker_and_stop_is_idempotent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +230,7 @@ async def test_a_temporary_folder_goes_with_its_broker_and_stop_is_idempotent(
     assert (kafka.bootstrap, kafka.pid) == ("", None)
 
 
+@pytest.mark.full
 async def test_topics_that_exist_are_fine_and_refusals_are_named() -> None:
     async with EmbeddedKafka() as kafka:
         await kafka.create_topics({"a": 2}, {"cleanup.policy": "compact"})
@@ -236,6 +240,7 @@ async def test_topics_that_exist_are_fine_and_refusals_are_named() -> None:
             await kafka.create_topics({"c": 1}, {"nonsense": "1"})
 
 
+@pytest.mark.full
 async def test_sasl_and_tls_listeners_are_reachable_beside_the_plain_one() -> None:
     password = 'quo"te \\ and é, ok'
     async with EmbeddedKafka(guards=Guards({"alice": password}, tls=True)) as kafka:
@@ -323,6 +328,7 @@ async def test_a_cancelled_start_leaves_no_process_and_no_folder(
     assert names_in(tmp_path) == []
 
 
+@pytest.mark.full
 async def test_wait_returns_when_the_broker_ends_by_itself() -> None:
     async with EmbeddedKafka() as kafka:
         assert kafka.pid is not None
@@ -331,6 +337,7 @@ async def test_wait_returns_when_the_broker_ends_by_itself() -> None:
         assert isinstance(await asyncio.wait_for(waiting, 120), str)
 
 
+@pytest.mark.full
 def test_a_broker_is_bound_to_no_event_loop() -> None:
     kafka = EmbeddedKafka()
     asyncio.run(kafka.start())

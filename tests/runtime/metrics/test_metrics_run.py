@@ -4,6 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from kafka_records import produce
@@ -113,6 +114,7 @@ async def _produce_old(broker: Broker, topic: str, age_seconds: float) -> None:
             await producer.send_and_wait(topic, b"x", partition=0, timestamp_ms=made_ms)
 
 
+@pytest.mark.full
 def test_latency_is_known_of_records_that_nobody_has_decoded_here_and_of_others(
     broker: Broker, tmp_path: Path
 ) -> None:
@@ -126,6 +128,7 @@ def test_latency_is_known_of_records_that_nobody_has_decoded_here_and_of_others(
             assert value(running, "headrace_end_to_end_seconds_bucket", le="300.0") == 10
 
 
+@pytest.mark.full
 def test_what_waits_for_acks_is_told_with_its_age_and_its_lag(broker: Broker, tmp_path: Path) -> None:
     topic = broker.create_topic(1)
     folder = write_function(
@@ -147,6 +150,7 @@ def test_what_waits_for_acks_is_told_with_its_age_and_its_lag(broker: Broker, tm
         assert value(running, "headrace_log_end_offset") == 40
 
 
+@pytest.mark.full
 def test_replicas_are_told_apart_and_a_rebalance_is_measured(broker: Broker, tmp_path: Path) -> None:
     topic = broker.create_topic(8)
     folder = write_function(tmp_path / "f", COUNTS, broker.bootstrap, [topic], workers=1)

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from effort import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -90,7 +91,9 @@ class SmallPagesModel(IntervalSetModel):
 
 
 TestIntervalSetAgainstModel = IntervalSetModel.TestCase
-TestIntervalSetAgainstModel.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+TestIntervalSetAgainstModel.settings = settings(
+    max_examples=examples(300), stateful_step_count=30, deadline=None
+)
 TestSmallPagesAgainstModel = SmallPagesModel.TestCase
 TestSmallPagesAgainstModel.settings = TestIntervalSetAgainstModel.settings
 

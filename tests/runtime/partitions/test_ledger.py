@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from effort import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -152,7 +153,7 @@ def test_what_is_not_settled_lies_between_spans_on_both_sides_of_the_position() 
 
 
 TestLedgerAgainstModel = LedgerModel.TestCase
-TestLedgerAgainstModel.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestLedgerAgainstModel.settings = settings(max_examples=examples(300), stateful_step_count=40)
 
 
 def test_with_nothing_open_the_commit_is_the_fetch_position() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worker_bench import Record
@@ -178,7 +179,7 @@ ACTS: dict[str, Callable[[KeyLane], None]] = {
 
 
 @pytest.mark.parametrize("ordering", ["key", "none"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 1 << 30), keys=st.integers(1, 12), limit=st.integers(1, 5))
 def test_each_key_is_in_order_and_never_beside_itself_and_all_ends(
     ordering: LooseOrdering, seed: int, keys: int, limit: int

@@ -38,6 +38,7 @@ def logged_tokens(running: Replica) -> list[str]:
     return re.findall(r"HEADRACE_ADMIN_TOKEN=(\S+)$", running.log, re.MULTILINE)
 
 
+@pytest.mark.full_but("1")
 @pytest.mark.parametrize("replicas", ["1", "2"])
 def test_beyond_this_machine_only_the_token_of_the_log_moves_a_partition(
     tmp_path: Path, replicas: str

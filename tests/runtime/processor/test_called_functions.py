@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from replica import Replica, replica
 
@@ -73,6 +74,7 @@ def test_a_function_calls_another_one_by_its_name(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_replicas_know_where_functions_are(tmp_path: Path) -> None:
     caller = write_http(tmp_path, "caller", CALLS, free_port())
     called = write_http(tmp_path, "called", ANSWERS, free_port())

@@ -120,6 +120,7 @@ def test_a_replica_without_a_partition_is_not_ready(broker: Broker, tmp_path: Pa
             idle.wait_ready()
 
 
+@pytest.mark.full
 def test_replicas_of_one_machine_are_ready_while_one_of_them_stands_by(
     broker: Broker, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def wait_version(running: Replica, folder: Path, version: int) -> None:
     wait_until(lambda: version in versions(folder), about=running)
 
 
+@pytest.mark.full_but("1")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_saved_handler_has_the_next_record_and_none_is_lost_or_repeated(
     broker: Broker, topic: str, tmp_path: Path, workers: int

@@ -85,6 +85,7 @@ def test_embedded_kafka_comes_with_the_functions_topics_and_goes_with_it(tmp_pat
         assert not any(map(is_running, pids))
 
 
+@pytest.mark.full
 def test_embedded_kafka_is_where_commands_look_for_it_unless_somebody_else_is(tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:1", ["t"])
     with replica(folder, "--embedded-kafka", name="-a") as one:
@@ -138,6 +139,7 @@ def test_a_busy_admin_port_is_noticed_before_anything_starts(tmp_path: Path) -> 
     assert hanging(tmp_path) == []
 
 
+@pytest.mark.full_but("*No module named 'no_such_module'")
 @pytest.mark.parametrize(
     ("handler", "expected"),
     [
@@ -317,6 +319,7 @@ def test_a_disabled_function_is_refused(tmp_path: Path) -> None:
     assert "spec.disable is true" in one_line(run("run", str(folder)), code=2)
 
 
+@pytest.mark.full_but("nuclio_sdk")
 @pytest.mark.parametrize("name", ["nuclio_sdk", "sitecustomize"])
 def test_a_file_with_the_name_of_a_module_that_a_worker_has_is_never_mistaken_for_it(
     tmp_path: Path, name: str

@@ -56,6 +56,7 @@ def test_two_functions_share_kafka_the_process_and_the_admin_server(tmp_path: Pa
     assert handled(orders) == handled(audit) == {("things", number): list(range(10)) for number in range(8)}
 
 
+@pytest.mark.full
 def test_replicas_have_all_functions_each(broker: Broker, topic: str, tmp_path: Path) -> None:
     folders = [write_named(tmp_path, name, broker.bootstrap, topic) for name in ("orders", "audit")]
     with replica(folders[0], str(folders[1]), "--replicas", "2") as running:

@@ -54,6 +54,7 @@ def function_for(folder: Path, step: str) -> tuple[str, ...]:
     return (str(function), "--embedded-kafka")
 
 
+@pytest.mark.full_but("broker-2", "spark-2", "fetch-2")
 @pytest.mark.parametrize(
     ("step", "signum"),
     [*((step, signal.SIGINT) for step in STEPS), ("broker", signal.SIGTERM), ("broker", signal.SIGHUP)],
@@ -77,6 +78,7 @@ def test_a_stop_ends_what_is_starting_and_waits_for_nothing(
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.full_but("1")
 @pytest.mark.parametrize("replicas", ["1", "2"])
 def test_a_second_signal_leaves_no_process_and_no_file(
     tmp_path: Path, short_tmp: Path, replicas: str
@@ -188,6 +190,7 @@ NEVER = """
 """
 
 
+@pytest.mark.full_but("arguments0")
 @pytest.mark.parametrize("arguments", [("--replicas", "1"), ("--replicas", "2"), ("--embedded-kafka",)])
 def test_a_stop_waits_for_no_module_that_is_being_loaded(
     tmp_path: Path, short_tmp: Path, arguments: tuple[str, ...]

@@ -52,6 +52,7 @@ def test_replicas_that_cannot_load_end_the_run_while_none_has_been_up(tmp_path: 
     assert "no database" in result.stderr
 
 
+@pytest.mark.full_but("holds the interpreter")
 @pytest.mark.parametrize(
     "how", ["time.sleep", "ctypes.PyDLL(None).sleep"], ids=["waits", "holds the interpreter"]
 )

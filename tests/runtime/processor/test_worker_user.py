@@ -101,6 +101,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.full_but("2")
 @needs_worker_user
 @pytest.mark.parametrize("replicas", ["1", "2"])
 def test_a_handler_is_the_user_and_gets_at_nothing_of_its_processor(
@@ -150,6 +151,7 @@ def staying(
         yield running, worker, left
 
 
+@pytest.mark.full_but("root")
 @needs_worker_user
 @pytest.mark.parametrize("bounds", [(), BOUNDED], ids=["root", "root in a container"])
 def test_a_killed_worker_is_replaced_and_what_handlers_leave_behind_ends(

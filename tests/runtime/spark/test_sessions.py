@@ -12,7 +12,10 @@ from headrace.runtime.spark.sessions import SparkSessionError, interrupt
 SESSIONS = 12
 
 
-async def test_a_hung_server_and_a_pool_without_a_free_thread_delay_no_end() -> None:
+async def test_a_hung_server_and_a_pool_without_a_free_thread_delay_no_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.runtime.spark.sessions._SECONDS", 0.3)
     freed = threading.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(1))

@@ -18,6 +18,7 @@ from headrace.testing import Range, run_handler, spark_server
 ORDER = b'{"id": "1", "item": "cup", "quantity": 2, "price": 4.5}'
 
 
+@pytest.mark.full
 @pytest.mark.processes
 @pytest.mark.spark
 def test_a_server_for_tests_is_started_and_has_a_handler_count() -> None:

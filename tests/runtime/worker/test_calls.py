@@ -56,7 +56,7 @@ def server() -> Iterator[Server]:
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
         told.address = f"127.0.0.1:{listening.server_port}"
-        thread = threading.Thread(target=listening.serve_forever)
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         yield told
         listening.shutdown()

@@ -139,6 +139,13 @@ async def attacked(folder: Path, act: str, then: str) -> tuple[list[int], int]:
         return [int(line) for line in b.lines()], b.dispatcher.workers[0].restarts
 
 
+@pytest.mark.full_but(
+    "it kills itself",
+    "random bytes on every descriptor",
+    "progress of more records than there were",
+    "an answer to a record that has not begun",
+    "it shuts the socket down",
+)
 @pytest.mark.parametrize("act", LIES.values(), ids=LIES)
 async def test_what_ends_a_worker_is_an_attempt_of_the_record_that_it_was_in(
     tmp_path: Path, act: str
@@ -149,6 +156,7 @@ async def test_what_ends_a_worker_is_an_attempt_of_the_record_that_it_was_in(
     assert restarts == 2
 
 
+@pytest.mark.full_but("three bytes")
 @pytest.mark.parametrize("act", SWALLOWS.values(), ids=SWALLOWS)
 async def test_a_failure_that_was_swallowed_is_no_success(tmp_path: Path, act: str) -> None:
     handled, restarts = await attacked(tmp_path, act, "fail()")
@@ -157,6 +165,7 @@ async def test_a_failure_that_was_swallowed_is_no_success(tmp_path: Path, act: s
     assert restarts
 
 
+@pytest.mark.full_but("its slot is full of ones")
 @pytest.mark.parametrize("act", SCRIBBLES.values(), ids=SCRIBBLES)
 async def test_where_a_worker_was_is_not_known_it_ends_by_the_policy_all_the_same(
     tmp_path: Path, act: str

@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lone_worker import Heard, a_lane
@@ -148,7 +149,7 @@ def hostile(draw: st.DrawFn) -> bytes:
     return head + body
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(lengths, st.lists(hostile(), max_size=8), st.data())
 def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
     lengths: list[int], frames: list[bytes], data: st.DataObject

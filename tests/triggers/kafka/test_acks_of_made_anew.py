@@ -29,6 +29,7 @@ BY_NUMBERS = "nuclio_sdk.QualifiedOffset(str(event.topic), event.shard_id, event
 CLASSIC, CONSUMER = {"sessionTimeout": "30s"}, {"groupProtocol": "consumer"}
 
 
+@pytest.mark.full_but("classic")
 @pytest.mark.parametrize(
     ("attributes", "named", "verb"),
     [

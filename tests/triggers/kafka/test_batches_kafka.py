@@ -111,6 +111,7 @@ def test_a_batch_killed_for_a_rebalance_comes_again_elsewhere_as_it_was_and_coun
     assert {json.loads(line)[1] for line in lines(folder)} == {1}
 
 
+@pytest.mark.full
 def test_replicas_that_join_and_leave_cost_batches_no_repetition(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_plan_whose_last_record_is_gone_is_delivered_once_the_log_is_read_past
         assert batches(folder) == [{0: list(range(10))}]
 
 
+@pytest.mark.full_but("worker_killed")
 @pytest.mark.parametrize("scenario", ["replica_killed", "worker_killed"])
 def test_a_batch_killed_between_its_write_and_its_ack_comes_again_as_it_was(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str

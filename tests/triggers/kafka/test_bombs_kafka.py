@@ -19,6 +19,7 @@ BATCH = {"mode": "enable", "batchSize": 2, "timeout": "100ms"}
 LIMIT = 1 << 16
 
 
+@pytest.mark.full_but("in workers-zstd", "read_committed-gzip")
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
 @pytest.mark.parametrize(
     ("attributes", "fields"),

@@ -76,6 +76,7 @@ def test_records_larger_than_all_that_may_be_buffered_come_one_after_the_other(
     assert handled(folder) == {(topic, partition): list(range(5)) for partition in range(8)}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("either_path")
 def test_what_is_held_of_a_topic_is_let_go_when_it_is_made_anew(
     broker: Broker, topic: str, tmp_path: Path

@@ -198,6 +198,7 @@ def assert_kept_in_private(kept: dict[Path, list[str]]) -> None:
         assert path.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.full
 def test_a_refused_run_says_none_of_its_secrets(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def test_what_failed_deliveries_have_produced_is_never_there(
     assert Counter(read_committed(broker, out)) == expected_here
 
 
+@pytest.mark.full
 def test_a_batch_succeeds_or_fails_as_a_whole(broker: Broker, topic: str, tmp_path: Path) -> None:
     handler = """
         def handler(context, events):

@@ -29,6 +29,7 @@ from headrace.triggers.kafka import start as kafka_start
 from headrace.triggers.kafka import stream as kafka
 
 
+@pytest.mark.full_but("hole")
 @pytest.mark.parametrize("scenario", [restart, hole])
 def test_what_the_storm_says(
     broker: Broker, tmp_path: Path, scenario: Callable[[Broker, Path, int, Report], None]

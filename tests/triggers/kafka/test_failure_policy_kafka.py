@@ -50,6 +50,7 @@ def committed_attempts(
     return found.checkpoint.attempts
 
 
+@pytest.mark.full_but("dies")
 @pytest.mark.parametrize("scenario", [raises, dies, rebalances])
 def test_what_the_storm_says(
     broker: Broker, tmp_path: Path, scenario: Callable[[Broker, Path, int, Report], None]
@@ -136,6 +137,7 @@ def test_halt_is_red_until_an_operator_moves_it(broker: Broker, topic: str, tmp_
     assert set(group_offsets(broker, f"group-{topic}").values()) == {10}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("either_path")
 def test_a_halted_record_gets_one_more_delivery_in_each_new_assignment(
     broker: Broker, topic: str, tmp_path: Path
@@ -194,6 +196,7 @@ def test_failed_and_too_large_records_become_dead_letters_byte_for_byte(
     assert handled(folder)[topic, 3] == [0, 1, 2, 3, 4, 5, 5, 5, 6, 8, 9]
 
 
+@pytest.mark.full
 def test_a_dead_letter_topic_that_is_not_there_holds_the_partition_until_it_is(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -261,6 +264,7 @@ def test_skip_and_time_and_memory_go_by_the_function_yaml(broker: Broker, topic:
     }
 
 
+@pytest.mark.full
 def test_a_handler_whose_import_is_above_its_memory_limit_is_one_line(tmp_path: Path) -> None:
     handler = """
         much = b"x" * (150 << 20)

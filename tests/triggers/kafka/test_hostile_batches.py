@@ -44,6 +44,7 @@ def test_81_bytes_do_not_end_a_process() -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
+@pytest.mark.full_but("0")
 @pytest.mark.parametrize("seed", range(2))
 def test_no_bytes_end_the_process_that_decodes_them(seed: int) -> None:
     done = in_a_child("mutated", seed, 800)
@@ -51,6 +52,7 @@ def test_no_bytes_end_the_process_that_decodes_them(seed: int) -> None:
     assert done.returncode == 0, f"{done.returncode} after {last}: {done.stderr.decode()}"
 
 
+@pytest.mark.full_but("1")
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_a_bomb_takes_no_more_memory_than_a_batch_may(codec: int) -> None:
     done = in_a_child("bomb", 16 * MIB, stdin=hostile_bytes.bomb(codec, 256 * MIB))

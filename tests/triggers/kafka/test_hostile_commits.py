@@ -72,6 +72,7 @@ async def test_a_commit_that_another_client_has_copied_says_all_that_it_says(
     assert decode_text(commit.offset, commit.metadata) == told
 
 
+@pytest.mark.full_but("records")
 @pytest.mark.parametrize("delivery", ["records", "batches", "ranges"])
 def test_what_a_commit_says_of_offsets_that_the_log_has_not_is_dropped(
     delivery: str, broker: Broker, topic: str, tmp_path: Path

@@ -21,6 +21,7 @@ EACH_WAITS = """
 """
 
 
+@pytest.mark.full
 def test_replicas_share_a_topic_and_commit_to_its_end(broker: Broker, topic: str, tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], **CONSUMER)
     produce(broker, topic, 40)
@@ -106,6 +107,7 @@ def test_a_replica_that_was_frozen_past_its_session_joins_anew(
     assert only_once(folder, 80)
 
 
+@pytest.mark.full
 def test_a_static_replica_that_comes_back_moves_nothing(broker: Broker, topic: str, tmp_path: Path) -> None:
     folder = write_function(
         tmp_path / "f", WRITES, broker.bootstrap, [topic], groupInstanceId="box-$BOX", **CONSUMER
@@ -125,6 +127,7 @@ def test_a_static_replica_that_comes_back_moves_nothing(broker: Broker, topic: s
             assert (again.stop(), second.stop()) == (0, 0)
 
 
+@pytest.mark.full
 def test_a_topic_pattern_reads_what_comes(broker: Broker, topic: str, tmp_path: Path) -> None:
     folder = write_function(
         tmp_path / "f",

@@ -35,6 +35,7 @@ def restart_with(kafka: EmbeddedKafka, password: str) -> None:
     asyncio.run(kafka.restart())
 
 
+@pytest.mark.full
 def test_it_is_said_and_what_waits_is_handled_once_it_is_mended(
     guarded: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def check(folder: Path) -> tuple[int, int]:
     return len(done), again
 
 
+@pytest.mark.full_but("key")
 @pytest.mark.parametrize("ordering", ["key", "none"])
 def test_nothing_is_lost_or_overtaken_by_its_own_key(
     broker: Broker, topic: str, tmp_path: Path, ordering: str
@@ -103,6 +104,7 @@ async def committed(bootstrap: str, topic: str) -> Checkpoint:
     return Checkpoint(offset) if found is None else found.checkpoint
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ordering", ["key", "none"])
 def test_where_a_commit_has_little_room_no_more_overtake_each_other_than_it_can_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ordering: str

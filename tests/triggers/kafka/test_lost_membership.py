@@ -5,6 +5,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
 from processes import is_running
@@ -54,6 +55,7 @@ def test_a_replica_that_lost_its_membership_kills_its_handlers_and_commits_nothi
     assert "a bug of Headrace" not in first.log + second.log
 
 
+@pytest.mark.full
 def test_a_frozen_replica_starts_nothing_after_its_session_and_counts_no_attempt(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

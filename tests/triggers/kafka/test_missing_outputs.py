@@ -61,6 +61,7 @@ def nothing_failed(running: Replica, broker: Broker, topic: str, folder: Path) -
     assert "Traceback" not in running.log
 
 
+@pytest.mark.full_but("False-False")
 @pytest.mark.parametrize("is_batch", [False, True])
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_a_result_topic_that_is_missing_is_waited_for_from_the_start(
@@ -100,6 +101,7 @@ def test_a_result_topic_that_is_missing_is_waited_for_from_the_start(
         assert set(values(broker, out).values()) == {1}
 
 
+@pytest.mark.full_but("False")
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_only_the_partitions_that_write_to_a_missing_topic_wait_and_no_handler_is_stopped_for_it(
     broker: Broker, topic: str, tmp_path: Path, *, exactly_once: bool
@@ -162,6 +164,7 @@ def test_no_handler_is_stopped_for_a_broker_that_stands_still_for_longer_than_ev
         assert values(broker, "out").keys() == of(0, 300)
 
 
+@pytest.mark.full_but("True")
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_a_topic_that_is_deleted_amid_its_messages_is_waited_for(
     broker: Broker, topic: str, tmp_path: Path, *, exactly_once: bool

@@ -9,6 +9,7 @@ from other_groups import Join, StreamsJoin, join
 from replica import replica, write_function
 
 
+@pytest.mark.full_but("Join-classic")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("kind", [Join, StreamsJoin])
 def test_a_group_of_another_kind_is_refused_with_a_line_that_says_so(

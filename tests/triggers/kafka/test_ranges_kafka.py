@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from failing_records import HEADERS, read, send
@@ -50,6 +51,7 @@ def running(folder: Path, name: str = "") -> Iterator[Replica]:
         assert found.stop() == 0
 
 
+@pytest.mark.full
 def test_every_offset_is_handed_out_once_in_batches_of_at_most_their_size(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -66,6 +68,7 @@ def test_every_offset_is_handed_out_once_in_batches_of_at_most_their_size(
     assert group_offsets(broker, f"group-{topic}") == {(topic, partition): 510 for partition in range(8)}
 
 
+@pytest.mark.full
 def test_a_new_owner_repeats_a_range_as_it_was_whatever_has_come_since(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -117,6 +120,7 @@ def test_a_bad_record_is_found_by_halves_and_becomes_a_dead_letter_byte_for_byte
     assert list(letter.headers[: len(HEADERS)]) == HEADERS
 
 
+@pytest.mark.full
 def test_a_range_is_acked_through_its_last_offset_and_no_other(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ ACKS_LATER = """
 """
 
 
+@pytest.mark.full
 def test_a_drain_callback_runs_beside_a_computation_and_what_it_acks_is_committed(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_acks_count_until_the_wait_for_them_ends_and_no_longer(
     assert not any(handled(folder)[topic, number].count(0) > 1 for number in range(8))
 
 
+@pytest.mark.full
 def test_the_wait_for_acks_ends_when_nothing_is_open(broker: Broker, topic: str, tmp_path: Path) -> None:
     folder = write_function(
         tmp_path / "f", ACKS_LATER, broker.bootstrap, [topic], workerAllocationMode="static"

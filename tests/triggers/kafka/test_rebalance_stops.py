@@ -23,6 +23,7 @@ from headrace.triggers.kafka import stream as kafka
 from headrace.triggers.kafka import trigger
 
 
+@pytest.mark.full
 def test_a_newcomer_that_stops_while_it_waits_for_the_group_leaves_at_once(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_newcomer_to_an_idle_group_gets_its_first_record_soon(
     assert only_once(folder, sent)
 
 
+@pytest.mark.full
 def test_replicas_that_start_together_get_their_first_records_soon(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_replicas_that_start_together_get_their_first_records_soon(
     assert only_once(folder, sent)
 
 
+@pytest.mark.full
 def test_a_group_that_is_full_is_said_waited_for_and_joined(narrow_broker: Broker, tmp_path: Path) -> None:
     topic = narrow_broker.create_topic(8)
     folder = write_function(

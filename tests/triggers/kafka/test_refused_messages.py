@@ -46,6 +46,7 @@ def refusing(
     return folder, out
 
 
+@pytest.mark.full_but("False-False", "True-True")
 @pytest.mark.parametrize("is_batch", [False, True])
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_one_message_over_the_limit_fails_its_record_and_all_others_are_written(
@@ -68,6 +69,7 @@ def test_one_message_over_the_limit_fails_its_record_and_all_others_are_written(
         assert set(written.values()) == {1}
 
 
+@pytest.mark.full_but("key=None*False")
 @pytest.mark.parametrize("exactly_once", [False, True])
 @pytest.mark.parametrize(
     ("fault", "why"),
@@ -95,6 +97,7 @@ def test_of_messages_in_one_batch_only_a_malformed_one_has_failed(
     assert set(read_committed(broker, out)) == {b"%d" % n for n in range(8) if n != 2}
 
 
+@pytest.mark.full_but("False")
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_small_messages_cost_no_attempts_where_only_their_batch_is_too_large(
     broker: Broker, topic: str, tmp_path: Path, *, exactly_once: bool

@@ -45,6 +45,7 @@ def test_what_was_fetched_is_handled_though_retention_has_overtaken_the_next_fet
     assert group_offsets(broker, f"group-{topic}") == {(topic, 0): COUNT, (topic, 1): COUNT}
 
 
+@pytest.mark.full
 def test_a_long_record_is_not_killed_where_retention_overtakes_its_partition(
     broker: Broker, tmp_path: Path
 ) -> None:

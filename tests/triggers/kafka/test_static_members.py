@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from broker import Broker
 from group_sessions import remove_static_member, set_session
 from joining_replicas import WRITES, only_once
@@ -22,6 +23,7 @@ TICKS = """
 TAKEN = "another member of group {group} has groupInstanceId box-1 now"
 
 
+@pytest.mark.full
 def test_of_two_replicas_with_one_id_the_second_waits_and_says_for_whom(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -67,6 +69,7 @@ def test_what_a_frozen_replica_was_in_has_ended_before_who_replaces_it_begins(
     assert group_offsets(broker, group) == {(topic, number): 5 for number in range(8)}
 
 
+@pytest.mark.full
 def test_who_is_replaced_within_its_session_ends_at_once(broker: Broker, topic: str, tmp_path: Path) -> None:
     """An operator removed it from its group: what it is in gets none of the time of a stop."""
     folder = write_function(tmp_path / "f", TICKS, broker.bootstrap, [topic], **BOX)

@@ -47,6 +47,7 @@ def test_topics_that_match_are_read_and_others_are_not(broker: Broker, topic: st
     assert handled(folder) == {(name, number): list(range(10)) for name in matching for number in range(2)}
 
 
+@pytest.mark.full
 def test_topics_that_appear_within_one_interval_are_one_rebalance(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_named_topics_are_read_beside_those_that_match(broker: Broker, topic: st
         wait_until(lambda: len(lines(folder)) == 16, about=running)
 
 
+@pytest.mark.full
 def test_replicas_that_see_a_new_topic_at_different_times_lose_nothing(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

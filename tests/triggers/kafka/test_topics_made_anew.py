@@ -36,6 +36,7 @@ def test_a_topic_that_appears_while_the_group_runs_is_noticed_soon_and_read_from
     assert handled(folder) == {(new, partition): list(range(55)) for partition in range(2)}
 
 
+@pytest.mark.full_but("latest")
 @pytest.mark.parametrize(
     "attributes",
     [
@@ -65,6 +66,7 @@ def test_a_topic_that_is_made_anew_while_the_group_runs_is_read_from_its_beginni
     assert set(group_offsets(broker, f"group-{topic}").values()) == {50}
 
 
+@pytest.mark.full_but("undecoded-classic")
 @pytest.mark.usefixtures("either_path")
 @pytest.mark.parametrize("attributes", [PATIENT, {"groupProtocol": "consumer"}], ids=["classic", "consumer"])
 def test_a_topic_that_is_made_anew_and_refilled_within_a_stall_loses_no_record(
@@ -86,6 +88,7 @@ def test_a_topic_that_is_made_anew_and_refilled_within_a_stall_loses_no_record(
     assert set(group_offsets(broker, f"group-{topic}").values()) == {100}
 
 
+@pytest.mark.full_but("None")
 @pytest.mark.parametrize("batch", [None, {"mode": "enable", "batchSize": 16, "timeout": "100ms"}])
 def test_a_topic_that_is_deleted_stops_no_other_and_comes_back(
     batch: dict[str, object] | None, broker: Broker, topic: str, tmp_path: Path

@@ -58,6 +58,7 @@ def lose(kafka: EmbeddedKafka, topic: str, first: int) -> None:
     asyncio.run(kafka._launch())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "attributes", [{}, pytest.param({"fetchMax": 1 << 30}, marks=pytest.mark.full)], ids=["chunks", "decoded"]
 )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -189,4 +190,4 @@ class Replicas(RuleBasedStateMachine):
 
 
 TestReplicas = Replicas.TestCase
-TestReplicas.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestReplicas.settings = settings(max_examples=examples(100), stateful_step_count=30)

@@ -10,6 +10,7 @@ from v3io_scene import SLOW_GROUP, v3io_scene
 THREE = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
 
 
+@pytest.mark.full
 def test_the_first_member_has_its_share_alone_and_renews_its_session(tmp_path: Path) -> None:
     with v3io_scene(tmp_path, 12) as scene:
         assert scene.sessions() == ()
@@ -82,6 +83,7 @@ def test_idle_members_stay_in_the_group_and_are_promoted(tmp_path: Path) -> None
         assert [it.stop() for it in members if it is not owner] == [0, 0, 0]
 
 
+@pytest.mark.full
 def test_a_member_that_is_gone_is_removed_by_others(tmp_path: Path) -> None:
     """Although nobody comes for its shards: those that are there keep their own."""
     with v3io_scene(tmp_path, 12) as scene:

@@ -9,6 +9,7 @@ from v3io_load import producing, watched
 from v3io_scene import SLOW_GROUP, v3io_scene
 
 
+@pytest.mark.full
 def test_more_replicas_than_before_take_what_the_old_ones_leave(tmp_path: Path) -> None:
     """From 2 to 4 on 8 shards: the new ones are there before the old ones go."""
     with v3io_scene(tmp_path, 8) as scene:

@@ -52,6 +52,7 @@ def test_no_writer_of_the_state_undoes_what_another_one_has_written(tmp_path: Pa
     assert counts == own | {"all": WRITERS * INCREMENTS}
 
 
+@pytest.mark.full
 def test_after_the_state_was_wiped_every_member_has_the_shards_that_it_had(tmp_path: Path) -> None:
     """And whatever it handles goes on."""
     with v3io_scene(tmp_path, 12) as scene:
@@ -101,6 +102,7 @@ def test_a_member_whose_shards_another_one_has_lets_go_of_all_and_comes_back_as_
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_a_replica_that_slept_through_the_whole_turn_of_another_one_repeats_nothing_of_it(
     tmp_path: Path,
 ) -> None:

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from replica import Replica, wait_until
 from v3io_judging import begun_twice, check_one_owner, handled_twice, owners
 from v3io_load import producing
@@ -78,6 +79,7 @@ def test_a_replica_that_stops_hands_over_at_once_and_nothing_runs_twice(tmp_path
         assert scene.lag() == 0
 
 
+@pytest.mark.full
 def test_a_rolling_update_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     """Of three, one by one, under load: each newcomer has what its predecessor had."""
     with v3io_scene(tmp_path, 8) as scene:
@@ -101,6 +103,7 @@ def test_a_rolling_update_loses_nothing_and_repeats_nothing(tmp_path: Path) -> N
         assert scene.lag() == 0
 
 
+@pytest.mark.full
 def test_a_record_in_a_handler_is_finished_before_its_shard_is_handed_over(tmp_path: Path) -> None:
     with v3io_scene(tmp_path, 1) as scene:
         held = """

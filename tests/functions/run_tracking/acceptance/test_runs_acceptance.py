@@ -53,6 +53,7 @@ def ask(url: str, method: str = "GET", body: object = None) -> tuple[int, Any]:
             return refused.code, json.loads(refused.read())
 
 
+@pytest.mark.full
 def test_what_clients_have_been_told_ok_is_stored(scene: Scene) -> None:
     """(a), (b), (c): runs at once, each item once, in order, nested right, ended, with its artifacts."""
     runs = ledgers()
@@ -101,6 +102,7 @@ def kill_a_worker(running: Replica) -> None:
     wait_until(lambda: victim not in running.worker_pids() and running.worker_pids(), about=running)
 
 
+@pytest.mark.full
 def test_a_run_that_is_deleted_amid_its_stream_stays_deleted(on_sqlite: Scene) -> None:
     """(e): its tombstone wins, its blobs go, and other runs are not touched."""
     scene, runs = on_sqlite, ledgers(3)
@@ -132,6 +134,7 @@ async def _log_and_delete(scene: Scene, runs: list[RunLedger], gone: RunLedger) 
     await others
 
 
+@pytest.mark.full
 def test_what_is_no_message_harms_nobody(on_sqlite: Scene) -> None:
     """(g), weaknesses 6 and 7: frames get an error and publish nothing, messages become dead letters."""
     scene, (run,) = on_sqlite, ledgers(1)
@@ -162,6 +165,7 @@ def test_what_is_no_message_harms_nobody(on_sqlite: Scene) -> None:
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_an_address_for_an_artifact_is_no_artifact(on_sqlite: Scene) -> None:
     """Weakness 9: it is one once its client has said that the bytes are there."""
     scene, (run,) = on_sqlite, ledgers(1)

@@ -73,6 +73,7 @@ FolderStore.delete_below = away
 """
 
 
+@pytest.mark.full
 def test_a_control_event_that_can_not_be_done_yet_is_not_passed_over(broker: Broker, tmp_path: Path) -> None:
     """Weakness 2: the next one that succeeded was committed past it."""
     scene = Scene(broker, f"sqlite:///{tmp_path / 'runs.sqlite'}", tmp_path)
@@ -113,6 +114,7 @@ def test_a_crash_between_the_delete_and_its_side_effect_repeats_both(broker: Bro
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_a_backlog_of_control_events_does_not_hold_up_ingestion(broker: Broker, tmp_path: Path) -> None:
     """(h), one way."""
     scene = Scene(broker, f"sqlite:///{tmp_path / 'runs.sqlite'}", tmp_path)

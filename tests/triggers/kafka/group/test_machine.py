@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from coordinator_model import FENCED, UNKNOWN, CoordinatorModel
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -254,4 +255,4 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestGroups.settings = settings(max_examples=examples(150), stateful_step_count=60)

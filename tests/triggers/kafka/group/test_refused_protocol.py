@@ -36,6 +36,7 @@ def test_a_broker_that_does_not_offer_it_is_named() -> None:
     assert "this broker has no group protocol `consumer`" in said
 
 
+@pytest.mark.full
 def test_a_group_of_classic_members_that_may_not_be_converted_is_named() -> None:
     async def main(bootstrap: str) -> str:
         classic = AIOKafkaConsumer("t", bootstrap_servers=bootstrap, group_id="g")
