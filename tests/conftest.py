@@ -19,7 +19,7 @@ from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
 from headrace.runtime.workers import watchdog
 
-pytest_plugins = ("sets",)
+pytest_plugins = ("sets", "skipped")
 
 # How long an example takes says nothing on a busy machine. The same examples each time: who changes nothing
 # sees nothing new. `make storm` and `make fuzz` look where nobody has looked before.

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from forked import PROGRAM
 from kinds import Lines, third_party, write_function
-from replica import PROGRAM, wait_until
+from replica import wait_until
 
 NAMES = ("a", "b", "c", "d")
 
@@ -60,6 +61,7 @@ WRITES = """
 """
 
 
+@pytest.mark.full_but("pool")
 @pytest.mark.parametrize("mode", ["pool", "static"])
 def test_it_runs_with_both_allocations(tmp_path: Path, mode: str) -> None:
     source = Folder(tmp_path)
@@ -110,6 +112,7 @@ def test_what_fails_is_tried_again_then_skipped(tmp_path: Path) -> None:
     assert source.offsets() == [5] * 4
 
 
+@pytest.mark.full
 def test_a_replica_that_is_killed_costs_what_it_was_in(tmp_path: Path) -> None:
     handler = """
         def handler(context, event):
@@ -131,6 +134,7 @@ def test_a_replica_that_is_killed_costs_what_it_was_in(tmp_path: Path) -> None:
     assert handled(tmp_path) == {name: [*range(21), *range(20, 30)] for name in NAMES}
 
 
+@pytest.mark.full_but("it.LINES = it.LinesTrigger-has to name a TriggerKind, and lines_trigger:LINES is none")
 @pytest.mark.parametrize(
     ("broken", "said"),
     [

@@ -15,6 +15,7 @@ def times(folder: Path) -> list[datetime]:
     return [datetime.fromisoformat(line.split(",")[0]) for line in lines(folder, "disk-report.csv")]
 
 
+@pytest.mark.full_but("alone")
 @pytest.mark.parametrize("arguments", [(), ("--replicas", "2")], ids=["alone", "two replicas"])
 def test_every_five_seconds_there_is_one_line(
     tmp_path: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

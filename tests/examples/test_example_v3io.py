@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 from command import run
-from replica import PROGRAM, Replica, wait_until
+from forked import PROGRAM
+from replica import Replica, wait_until
 from root import ROOT
 
 

@@ -13,7 +13,7 @@ from spark import SharedSpark
 
 from headrace.runtime.worker.spark import WorkerSpark
 
-_NO_POSTGRESQL = "no PostgreSQL here: apt-get install postgresql"
+_NO_POSTGRESQL = "no PostgreSQL: apt-get install postgresql"
 
 
 @pytest.fixture(scope="module")

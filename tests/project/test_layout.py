@@ -69,7 +69,8 @@ def test_designs_floors_are_those_of_the_import_contract() -> None:
 def test_nothing_catches_by_except_star() -> None:
     # Before Python 3.11.4, an error that is raised there comes out inside another group: tasks.task_group.
     paths = (ROOT / name for name in tracked_files() if name.endswith(".py"))
-    trees = {path: ast.parse(path.read_bytes()) for path in paths if path.exists()}
+    texts = {path: path.read_bytes() for path in paths if path.exists()}
+    trees = {path: ast.parse(text) for path, text in texts.items() if b"except*" in text}
     assert [p for p, tree in trees.items() if any(isinstance(n, ast.TryStar) for n in ast.walk(tree))] == []
 
 

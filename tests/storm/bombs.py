@@ -17,9 +17,10 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from broker import Broker
 from chunks import Written, batch, compressed
+from forked import PROGRAM
 from kafka_records import group_offsets
 from records import wide_topic
-from replica import PROGRAM, Replica, lines, replica, set_trigger, wait_until, write_function
+from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 from scenario import Report, Scenario, main
 
 MIB = 1 << 20

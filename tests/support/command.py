@@ -1,17 +1,34 @@
 """`headrace` as a person types it, and the one line that says what is wrong."""
 
+import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
+from typing import IO
 
-from replica import PROGRAM
+from forked import PROGRAM, Forked, is_to_fork
 
 
 def run(
     *arguments: str, seconds: float = 120, program: Sequence[str] = PROGRAM
 ) -> "subprocess.CompletedProcess[str]":
     """`headrace` with these arguments, to its end."""
-    command = [*program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    if not is_to_fork(program, os.environ):
+        command = [*program, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = Forked(arguments, output, errors, os.environ, start_new_session=False)
+        try:
+            code = process.wait(seconds)
+        finally:
+            process.kill()
+        said = [_text_of(it) for it in (output, errors)]
+    return subprocess.CompletedProcess(process.args, code, *said)
+
+
+def _text_of(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n")
 
 
 def one_line(result: "subprocess.CompletedProcess[str]", code: int) -> str:

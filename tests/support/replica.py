@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import textwrap
 import time
 import urllib.error
@@ -18,13 +17,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+from forked import PROGRAM, Forked, is_to_fork
 from worker_bench import PRELUDE
 
 from headrace.runtime.spark.link import SparkLink
 
 T = TypeVar("T")
 
-PROGRAM = (sys.executable, "-P", "-m", "headrace")
 # The size of each record counts, so the processor decodes it.
 DECODED = {"fetchMax": 1 << 30}
 QUICK_GROUP = {"sessionTimeout": "6s", "heartbeatInterval": "200ms"}
@@ -96,16 +95,22 @@ class Replica:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self.log_path = log
-        command = [*program, "run", str(function), "--admin-port", "0", *arguments]
+        command = ["run", str(function), "--admin-port", "0", *arguments]
+        env = environment(**(variables or {}), **(spark.environment() if spark else {}))
+        files = [spark.token_fd] if spark else []
+        self.process: Forked | subprocess.Popen[bytes]
         with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                command,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                env=environment(**(variables or {}), **(spark.environment() if spark else {})),
-                pass_fds=[spark.token_fd] if spark else (),
-            )
+            if is_to_fork(program, env):
+                self.process = Forked(command, output, output, env, start_new_session=True, pass_fds=files)
+            else:
+                self.process = subprocess.Popen(
+                    [*program, *command],
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    env=env,
+                    pass_fds=files,
+                )
 
     @property
     def log(self) -> str:
@@ -215,11 +220,11 @@ def frozen(running: Replica) -> Iterator[None]:
 
 def wait_until(condition: Callable[[], T | None], seconds: float = 300, about: Replica | None = None) -> T:
     """Poll another process, and return what holds in the end; on failure show what it said."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not (found := condition()):
-        if time.monotonic() > deadline:
+        if (waited := time.monotonic() - began) > seconds:
             raise TimeoutError(about.log if about else "what was waited for did not come")
-        time.sleep(0.02)
+        time.sleep(min(0.02 + waited / 20, 0.2))  # to ask costs both of them time
     return found
 
 

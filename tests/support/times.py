@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import spent_seconds
 
 FOLDER = "HEADRACE_TEST_TIMES"
 DEPTH = 2
@@ -70,7 +71,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def _processor_seconds() -> float:
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(it.ru_utime + it.ru_stime for it in used)
+    return sum(it.ru_utime + it.ru_stime for it in used) + spent_seconds()
 
 
 def _rows() -> Iterator[dict[str, Any]]:

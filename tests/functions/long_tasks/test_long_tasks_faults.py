@@ -45,6 +45,7 @@ def test_nothing_is_committed_while_its_response_cannot_be_written(scene: Scene)
     assert scene.read(scene.dead_letters) == []
 
 
+@pytest.mark.full
 def test_what_always_fails_is_answered_so_and_moved_and_its_partition_goes_on(scene: Scene) -> None:
     raises, before, behind = scene.send({"raises": "never"}, SHORT, SHORT, partitions=[0])
     (kills,) = scene.send({"kills": True}, partitions=[1])

@@ -49,7 +49,7 @@ def test_tasks_of_any_length_are_answered_once_and_nobody_is_evicted(scene: Scen
     assert all(response.is_processed for response in scene.responses())
 
 
-@pytest.mark.full_but("one consumer")
+@pytest.mark.full
 @pytest.mark.parametrize("is_unique", [False, True], ids=["one consumer", "unique consumers"])
 def test_workers_have_numbers_of_their_own_and_each_gets_the_arguments(scene: Scene, is_unique: bool) -> None:
     options = ["--unique-consumers"] if is_unique else []

@@ -76,6 +76,7 @@ def test_kills_lose_nothing_and_store_nothing_twice(broker: Broker, run_url: str
     assert scene.counts() == (len(scene.expected), scene.ignored)
 
 
+@pytest.mark.full
 def test_an_outage_of_postgresql_makes_messages_wait(
     broker: Broker, own_server: PostgreSQL, tmp_path: Path
 ) -> None:

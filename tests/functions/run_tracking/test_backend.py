@@ -290,6 +290,7 @@ def test_a_run_is_deleted_after_it_is_published_and_with_all_that_is_its(
     assert backend.said("GET", "/runs/r/info/")[0] == 404
 
 
+@pytest.mark.full_but("*-request_1-*")
 @pytest.mark.parametrize("failure", [TimeoutError(), RuntimeError("no\nbroker")])
 @pytest.mark.parametrize(
     "request_",
@@ -425,6 +426,7 @@ def test_what_is_not_there_is_said_in_one_line(
     assert ("Allow" in answer.headers) == (status == 405)
 
 
+@pytest.mark.full_but("*-body2")
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [

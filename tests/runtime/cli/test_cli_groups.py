@@ -184,6 +184,7 @@ def test_what_is_not_there_is_one_line_and_moves_nothing(broker: Broker, topic: 
     assert group_offsets(broker, group) == {(topic, 0): 0}
 
 
+@pytest.mark.full
 def test_a_commit_on_a_topic_that_is_gone_has_no_lag(broker: Broker) -> None:
     topic = broker.create_topic(1)
     commit(broker, f"g-{topic}", topic, {0: 0})
@@ -271,6 +272,7 @@ async def test_a_broker_that_has_just_been_made_knows_no_group_yet() -> None:
             await read_lag(BrokerAccess(kafka.bootstrap), "g")
 
 
+@pytest.mark.full
 def test_groups_of_the_protocol_consumer_are_shown_and_kept_from_seeks(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

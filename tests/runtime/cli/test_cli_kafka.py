@@ -86,6 +86,7 @@ def test_made_up_records_have_their_count_size_and_rate(broker: Broker, topic: s
     assert values == [f"{number:07}" for number in range(40)]
 
 
+@pytest.mark.full
 def test_a_consumer_from_latest_sees_only_what_comes_later(broker: Broker, topic: str) -> None:
     run(broker, "produce", "--topic", topic, stdin="before\n")
     asyncio.run(late_consumer(broker, topic))

@@ -57,6 +57,7 @@ def test_a_command_waits_for_no_import_that_it_does_not_need(said: list[str]) ->
     assert not loaded & {*UNNEEDED, "pydantic", "yaml"}
 
 
+@pytest.mark.full_but("http_hello-http.settings")
 @pytest.mark.parametrize(
     ("example", "room"),
     [

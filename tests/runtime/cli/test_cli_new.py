@@ -79,6 +79,7 @@ def test_a_template_and_a_ready_made_function_exclude_each_other() -> None:
     assert isinstance(result.exception, UsageError)
 
 
+@pytest.mark.full
 def test_what_it_makes_runs_on_a_kafka_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path, "words", monkeypatch)
     with replica(tmp_path / "words", "--embedded-kafka") as running:

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from command import one_line, run
+from forked import PROGRAM
 from kafka_records import produce
-from replica import PROGRAM, Replica, environment, replica, wait_until, write_function
+from replica import Replica, environment, replica, wait_until, write_function
 
 from headrace.runtime.cli.running.top import _handled_rate
 

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from broker import Broker
 from command import one_line, run
-from replica import PROGRAM, set_spec, set_trigger, write_function
+from forked import PROGRAM
+from replica import set_spec, set_trigger, write_function
 
 ECHO = """
     def init_context(context):

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 from command import one_line, run
-from replica import PROGRAM, environment
+from forked import PROGRAM
+from replica import environment
 from validated import AT, FUNCTION, HANDLER, MISTAKES, attribute, write
 
 
+@pytest.mark.full_but("tabs")
 @pytest.mark.parametrize("name", ["unknown-attribute", "missing-module", "missing-handler", "tabs"])
 def test_run_says_the_same_before_it_starts_anything(tmp_path: Path, name: str) -> None:
     change, expected = MISTAKES[name]
@@ -60,6 +62,7 @@ def test_inline_configuration_validates_and_runs(tmp_path: Path) -> None:
     assert "spec.disable is true" in one_line(result, code=2)
 
 
+@pytest.mark.full
 def test_what_cannot_run_together_is_a_line_in_both_commands(tmp_path: Path) -> None:
     first, second = write(tmp_path / "first", FUNCTION), write(tmp_path / "second", FUNCTION)
     expected = (
@@ -103,6 +106,7 @@ def test_a_spark_that_is_not_installed_is_a_line_in_both_commands(tmp_path: Path
         )
 
 
+@pytest.mark.full
 def test_a_set_for_a_trigger_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
     folder = write(tmp_path / "f", FUNCTION)
     for command in ("validate", "run"):

@@ -53,6 +53,7 @@ def test_an_address_of_a_broker_with_a_password_is_refused_without_it(
         assert_refused(result, "has an address with a user")
 
 
+@pytest.mark.full_but("https://ada:hunter2@h/token")
 @pytest.mark.parametrize("address", WEB)
 def test_an_address_of_a_token_server_with_a_password_is_refused_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
@@ -67,6 +68,7 @@ def test_an_address_of_a_token_server_with_a_password_is_refused_without_it(
         assert_refused(result, "is no address of a token server")
 
 
+@pytest.mark.full
 def test_an_address_that_is_taken_is_shown_without_its_password(
     tmp_path: Path, broker: Broker, topic: str
 ) -> None:

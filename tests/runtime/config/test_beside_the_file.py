@@ -150,6 +150,7 @@ def test_a_trigger_without_brokers_is_one_line_that_says_what_would_do(folder: P
     )
 
 
+@pytest.mark.full_but('arguments0--[[]"a:1", "b:2"]')
 @pytest.mark.parametrize(
     ("arguments", "variable", "shown"),
     [
@@ -180,6 +181,7 @@ def test_a_file_whose_brokers_give_way_to_the_environment_is_noticed(
     assert "attributes.brokers: gives way to HEADRACE_BROKERS of the environment" in result.stdout
 
 
+@pytest.mark.full_but("False")
 @pytest.mark.parametrize("embedded", [False, True])
 def test_a_function_without_brokers_runs(
     broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, embedded: bool

@@ -66,6 +66,7 @@ async def handler(context, event):
 """
 
 
+@pytest.mark.full_but("enable-task", "enable-async", "explicitOnly-sync")
 @pytest.mark.parametrize("handler", [SYNC, ASYNC, TASK, THREADS], ids=["sync", "async", "task", "threads"])
 @pytest.mark.parametrize("policy", [ENABLE, ONLY], ids=["enable", "explicitOnly"])
 async def test_acks_come_from_sync_and_async_handlers_tasks_and_threads(

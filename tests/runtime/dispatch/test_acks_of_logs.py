@@ -78,6 +78,7 @@ async def say(b: Bench, *todo: str) -> list[str]:
     return b.lines("done")[before:]
 
 
+@pytest.mark.full_but("explicit_ack-event", "explicit_ack_through-pickle", "explicit_nack-event")
 @pytest.mark.parametrize("how", ["offset", "event", "pickle"])
 @pytest.mark.parametrize("verb", ["explicit_ack", "explicit_ack_through", "explicit_nack"])
 async def test_what_is_said_of_a_record_counts_for_no_other_that_has_its_offset_now(

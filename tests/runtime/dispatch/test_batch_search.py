@@ -116,6 +116,7 @@ CHAOS = """
 """
 
 
+@pytest.mark.full_but("3")
 @pytest.mark.parametrize("workers", [1, 3])
 async def test_whatever_goes_wrong_each_record_is_handled_or_given_up_once_and_in_order(
     tmp_path: Path, workers: int

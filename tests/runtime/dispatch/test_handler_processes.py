@@ -10,6 +10,7 @@ from worker_bench import bench, records, until
 from headrace.runtime.errors import HandlerLoadError
 
 
+@pytest.mark.full_but("import no_such_module-No module named 'no_such_module'", "1 / 0-ZeroDivisionError")
 @pytest.mark.parametrize(
     ("handler", "expected"),
     [
@@ -139,6 +140,7 @@ async def test_a_handler_that_prints_without_end_does_not_hold_up_the_processor(
         await b.settled(p, 1)
 
 
+@pytest.mark.full_but("async generator", "generator")
 @pytest.mark.parametrize(
     "handler",
     [

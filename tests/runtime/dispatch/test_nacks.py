@@ -66,6 +66,7 @@ def attempts(b: Bench, offset: int) -> list[int]:
     return [int(attempt) for at, attempt in map(str.split, b.lines()) if int(at) == offset]
 
 
+@pytest.mark.full_but("create_task")
 @pytest.mark.parametrize("way", ["create_task", "nack", "neither"])
 async def test_tasks_that_raise_are_tried_again_then_dead_letters(tmp_path: Path, way: str) -> None:
     deadline = 0.3 if way == "neither" else None

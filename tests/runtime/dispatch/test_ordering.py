@@ -52,6 +52,7 @@ def overlaps_and_order(b: Bench) -> tuple[int, dict[str, list[int]]]:
     return most, starts
 
 
+@pytest.mark.full_but("handler1-policy1-1")
 @pytest.mark.parametrize(
     ("handler", "policy", "workers"),
     [

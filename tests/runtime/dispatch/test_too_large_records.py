@@ -14,6 +14,7 @@ def sized(first: int, count: int, large: Collection[int]) -> list[Record]:
     return [Record(n, b"." * (101 if n in large else 10)) for n in range(first, first + count)]
 
 
+@pytest.mark.full_but("large1", "large0")
 @pytest.mark.parametrize("large", [{0}, {9}, {0, 1, 2}, {3, 4}, {7, 8, 9}, {0, 9}, set(range(10))])
 async def test_records_above_fetch_max_are_skipped_undelivered(tmp_path: Path, large: set[int]) -> None:
     async with bench(tmp_path, FAILS_AT_5, policy=policy("skip", fetch_max_bytes=100)) as b:

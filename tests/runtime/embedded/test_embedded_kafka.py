@@ -151,6 +151,7 @@ async def test_the_broker_dies_with_its_parent_even_by_kill_9(tmp_path: Path) ->
         socket.create_connection(("127.0.0.1", int(bootstrap.split(":")[1])))
 
 
+@pytest.mark.full
 async def test_ctrl_c_in_the_terminal_does_not_reach_the_broker() -> None:
     async with EmbeddedKafka() as kafka:
         assert kafka.pid is not None
@@ -171,6 +172,7 @@ async def test_a_restart_keeps_port_and_records_after_a_stop_and_after_a_kill() 
         assert await read(kafka.bootstrap, "kept", 2) == [b"one", b"two"]
 
 
+@pytest.mark.full_but("restart")
 @needs_neighbour
 @pytest.mark.parametrize("when", ["start", "restart"])
 async def test_who_grabbed_the_port_and_answers_like_a_broker_is_refused(

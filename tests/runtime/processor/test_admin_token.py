@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from command import one_line, run
+from forked import PROGRAM
 from neighbour import needs_neighbour, said_by_neighbour
 from processes import is_running
-from replica import PROGRAM, Replica, replica, wait_until, write_function
+from replica import Replica, replica, wait_until, write_function
 
 from headrace.runtime.processor.admin.token_file import find_token, kept_for_commands
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from command import one_line, run
+from forked import PROGRAM
 from kafka_records import produce
-from replica import PROGRAM, Replica, set_spec, wait_until, write_function
+from replica import Replica, set_spec, wait_until, write_function
 
 from headrace.runtime.config.function import load_function
 from headrace.runtime.processor.run import for_debugging

@@ -112,6 +112,7 @@ def test_what_prepares_a_server_finds_what_downloads_need_and_no_secrets(
     assert "SECRET_KEY" not in found
 
 
+@pytest.mark.full
 def test_an_embedded_kafka_finds_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "x")
     with embedded() as kafka:

@@ -41,6 +41,7 @@ def ask(url: str, path: str) -> tuple[int, list[str]]:
             return refused.code, json.load(refused).get("problems", [])
 
 
+@pytest.mark.full_but("spark-Spark")
 @pytest.mark.parametrize(("step", "doing"), [("broker", "embedded servers"), ("spark", "Spark")])
 def test_probes_are_answered_while_servers_start(
     broker: Broker, tmp_path: Path, step: str, doing: str
@@ -163,6 +164,7 @@ def _frozen(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.full
 def test_a_broker_that_does_not_answer_is_named(tmp_path: Path) -> None:
     with embedded(records=2) as kafka:
         folder = write_function(

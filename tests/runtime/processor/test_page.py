@@ -35,7 +35,7 @@ WIDE, PHONE = "1280,1500", "390,1900"
 def chromium() -> str:
     found = shutil.which("chromium")
     if found is None:
-        pytest.skip("NO CHROMIUM HERE: apt-get install chromium; the page was not looked at")
+        pytest.skip("no chromium: apt-get install chromium")
     return found
 
 

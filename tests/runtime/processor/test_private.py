@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from aiokafka.protocol.admin import SaslAuthenticateRequest_v1
+from forked import PROGRAM
 from processes import children_of
-from replica import PROGRAM, lines, replica, wait_until, write_function
+from replica import lines, replica, wait_until, write_function
 
 from headrace.runtime.log import set_up_logging
 

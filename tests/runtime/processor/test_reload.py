@@ -81,6 +81,7 @@ def test_a_record_that_runs_ends_in_the_code_that_it_began_in(
     assert [version for version, _, _ in handled(folder)] == [1] + [2] * 19
 
 
+@pytest.mark.full
 def test_a_record_that_hangs_does_not_hide_what_is_saved_next(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

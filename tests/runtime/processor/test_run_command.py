@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from command import one_line, run
+from forked import PROGRAM
 from hanging_java import hanging, hanging_java
 from kafka_records import handled, produce
 from processes import children_of, is_running
 from replica import (
-    PROGRAM,
     environment,
     lines,
     replica,
@@ -127,6 +127,7 @@ def test_a_busy_admin_port_is_one_line(tmp_path: Path) -> None:
     assert "--admin-port" in line
 
 
+@pytest.mark.full
 def test_a_busy_admin_port_is_noticed_before_anything_starts(tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:1", ["t"])
     set_spec(folder, spark={})
@@ -157,6 +158,7 @@ def test_a_handler_that_cannot_be_loaded_ends_the_run(tmp_path: Path, handler: s
     assert "/headrace/runtime" not in result.stderr.replace(str(tmp_path), "")
 
 
+@pytest.mark.full
 def test_an_import_that_fails_shows_the_users_own_traceback_and_says_so(tmp_path: Path) -> None:
     handler = """
         def connect():
@@ -196,6 +198,7 @@ def test_no_java_is_one_line(tmp_path: Path) -> None:
     assert line.endswith("Set JAVA_HOME, put java on PATH, or pip install 'headrace[java]'")
 
 
+@pytest.mark.full
 def test_every_problem_of_a_file_is_a_line(tmp_path: Path) -> None:
     folder = write_function(
         tmp_path / "f", WRITES, "127.0.0.1:1", ["t"], sessionTimeout="soon", balanceStrategy="cooperative"
@@ -208,6 +211,7 @@ def test_every_problem_of_a_file_is_a_line(tmp_path: Path) -> None:
     assert any("balanceStrategy" in line and "built" in line for line in problems)
 
 
+@pytest.mark.full
 def test_a_session_timeout_that_the_broker_refuses_is_explained(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -289,6 +293,7 @@ def test_the_front_door_is_a_module_too() -> None:
     assert "headrace, version" in run("--version").stdout
 
 
+@pytest.mark.full
 def test_a_stop_does_not_wait_for_a_handler_that_is_still_being_imported(tmp_path: Path) -> None:
     handler = """
         write("importing")
@@ -312,6 +317,7 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "is no broker address" in one_line(run("run", str(folder), "--brokers", "::::"), code=2)
 
 
+@pytest.mark.full
 def test_a_disabled_function_is_refused(tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:1", ["t"])
     text = (folder / "function.yaml").read_text()

@@ -109,6 +109,7 @@ def test_a_name_that_two_functions_have_is_one_line(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_the_problems_of_all_files_are_told_at_once(tmp_path: Path) -> None:
     paths = [
         write_named(tmp_path, name, "127.0.0.1:1", "t", sessionTimeout="soon") for name in ("one", "two")
@@ -120,6 +121,7 @@ def test_the_problems_of_all_files_are_told_at_once(tmp_path: Path) -> None:
     ] * 2
 
 
+@pytest.mark.full
 def test_what_functions_disagree_on_is_said_before_a_broker_is_started(tmp_path: Path) -> None:
     folders = [write_named(tmp_path, name, "127.0.0.1:1", "t") for name in ("one", "two")]
     for folder, master in zip(folders, ("local[1]", "local[2]"), strict=True):
@@ -131,6 +133,7 @@ def test_what_functions_disagree_on_is_said_before_a_broker_is_started(tmp_path:
     assert "spec.spark.master: is local[2], and local[1] for one" in line
 
 
+@pytest.mark.full
 def test_a_disabled_function_is_left_out(broker: Broker, topic: str, tmp_path: Path) -> None:
     folders = [write_named(tmp_path, name, broker.bootstrap, topic) for name in ("on", "off")]
     path = folders[1] / "function.yaml"

@@ -56,6 +56,7 @@ def test_a_later_run_deletes_what_a_killed_one_left(folder: Path) -> None:
         wait_until(lambda: not left.exists(), about=running)
 
 
+@pytest.mark.full_but("ZGVmIG90aGVyKCk6IC4uLg==\\n-'main' has no function 'handler'; it has other")
 @pytest.mark.parametrize(
     ("written", "says"),
     [

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from command import one_line
+from forked import PROGRAM
 from hanging_java import STEPS, hanging, hanging_java, left_behind
 from kafka_records import produce
 from processes import below, children_of, is_running, java_children
 from replica import (
-    PROGRAM,
     Replica,
     environment,
     lines,
@@ -115,6 +115,7 @@ def stuck_in_a_record(folder: Path, temporary: Path, *arguments: str) -> Iterato
         yield running
 
 
+@pytest.mark.full
 def test_the_two_signals_of_a_closed_terminal_are_one_stop(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -238,6 +239,7 @@ def test_a_stop_before_anything_was_started_is_one_line(tmp_path: Path, signum: 
         assert running.log == f"headrace: {signum.name}: stopped, before anything was started\n"
 
 
+@pytest.mark.full
 def test_a_stop_does_not_wait_for_a_name_server_that_is_away(tmp_path: Path) -> None:
     function = write_function(tmp_path / "f", WAITS, "broker.invalid:9092", ["t"])
     program = at_start(
@@ -274,6 +276,7 @@ def stop_in_seconds(running: Replica, signum: signal.Signals) -> None:
     assert "Traceback" not in running.log
 
 
+@pytest.mark.full
 def test_a_stop_does_not_wait_for_replicas_that_are_still_loading(tmp_path: Path, short_tmp: Path) -> None:
     function = write_function(tmp_path / "f", WAITS, "127.0.0.1:1", ["t"])
     set_trigger(function, workerTerminationTimeout="10m")

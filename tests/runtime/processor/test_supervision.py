@@ -44,6 +44,7 @@ def test_a_replica_that_cannot_load_ends_no_others_once_one_has_been_up(
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_replicas_that_cannot_load_end_the_run_while_none_has_been_up(tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", LOADS, NOWHERE, ["t"])
     (folder / "broken").touch()

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from broker import Broker
 from command import one_line, run
+from forked import PROGRAM
 from kafka_records import produce
 from neighbour import NEIGHBOUR, NEIGHBOURS_PROGRAM, needs_worker_user
 from processes import is_running, java_children
-from replica import PROGRAM, Replica, frozen, lines, replica, set_spec, wait_until, write_function
+from replica import Replica, frozen, lines, replica, set_spec, wait_until, write_function
 from spark import QUICK, use_spark
 
 USER = ("--worker-user", NEIGHBOUR)
@@ -172,6 +173,7 @@ def test_a_killed_worker_is_replaced_and_what_handlers_leave_behind_ends(
         assert not is_running(left_too)
 
 
+@pytest.mark.full_but("root")
 @needs_worker_user
 @pytest.mark.parametrize("bounds", [(), BOUNDED], ids=["root", "root in a container"])
 def test_a_killed_processor_leaves_nothing(
@@ -232,6 +234,7 @@ def test_a_frozen_processors_workers_end_with_their_lease(broker: Broker, topic:
             wait_until(lambda: not is_running(worker) and not is_running(left))
 
 
+@pytest.mark.full_but("f/function_code.py")
 @needs_worker_user
 @pytest.mark.parametrize("closed", ["f", "f/function_code.py"])
 def test_a_function_that_the_user_cannot_read_is_one_line(place: Path, closed: str) -> None:
@@ -271,6 +274,7 @@ def test_root_is_no_other_user(place: Path) -> None:
         assert "--worker-user" in one_line(run("run", str(function), "--worker-user", name), 2)
 
 
+@pytest.mark.full_but("limits0-only root can start processes of another")
 @needs_worker_user
 @pytest.mark.parametrize(
     ("limits", "says"),

@@ -109,6 +109,7 @@ def test_a_signal_handler_may_send_amid_a_frame_and_may_raise(raises: bool) -> N
         assert heard == [b"x" * 1_000_000, b"amid", b"after"]
 
 
+@pytest.mark.full_but("print('p' [*] 3000)-raise TimeoutError('too late')")
 @pytest.mark.parametrize("raising", ["", "raise TimeoutError('too late')"])
 @pytest.mark.parametrize("says", ["print('p' * 3000)", "context.logger.info('l' * 3000)"])
 async def test_a_signal_handler_that_prints_holds_up_no_worker(

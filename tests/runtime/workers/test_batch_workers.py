@@ -16,6 +16,7 @@ ASYNC_SEES = """
 """
 
 
+@pytest.mark.full_but("static-sync")
 @pytest.mark.parametrize("handler", [SEES, ASYNC_SEES], ids=["sync", "async"])
 @pytest.mark.parametrize("static", [False, True], ids=["pool", "static"])
 async def test_every_record_is_in_one_batch_in_order_with_those_of_other_partitions(

@@ -39,6 +39,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.full
 async def test_a_worker_that_says_what_cannot_be_is_killed_and_counted_and_nothing_is_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -175,6 +176,7 @@ async def test_where_a_worker_was_is_not_known_it_ends_by_the_policy_all_the_sam
     assert restarts == handled.count(2)
 
 
+@pytest.mark.full_but("every descriptor cut short", "every descriptor made longer")
 @pytest.mark.parametrize("act", HARMLESS.values(), ids=HARMLESS)
 async def test_what_a_worker_cannot_do_harms_nobody(tmp_path: Path, act: str) -> None:
     handled, restarts = await attacked(tmp_path, act, RETURNS)

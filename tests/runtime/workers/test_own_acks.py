@@ -122,6 +122,7 @@ async def test_what_a_handler_forks_does_not_ack_for_it(tmp_path: Path) -> None:
         assert p.unacked == {0, 1, 2}
 
 
+@pytest.mark.full_but("return-async def", "sys.exit(0)-def")
 @pytest.mark.parametrize("kind", ["def", "async def"])
 @pytest.mark.parametrize("end", ["sys.exit(0)", "return", "raise ValueError"])
 async def test_a_fork_that_leaves_its_handler_ends_there_and_its_parent_goes_on(

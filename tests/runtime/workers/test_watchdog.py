@@ -119,6 +119,7 @@ async def test_a_worker_that_crashes_once_it_was_asked_costs_no_attempt(tmp_path
         await b.settled(p, 3)
 
 
+@pytest.mark.full
 async def test_asking_a_worker_whose_threads_are_busy_does_it_no_harm(tmp_path: Path) -> None:
     """The frames of another thread can end while they are read: a crash within seconds, when they were."""
     handler = """
@@ -381,6 +382,7 @@ async def test_a_handler_that_outgrows_its_memory_is_killed_and_its_record_has_f
         assert "next try in" not in caplog.text
 
 
+@pytest.mark.full
 async def test_what_a_handler_leaks_costs_at_most_one_attempt(tmp_path: Path) -> None:
     handler = (
         GROWS
@@ -438,6 +440,7 @@ async def test_a_handler_whose_import_is_above_the_limit_cannot_run(tmp_path: Pa
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.full
 async def test_an_import_that_outgrows_the_limit_later_is_tried_again_ever_more_slowly(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import yaml
 from broker import Broker
+from forked import PROGRAM
 from kafka_records import group_offsets, produce
-from replica import PROGRAM, QUICK_GROUP, wait_until
+from replica import QUICK_GROUP, wait_until
 from worker_bench import PRELUDE
 
 from headrace.runtime.embedded.ports import free_port

@@ -47,6 +47,7 @@ def batch(size: int, timeout: str = "100ms") -> dict[str, object]:
     return {"mode": "enable", "batchSize": size, "timeout": timeout}
 
 
+@pytest.mark.full
 def test_batches_larger_than_the_buffer_handle_every_record_once_in_order(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_batches_larger_than_the_buffer_handle_every_record_once_in_order(
     assert group_offsets(broker, f"group-{topic}") == {(topic, partition): 500 for partition in range(8)}
 
 
+@pytest.mark.full
 def test_a_new_owner_repeats_a_plan_whole_whatever_its_own_sizes(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_bomb_ends_by_its_policy_and_good_records_flow(
     assert lines(folder) == ["0", "1", "3", "4"]
 
 
+@pytest.mark.full
 def test_a_bomb_is_no_dead_letter_and_halts_its_partition(broker: Broker, tmp_path: Path) -> None:
     topic, letters = broker.create_topic(1), broker.create_topic(1)
     asyncio.run(send(broker, topic, "zstd"))

@@ -60,6 +60,7 @@ def test_a_processor_grows_by_no_more_than_it_may_buffer(broker: Broker, tmp_pat
         assert grown_bytes <= LIMIT_BYTES * 4 / 3
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("either_path")
 def test_records_larger_than_all_that_may_be_buffered_come_one_after_the_other(
     broker: Broker, topic: str, tmp_path: Path

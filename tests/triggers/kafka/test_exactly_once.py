@@ -79,6 +79,7 @@ def test_each_result_is_there_once_though_replicas_are_killed(
     assert sum(group_offsets(broker, f"group-{topic}").values()) == 4000
 
 
+@pytest.mark.full
 def test_what_failed_deliveries_have_produced_is_never_there(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

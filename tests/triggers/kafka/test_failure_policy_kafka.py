@@ -63,6 +63,7 @@ def test_what_the_storm_says(
 # ---- attempts
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("either_path")
 def test_the_attempt_count_survives_the_death_of_a_replica(
     broker: Broker, topic: str, tmp_path: Path
@@ -234,6 +235,7 @@ def test_a_dead_letter_topic_that_is_not_there_holds_the_partition_until_it_is(
 # ---- skip, limits
 
 
+@pytest.mark.full
 def test_skip_and_time_and_memory_go_by_the_function_yaml(broker: Broker, topic: str, tmp_path: Path) -> None:
     handler = """
         async def handler(context, event):

@@ -44,7 +44,7 @@ def test_81_bytes_do_not_end_a_process() -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-@pytest.mark.full_but("0")
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(2))
 def test_no_bytes_end_the_process_that_decodes_them(seed: int) -> None:
     done = in_a_child("mutated", seed, 800)

@@ -78,6 +78,7 @@ def test_what_stays_goes_on_while_what_moves_is_drained(broker: Broker, topic: s
     assert group_offsets(broker, f"group-{topic}") == {(topic, number): 5 for number in range(8)}
 
 
+@pytest.mark.full
 def test_what_a_killed_replica_had_goes_on_elsewhere(broker: Broker, topic: str, tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic], **CONSUMER)
     with replica(folder, name="-a") as first, replica(folder, name="-b") as second:

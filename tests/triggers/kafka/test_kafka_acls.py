@@ -79,6 +79,7 @@ def test_a_right_that_is_taken_away_is_said_and_nothing_is_lost(
     all_handled(folder, 8)
 
 
+@pytest.mark.full
 def test_a_dead_letter_that_may_not_be_written_holds_its_partition_until_it_may(
     rules: Rules, tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ def thrifty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield kafka.bootstrap
 
 
+@pytest.mark.full
 async def test_a_broker_with_little_room_gets_what_fits(thrifty: str) -> None:
     async with member(thrifty, "t") as (committer, admin):
         told = Checkpoint(5, attempts=((5, 6, 1),), plan=Plan(5, 9), acked=scattered(100, 5).acked)

@@ -22,6 +22,7 @@ def records(guarded: GuardedBroker) -> str:
     return guarded.plain.create_topic()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_function_signs_in(guarded: GuardedBroker, records: str, tmp_path: Path, mechanism: str) -> None:
     sasl = {"enable": True, "user": "ada", "password": "s3cret-word", "mechanism": mechanism}
@@ -42,6 +43,7 @@ def test_a_wrong_password_is_one_line_without_it(
     assert "wr0ng-word" not in result.stderr
 
 
+@pytest.mark.full
 def test_a_function_trusts_the_authority_that_it_is_given(
     guarded: GuardedBroker, records: str, tmp_path: Path
 ) -> None:
@@ -52,6 +54,7 @@ def test_a_function_trusts_the_authority_that_it_is_given(
         wait_until(lambda: len(lines(folder)) >= 8, about=running)
 
 
+@pytest.mark.full_but("certificate")
 @pytest.mark.parametrize("way", ["SCRAM-SHA-512", "TLS", "certificate"])
 def test_spark_reads_ranges_by_the_same_way(
     guarded: GuardedBroker, spark: SharedSpark, records: str, tmp_path: Path, way: str
@@ -89,6 +92,7 @@ def test_an_authority_that_is_not_trusted_is_said(
     assert "check caCert" in one_line(run("run", str(folder), "--admin-port", "0"), code=3)
 
 
+@pytest.mark.full
 def test_a_sign_in_where_there_is_none_is_said(guarded: GuardedBroker, records: str, tmp_path: Path) -> None:
     sasl = {"enable": True, "user": "ada", "password": "s3cret-word", "mechanism": "SCRAM-SHA-256"}
     folder = write_function(tmp_path / "f", WRITES, guarded.bootstrap, [records], sasl=sasl)

@@ -31,6 +31,7 @@ def test_every_record_is_handled_once_in_order_and_committed(
     assert group_offsets(broker, f"group-{topic}") == {(topic, partition): 500 for partition in range(8)}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("either_path")
 def test_partitions_without_records_hold_up_no_others(broker: Broker, topic: str, tmp_path: Path) -> None:
     """A request about them alone would wait at the broker, and the others' next records for its answer."""
@@ -141,6 +142,7 @@ def test_a_killed_processor_loses_nothing(broker: Broker, topic: str, tmp_path: 
     }
 
 
+@pytest.mark.full
 def test_static_ranges_are_what_the_status_says(broker: Broker, tmp_path: Path) -> None:
     topic = broker.create_topic(20)
     folder = write_function(
@@ -248,6 +250,7 @@ def test_ten_topics_of_a_hundred_partitions_run_on_ten_workers(broker: Broker, t
     assert set(group_offsets(broker, f"group-{topics[0]}").values()) == {5}
 
 
+@pytest.mark.full
 def test_the_admin_server_tells_live_ready_and_metrics(broker: Broker, topic: str, tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
     produce(broker, topic, 80)
@@ -267,6 +270,7 @@ def handled_total(running: Replica) -> float:
     return sum(float(row.split()[-1]) for row in rows if 'result="success"' in row)
 
 
+@pytest.mark.full
 def test_a_record_that_cannot_be_decoded_halts_its_partition_and_no_other(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
@@ -286,6 +290,7 @@ def test_a_record_that_cannot_be_decoded_halts_its_partition_and_no_other(
     assert group_offsets(broker, f"group-{topic}")[topic, 3] == 10
 
 
+@pytest.mark.full
 def test_a_header_may_have_any_bytes_as_its_name(broker: Broker, topic: str, tmp_path: Path) -> None:
     handler = """
     def handler(context, event):

@@ -204,7 +204,7 @@ def test_a_certificate_that_nobody_trusts_is_said_each_time(world: World, tmp_pa
         running.logged("trying again in 2 s")
 
 
-@pytest.mark.full_but("hosts0-True-certificate has expired")
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("hosts", "is_expired", "why"),
     [

@@ -185,6 +185,7 @@ def test_a_topic_that_is_deleted_amid_its_messages_is_waited_for(
     assert values(broker, out).keys() == of(0, 20) - of(0, 10)
 
 
+@pytest.mark.full
 def test_a_handler_that_awaits_a_message_for_a_missing_topic_waits_with_it(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -152,6 +152,7 @@ async def test_what_is_refused_behind_a_message_that_cannot_be_written_is_not_to
     assert len(await asyncio.to_thread(read_committed, broker, other)) == 40
 
 
+@pytest.mark.full
 async def test_a_broker_that_is_away_fails_no_message() -> None:
     """It says nothing of its topics, which isn't that there are none."""
     async with EmbeddedKafka() as kafka:

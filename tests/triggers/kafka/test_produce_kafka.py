@@ -47,6 +47,7 @@ def committed(broker: Broker, topic: str) -> int:
     return sum(group_offsets(broker, f"group-{topic}").values())
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("either_path")
 def test_each_result_is_there_once_before_its_record_is_committed(
     broker: Broker, topic: str, tmp_path: Path

@@ -89,6 +89,7 @@ def test_a_new_owner_repeats_a_range_as_it_was_whatever_has_come_since(
     assert group_offsets(broker, f"group-{topic}") == {(topic, 0): 200}
 
 
+@pytest.mark.full
 def test_replicas_that_join_and_leave_cost_ranges_no_repetition(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

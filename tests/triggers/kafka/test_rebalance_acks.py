@@ -82,6 +82,7 @@ def test_a_drain_callback_runs_beside_a_computation_and_what_it_acks_is_committe
     assert only_once(folder, 16)
 
 
+@pytest.mark.full
 def test_acks_count_until_the_wait_for_them_ends_and_no_longer(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

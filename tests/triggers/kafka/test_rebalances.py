@@ -69,6 +69,7 @@ def test_the_group_waits_for_a_handler_that_ends_in_time(broker: Broker, topic: 
     assert group_offsets(broker, f"group-{topic}") == {(topic, number): 10 for number in range(8)}
 
 
+@pytest.mark.full
 def test_a_newcomer_to_an_idle_group_gets_its_first_record_soon(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ WAITS_AT_0 = """
 """
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("either_path")
 def test_what_was_fetched_is_handled_though_retention_has_overtaken_the_next_fetch(
     broker: Broker, tmp_path: Path

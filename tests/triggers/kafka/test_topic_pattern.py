@@ -93,6 +93,7 @@ def test_a_topic_that_goes_is_dropped_and_the_others_go_on(
     assert set(group_offsets(broker, f"group-{topic}").values()) == {10}
 
 
+@pytest.mark.full
 def test_it_waits_for_the_first_topic_that_matches(broker: Broker, topic: str, tmp_path: Path) -> None:
     folder = function(tmp_path / "f", broker, topic)
     with replica(folder) as running:
@@ -103,6 +104,7 @@ def test_it_waits_for_the_first_topic_that_matches(broker: Broker, topic: str, t
         wait_until(lambda: len(lines(folder)) == 20, about=running)
 
 
+@pytest.mark.full
 def test_named_topics_are_read_beside_those_that_match(broker: Broker, topic: str, tmp_path: Path) -> None:
     names = [topic, f"{topic}.a.outputs"]
     broker.create(names[1], 8)

@@ -16,6 +16,7 @@ WRITES = """
 PATIENT: dict[str, Any] = {"sessionTimeout": "30s"}
 
 
+@pytest.mark.full
 def test_a_topic_that_appears_while_the_group_runs_is_noticed_soon_and_read_from_its_beginning(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

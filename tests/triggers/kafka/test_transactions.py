@@ -64,6 +64,7 @@ def test_what_was_aborted_is_not_delivered_and_all_else_is(
         assert of_one == [[str(number)] for number in range(committed)]
 
 
+@pytest.mark.full
 def test_records_wait_for_the_end_of_their_transaction_and_those_behind_it_too(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

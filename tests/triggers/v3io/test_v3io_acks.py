@@ -37,6 +37,7 @@ def scene(v3io: SharedV3io, tmp_path: Path) -> ShardScene:
     return ShardScene(v3io.url, tmp_path)
 
 
+@pytest.mark.full_but('enable-"/"', 'explicitOnly-"/"')
 @pytest.mark.parametrize("topic", ["first.topic", '"/"', 'first.topic.strip("/")'])
 @pytest.mark.parametrize("mode", ["enable", "explicitOnly"])
 async def test_records_are_done_once_they_are_acked_whatever_the_stream_is_called(

@@ -33,6 +33,7 @@ def test_the_first_member_has_its_share_alone_and_renews_its_session(tmp_path: P
         assert scene.sessions() == ()
 
 
+@pytest.mark.full
 def test_members_that_come_at_once_share_all_shards(tmp_path: Path) -> None:
     """They wait for the stream; a fourth one gets nothing, says so seldom, and takes over where one dies."""
     with v3io_scene(tmp_path, 0) as scene:

@@ -55,6 +55,7 @@ def test_fewer_replicas_than_before_take_all_that_the_old_ones_leave(tmp_path: P
         assert scene.lag() == 0
 
 
+@pytest.mark.full
 def test_shards_that_a_stream_gets_are_read_from_the_next_start_on(tmp_path: Path) -> None:
     with v3io_scene(tmp_path, 2) as scene:
         function = scene.function(replicas=1, group=SLOW_GROUP)

@@ -43,7 +43,7 @@ async def log(scene: Scene) -> None:
 
 async def test_hostile_names_are_text(broker: Broker, tmp_path: Path) -> None:
     if (chromium := shutil.which("chromium")) is None:
-        pytest.skip("NO CHROMIUM HERE: apt-get install chromium; the page was not looked at")
+        pytest.skip("no chromium: apt-get install chromium")
     scene = Scene(broker, f"sqlite:///{tmp_path / 'runs.sqlite'}", tmp_path)
     with scene.function() as running:
         await asyncio.to_thread(running.wait_ready)

@@ -95,6 +95,7 @@ async def test_kills_under_load_lose_nothing_that_was_acknowledged(tmp_path: Pat
             assert (await client.item(shard, "__last_sequence_num"))["__last_sequence_num"] == str(len(found))
 
 
+@pytest.mark.full
 async def test_a_location_stays_valid_over_a_kill() -> None:
     async with EmbeddedV3io() as server, calls(server.url) as client:
         await server.create_streams({"bigdata/s": 1})
@@ -105,6 +106,7 @@ async def test_a_location_stays_valid_over_a_kill() -> None:
         assert (await client.get("bigdata/s/0", location))[0] == [b"3", b"4"]
 
 
+@pytest.mark.full_but("garbage")
 @pytest.mark.parametrize("torn", ["cut", "garbage"])
 async def test_what_a_crash_has_half_written_is_dropped(tmp_path: Path, torn: str) -> None:
     async with EmbeddedV3io(tmp_path) as server, calls(server.url) as client:

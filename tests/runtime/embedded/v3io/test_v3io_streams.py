@@ -338,6 +338,7 @@ async def test_records_older_than_their_retention_are_gone(tmp_path: Path) -> No
         assert (await client.get(shard, await client.seek(shard)))[0] == [b"6"]
 
 
+@pytest.mark.full
 async def test_what_is_gone_is_deleted_a_few_at_a_time(tmp_path: Path) -> None:
     async with EmbeddedV3io(tmp_path) as server, calls(server.url) as client:
         await client.create("bigdata/s", hours=1)

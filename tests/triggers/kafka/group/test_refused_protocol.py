@@ -22,6 +22,7 @@ async def _refused(member: GroupMember, topic: str) -> str:
     return str(error.value)
 
 
+@pytest.mark.full
 def test_a_broker_that_does_not_offer_it_is_named() -> None:
     async def main(bootstrap: str) -> str:
         async with members(bootstrap, "g", 1) as (member,):
