@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import connect_errors, start_client
-from headrace.runtime.kafka.topics import create_topics, refuse_errors
+from headrace.runtime.kafka.topics import create_topics, know_topics, refuse_errors
 
 _CONNECT_SECONDS = 5.0
 _READ_MS = 10_000  # for a record that is there; a gap behind the last one gives none
@@ -48,6 +48,9 @@ async def list_topics(
         }
     async with connected(AIOKafkaConsumer, brokers) as consumer:
         places = [TopicPartition(name, number) for name, parts in found.items() for number in parts]
+        await know_topics(consumer, found)
+        for gone in [name for name in found if not consumer.partitions_for_topic(name)]:
+            del found[gone]  # since then: its offsets would be waited for
         ends = await consumer.end_offsets(places) if places else {}
     return [
         {

@@ -16,6 +16,7 @@ from headrace.runtime.kafka.groups import (
     no_answer,
     read_commits,
 )
+from headrace.runtime.kafka.topics import know_topics
 
 Place: TypeAlias = tuple[str, int | None]
 """A topic, and one of its partitions or all."""
@@ -83,6 +84,7 @@ async def _partitions(brokers: BrokerAccess, places: Sequence[Place]) -> list[tu
 
 
 async def _offsets(consumer: Any, wanted: list[Any], to: Target) -> dict[Any, int]:
+    await know_topics(consumer, {place.topic for place in wanted})
     first: dict[Any, int] = await consumer.beginning_offsets(wanted)
     end: dict[Any, int] = await consumer.end_offsets(wanted)
     if to == "earliest":

@@ -1,7 +1,7 @@
 """Topics on any broker: created so that they can be used at once, refusals named."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.runtime.errors import BrokerError
@@ -49,9 +49,19 @@ async def _until_leaders_serve(admin: Any, consumer: Any, topics: list[str]) -> 
     while not _all_known(found := await admin.describe_topics(topics)):  # noqa: ASYNC110
         await asyncio.sleep(_POLL_SECONDS)
     # metadata is out before the logs are there; this asks again until they are
-    await consumer.end_offsets(
-        [TopicPartition(topic["topic"], part["partition"]) for topic in found for part in topic["partitions"]]
-    )
+    places = [
+        TopicPartition(topic["topic"], part["partition"]) for topic in found for part in topic["partitions"]
+    ]
+    await know_topics(consumer, topics)
+    await consumer.end_offsets(places)
+
+
+async def know_topics(consumer: Any, topics: Iterable[str]) -> None:
+    """Before it is asked for offsets. KafkaError where no broker answers.
+
+    aiokafka 0.14 would learn of one topic with each attempt, ten in a second, and give up after 40 s.
+    """
+    await consumer._client.set_topics({*topics})  # noqa: SLF001  # a consumer without subscription has no other
 
 
 def _all_known(topics: Sequence[Mapping[str, Any]]) -> bool:

@@ -1,0 +1,32 @@
+"""What the commands ask of a broker that has many topics."""
+
+import uuid
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+from broker import Broker
+
+from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.kafka.client import list_topics
+from headrace.runtime.kafka.topics import create_topics
+
+TOPICS = 30
+
+
+async def test_their_number_changes_not_how_often_it_is_asked_where_they_are(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    def ask(self: AIOKafkaClient) -> object:
+        nonlocal asked
+        asked += 1
+        return update(self)
+
+    update = AIOKafkaClient.force_metadata_update
+    monkeypatch.setattr(AIOKafkaClient, "force_metadata_update", ask)
+    access, mark = BrokerAccess(broker.bootstrap), uuid.uuid4().hex
+    await create_topics(access, {f"{mark}-{number}": 2 for number in range(TOPICS)})
+    found = [it for it in await list_topics(access, {}, []) if it["topic"].startswith(mark)]
+    assert [it["end_offsets"] for it in found] == [[0, 0]] * TOPICS
+    assert asked < TOPICS
