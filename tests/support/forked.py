@@ -49,8 +49,14 @@ def _server() -> socket.socket:
 
 def is_to_fork(program: Sequence[str], env: Mapping[str, str]) -> bool:
     """Whether that is the same: not where another interpreter is asked for, or another one's settings."""
-    names = [name for name in {*env, *os.environ} if name.startswith(("PYTHON", "LD_"))]
-    return program is PROGRAM and all(env.get(name) == os.environ.get(name) for name in names)
+    return program is PROGRAM and _of_interpreters(env) == _SETTINGS
+
+
+def _of_interpreters(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(("PYTHON", "LD_"))}
+
+
+_SETTINGS = _of_interpreters(os.environ)
 
 
 class Forked:
