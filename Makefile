@@ -42,7 +42,7 @@ demo: $(READY) ## a Spark pipeline on a real Kafka: 200,000 orders, a replica jo
 	@$(BIN)/python -P demo
 
 # More processes than processors: most tests wait for others most of the time.
-PYTEST = $(BIN)/pytest -n 5 --dist loadscope --no-loadscope-reorder
+PYTEST = $(BIN)/pytest -n 6 --dist loadscope --no-loadscope-reorder
 
 quick: $(READY) ## tests of what needs no other process (under a minute)
 	@$(BIN)/pytest -m quick -n 2 --dist loadscope --no-loadscope-reorder $(TESTS)

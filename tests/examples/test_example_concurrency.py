@@ -41,6 +41,7 @@ def produce(running: Replica, topic: str, text: str, *options: str) -> None:
     )
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("service")
 def test_cities_are_asked_about_many_at_a_time(tmp_path: Path) -> None:
     running = Replica(EXAMPLES / "async_http", tmp_path / "log", "--embedded-kafka")

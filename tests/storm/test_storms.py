@@ -25,7 +25,7 @@ def holds(scenario: Scenario, name: str, broker: Broker, folder: Path, seconds: 
     return report.show(name)
 
 
-@pytest.mark.full_but("before-commit", "after-handler")
+@pytest.mark.full_but("before-commit")
 @pytest.mark.parametrize("name", FAILPOINTS)
 def test_nothing_is_lost_wherever_a_process_is_killed(name: str, broker: Broker, tmp_path: Path) -> None:
     assert holds(FAILPOINTS[name], name, broker, tmp_path)

@@ -97,6 +97,7 @@ def test_a_newcomer_waits_for_no_task_and_goes_on_where_it_had_come_to(scene: Sc
     assert list((scene.folder / "checkpoints").iterdir()) == []
 
 
+@pytest.mark.full
 def test_a_stop_leaves_what_runs_to_the_next_start(scene: Scene) -> None:
     (long,) = scene.send({"seconds": 6}, partitions=[0])
     with scene.pool("--workers", "1", name="-a") as pool:

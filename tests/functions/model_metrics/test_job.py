@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from inference_responses import as_json
 from model_metrics_rows import RESPONSE, TRUTH
@@ -60,6 +61,7 @@ def total(engine: sa.Engine, table: sa.Table, *columns: str) -> Counter[Any]:
     return found
 
 
+@pytest.mark.full_but("postgresql")
 def test_sums_are_those_of_plain_python_whatever_comes_when(session: SparkSession, engine: sa.Engine) -> None:
     chance, writer = random.Random(7), Writer(engine)
     responses, truths = [response(n) for n in range(200)], [feedback(n) for n in range(0, 200, 2)]

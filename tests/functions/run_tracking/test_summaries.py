@@ -28,6 +28,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.full_but("sqlite")
 def test_summaries_are_those_of_plain_python(
     session: SparkSession, engine: sa.Engine, tmp_path: Path
 ) -> None:
@@ -59,6 +60,7 @@ def test_summaries_are_those_of_plain_python(
     assert len(read(tmp_path / "experiments")) == 6
 
 
+@pytest.mark.full_but("sqlite")
 def test_curves_are_all_steps_with_their_times_however_they_are_parted(
     session: SparkSession, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,6 +78,7 @@ def test_curves_are_all_steps_with_their_times_however_they_are_parted(
     assert (curves[3]["run"], curves[3]["context"]) == ("r", '{"subset": "train"}')
 
 
+@pytest.mark.full_but("sqlite")
 def test_what_is_no_number_counts_in_nothing_but_the_count(
     session: SparkSession, engine: sa.Engine, tmp_path: Path
 ) -> None:
@@ -102,6 +105,7 @@ def test_what_is_no_number_counts_in_nothing_but_the_count(
     ]
 
 
+@pytest.mark.full_but("postgresql")
 def test_nothing_is_done_where_nothing_has_changed_and_all_anew_where_something_has(
     session: SparkSession, engine: sa.Engine, tmp_path: Path
 ) -> None:
@@ -126,6 +130,7 @@ def test_nothing_is_done_where_nothing_has_changed_and_all_anew_where_something_
     assert not first.exists()
 
 
+@pytest.mark.full_but("sqlite")
 def test_a_refresh_that_fails_leaves_what_was_there(
     session: SparkSession, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

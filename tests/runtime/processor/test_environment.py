@@ -84,6 +84,7 @@ def test_a_handler_finds_its_own_environment_and_what_it_is_given(
         assert (folder / "log").read_text() == "GIVEN AWS_REGION MINE the shell's, by the file\n"
 
 
+@pytest.mark.full
 def test_a_handler_finds_the_number_of_its_replica(broker: Broker, topic: str, tmp_path: Path) -> None:
     handler = """
         def init_context(context):

@@ -223,6 +223,7 @@ def test_a_session_timeout_that_the_broker_refuses_is_explained(
     assert "group.max.session.timeout.ms" in line
 
 
+@pytest.mark.full
 def test_a_second_signal_stops_at_once(broker: Broker, topic: str, tmp_path: Path) -> None:
     handler = """
         def handler(context, event):

@@ -74,6 +74,7 @@ def test_replicas_have_all_functions_each(broker: Broker, topic: str, tmp_path: 
         assert committed == {(topic, partition): 10 for partition in range(8)}
 
 
+@pytest.mark.full
 def test_what_is_wrong_with_one_function_is_a_problem_of_the_whole(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

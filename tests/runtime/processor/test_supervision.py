@@ -82,6 +82,7 @@ def test_a_replica_whose_event_loop_stands_still_is_replaced(
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_a_replica_whose_event_loop_is_held_ends_with_its_supervisor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from broker import Broker
 from kafka_records import group_offsets, handled, produce
 from replica import lines, replica, wait_until, write_function
@@ -14,6 +15,7 @@ FAILS_AT_3 = """
 """
 
 
+@pytest.mark.full
 def test_a_dead_letter_topic_that_is_missing_is_said_at_the_start_and_whenever_it_goes(
     broker: Broker, tmp_path: Path
 ) -> None:

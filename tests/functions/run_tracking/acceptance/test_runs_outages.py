@@ -129,6 +129,7 @@ def test_a_backlog_of_control_events_does_not_hold_up_ingestion(broker: Broker, 
         assert not is_committed_to_its_end(broker, scene.control, f"{scene.name}.control-workers")
 
 
+@pytest.mark.full
 def test_ingestion_that_waits_for_its_database_does_not_hold_up_control(
     broker: Broker, tmp_path: Path
 ) -> None:
