@@ -12,6 +12,7 @@ from acls import Rules
 from broker import Broker, embedded
 from effort import examples
 from hypothesis import settings
+from neighbour import interpreter, workers_python
 from servers import ADDRESS, GuardedBroker, SharedV3io, running, shared
 from spark import SharedSpark
 
@@ -98,6 +99,20 @@ def either_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     if request.param == "decoded":
         for name, value in replica.DECODED.items():
             monkeypatch.setitem(replica.DEFAULTS, name, value)
+
+
+@pytest.fixture(scope="session")
+def neighbour() -> None:
+    """There can be processes of another user."""
+    if interpreter() is None:
+        pytest.skip("only root can start processes of another user, who needs a Python")
+
+
+@pytest.fixture(scope="session")
+def worker_user() -> None:
+    """And workers of one."""
+    if workers_python() is None:
+        pytest.skip("only root can run workers as another user, who needs a Python with Headrace")
 
 
 @pytest.fixture

@@ -20,7 +20,10 @@ def test_whatever_goes_wrong_nothing_is_lost_repeated_out_of_order_or_left_waiti
     assert sum(history.starts for history in histories.values()) > 100 * _AT_A_TIME
 
 
-@pytest.mark.parametrize("seed", [*FIND_A_MUTANT, *FOUND_SOMETHING])
+_FOUND = [pytest.param(seed, marks=pytest.mark.full) for seed in FOUND_SOMETHING]
+
+
+@pytest.mark.parametrize("seed", [*FIND_A_MUTANT, *_FOUND])
 def test_what_a_seed_has_found_is_mended(seed: int) -> None:
     assert not simulate(seed).violations
 

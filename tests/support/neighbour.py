@@ -1,5 +1,6 @@
 """Another user of this machine, who may run what everybody may."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -12,8 +13,11 @@ from root import ROOT
 _NOBODY = 65534
 
 
-def _interpreter() -> str | None:
-    """One that everybody can run: this one may lie in somebody's home."""
+@functools.cache
+def interpreter() -> str | None:
+    """One that all can run: ours may lie in somebody's home. None where we may start no other user's."""
+    if os.geteuid():
+        return None
     for found in (sys.executable, shutil.which("python3", path="/usr/bin:/usr/local/bin")):
         trial = [found or "", "-I", "-S", "-c", "import urllib.request"]
         try:
@@ -24,17 +28,15 @@ def _interpreter() -> str | None:
     return None
 
 
-INTERPRETER = _interpreter() if os.geteuid() == 0 else None
-needs_neighbour = pytest.mark.skipif(
-    INTERPRETER is None, reason="only root can start processes of another user, who needs a Python"
-)
+needs_neighbour = pytest.mark.usefixtures("neighbour")
 
 
 def as_neighbour(code: str, *arguments: object) -> "subprocess.Popen[str]":
     """Python code that runs as somebody else, with nothing of ours."""
-    assert INTERPRETER is not None
+    found = interpreter()
+    assert found is not None
     return subprocess.Popen(
-        [INTERPRETER, "-I", "-S", "-c", code, *map(str, arguments)],
+        [found, "-I", "-S", "-c", code, *map(str, arguments)],
         user=_NOBODY,
         group=_NOBODY,
         extra_groups=[],
@@ -52,8 +54,11 @@ def said_by_neighbour(code: str, *arguments: object) -> str:
     return as_neighbour(code, *arguments).communicate(timeout=120)[0].strip()
 
 
-def _workers_python() -> tuple[str, str] | None:
+@functools.cache
+def workers_python() -> tuple[str, str] | None:
     """A Python that has Headrace when the neighbour runs it, and the PYTHONPATH that it takes."""
+    if os.geteuid():
+        return None
     packages = f"{sysconfig.get_path('purelib')}:{ROOT}"
     same = shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin:/usr/local/bin")
     for found, path in ((sys.executable, ""), (same or "", packages)):
@@ -67,11 +72,11 @@ def _workers_python() -> tuple[str, str] | None:
     return None
 
 
-_WORKERS = _workers_python() if os.geteuid() == 0 else None
-needs_worker_user = pytest.mark.skipif(
-    _WORKERS is None, reason="only root can run workers as another user, who needs a Python with Headrace"
-)
+needs_worker_user = pytest.mark.usefixtures("worker_user")
 NEIGHBOUR = "nobody"
-_PYTHON, _PATH = _WORKERS or ("", "")
-NEIGHBOURS_PROGRAM = ("env", f"PYTHONPATH={_PATH}", _PYTHON, "-P", "-m", "headrace")
-"""Headrace, from where the neighbour can run it too."""
+
+
+def neighbours_program() -> tuple[str, ...]:
+    """Headrace, from where the neighbour can run it too."""
+    python, path = workers_python() or ("", "")
+    return ("env", f"PYTHONPATH={path}", python, "-P", "-m", "headrace")

@@ -18,7 +18,7 @@ from broker import Broker
 from command import one_line, run
 from forked import PROGRAM
 from kafka_records import produce
-from neighbour import NEIGHBOUR, NEIGHBOURS_PROGRAM, needs_worker_user
+from neighbour import NEIGHBOUR, needs_worker_user, neighbours_program
 from processes import is_running, java_children
 from replica import Replica, frozen, lines, replica, set_spec, wait_until, write_function
 from spark import QUICK, use_spark
@@ -115,7 +115,7 @@ def test_a_handler_is_the_user_and_gets_at_nothing_of_its_processor(
     given = (*USER, "--replicas", replicas)
     with (
         subprocess.Popen(["sleep", "600"]) as stranger,
-        replica(function, *given, program=NEIGHBOURS_PROGRAM) as running,
+        replica(function, *given, program=neighbours_program()) as running,
     ):
         running.wait_ready()
         (token,) = (place / "state" / "headrace").iterdir()
@@ -144,7 +144,7 @@ def staying(
     """A run whose worker stays in a record; the worker's process, and one that its handler leaves behind."""
     function = write_function(folder, LEAVES, broker.bootstrap, [topic], workers=1)
     (function / "stay").touch()
-    with replica(function, *USER, program=(*bounds, *NEIGHBOURS_PROGRAM)) as running:
+    with replica(function, *USER, program=(*bounds, *neighbours_program())) as running:
         running.wait_ready()
         produce(broker, topic, 1)
         wait_until(lambda: lines(function), about=running)
@@ -189,7 +189,7 @@ def test_code_in_the_file_is_the_users_to_read(broker: Broker, topic: str, place
     code = "import os\ndef handler(context, event): print('handled as', os.getuid(), __file__)\n"
     function = write_function(place / "f", HARMLESS, broker.bootstrap, [topic], workers=1)
     set_spec(function, build={"functionSourceCode": base64.b64encode(code.encode()).decode()})
-    with replica(function, *USER, program=NEIGHBOURS_PROGRAM) as running:
+    with replica(function, *USER, program=neighbours_program()) as running:
         produce(broker, topic, 1)
         running.logged(f"handled as {pwd.getpwnam(NEIGHBOUR).pw_uid}")
         (private,) = (place / "tmp").glob("headrace-code-*/given")
@@ -203,7 +203,7 @@ def test_code_in_the_file_is_the_users_to_read(broker: Broker, topic: str, place
 @pytest.mark.spark
 def test_spark_which_does_what_handlers_say_is_the_user_too(broker: Broker, topic: str, place: Path) -> None:
     function = write_function(place / "f", ASKS_SPARK, broker.bootstrap, [topic], workers=1)
-    with replica(use_spark(function, QUICK), *USER, program=NEIGHBOURS_PROGRAM) as running:
+    with replica(use_spark(function, QUICK), *USER, program=neighbours_program()) as running:
         produce(broker, topic, 1)
         wait_until(lambda: lines(function), about=running)
         uid = pwd.getpwnam(NEIGHBOUR).pw_uid
@@ -225,7 +225,7 @@ def test_spark_which_does_what_handlers_say_is_the_user_too(broker: Broker, topi
 def test_a_frozen_processors_workers_end_with_their_lease(broker: Broker, topic: str, place: Path) -> None:
     function = write_function(place / "f", LEAVES, broker.bootstrap, [topic], workers=1)
     (function / "stay").touch()
-    with replica(function, *USER, program=NEIGHBOURS_PROGRAM) as running:
+    with replica(function, *USER, program=neighbours_program()) as running:
         running.wait_ready()
         produce(broker, topic, 1)
         wait_until(lambda: lines(function), about=running)
@@ -240,7 +240,7 @@ def test_a_frozen_processors_workers_end_with_their_lease(broker: Broker, topic:
 def test_a_function_that_the_user_cannot_read_is_one_line(place: Path, closed: str) -> None:
     function = write_function(place / "f", HARMLESS, "127.0.0.1:1", ["t"])
     (place / closed).chmod(0o600)
-    said = one_line(run("run", str(function), *USER, program=NEIGHBOURS_PROGRAM), 2)
+    said = one_line(run("run", str(function), *USER, program=neighbours_program()), 2)
     assert f"the user {NEIGHBOUR} of --worker-user can't read {place / closed}" in said
 
 
@@ -250,10 +250,10 @@ def test_a_python_that_the_user_cannot_run_is_one_line(place: Path) -> None:
     closed = place / "closed"
     closed.mkdir(mode=0o700)
     python = closed / "python"
-    python.symlink_to(NEIGHBOURS_PROGRAM[2])
+    python.symlink_to(neighbours_program()[2])
     if subprocess.run([python, "-P", "-c", "import headrace"], check=False, cwd="/").returncode:
         pytest.skip("this Python doesn't find its environment by a link from elsewhere")
-    program = (*NEIGHBOURS_PROGRAM[:2], str(python), *NEIGHBOURS_PROGRAM[3:])
+    program = (*neighbours_program()[:2], str(python), *neighbours_program()[3:])
     assert "Python and Headrace have to be where that user" in one_line(
         run("run", str(function), *USER, program=program), 2
     )
@@ -288,4 +288,4 @@ def test_root_is_no_other_user(place: Path) -> None:
 )
 def test_who_may_not_change_users_is_told_so(place: Path, limits: tuple[str, ...], says: str) -> None:
     function = write_function(place / "f", HARMLESS, "127.0.0.1:1", ["t"])
-    assert says in one_line(run("run", str(function), *USER, program=(*limits, *NEIGHBOURS_PROGRAM)), 2)
+    assert says in one_line(run("run", str(function), *USER, program=(*limits, *neighbours_program())), 2)
