@@ -15,7 +15,6 @@ import pyarrow.dataset
 import pytest
 from orders import PRODUCTS, Order, Orders
 from replica import environment, wait_until
-from report import write_page
 from root import ROOT
 from sinks import Sinks
 from timeline import History, Sample
@@ -154,6 +153,8 @@ def test_what_is_lost_doubled_or_wrong_is_found(
 
 
 def test_what_is_wider_than_a_phone_moves_by_itself() -> None:
+    from report import write_page  # with matplotlib, which takes a second
+
     history = History([Sample(1.0, 10, 10, {"replica-A": 10})])
     page = write_page(history, ["replica-A"], {(AT, product): (1, 1.0) for product in PRODUCTS}, ["so"])
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page

@@ -114,11 +114,10 @@ def _is_ours(path: str | None) -> bool:
     return (path or "").startswith(_TESTS)
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names(inner)
+@functools.cache
+def _names(code: CodeType) -> frozenset[str]:
+    inner = (_names(it) for it in code.co_consts if isinstance(it, CodeType))
+    return frozenset(code.co_names).union(*inner)
 
 
 @pytest.hookimpl(wrapper=True)
