@@ -13,6 +13,8 @@ def run(
     *arguments: str, seconds: float = 120, program: Sequence[str] = PROGRAM
 ) -> "subprocess.CompletedProcess[str]":
     """`headrace` with these arguments, to its end."""
+    if arguments[:1] == ("run",) and "--admin-port" not in arguments:
+        arguments += ("--admin-port", "0")  # the default one may be another test's
     if not is_to_fork(program, os.environ):
         command = [*program, *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
