@@ -41,7 +41,7 @@ $(READY): requirements.lock requirements-java.lock setup.cfg
 demo: $(READY) ## a Spark pipeline on a real Kafka: 200,000 orders, a replica joins, a worker is killed, nothing is lost
 	@$(BIN)/python -P demo
 
-# More processes than processors: most tests wait for others most of the time.
+# More processes than processors: while some tests wait for others, the processors are still busy.
 PYTEST = $(BIN)/pytest -n 6 --dist loadscope --no-loadscope-reorder
 
 quick: $(READY) ## tests of what needs no other process (under a minute)

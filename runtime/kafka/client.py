@@ -47,10 +47,10 @@ async def list_topics(
             if not topic["is_internal"] and topic["topic"] not in set(delete) - set(create)
         }
     async with connected(AIOKafkaConsumer, brokers) as consumer:
-        places = [TopicPartition(name, number) for name, parts in found.items() for number in parts]
         await know_topics(consumer, found)
-        for gone in [name for name in found if not consumer.partitions_for_topic(name)]:
-            del found[gone]  # since then: its offsets would be waited for
+        # Offsets of one that has gone since then would be waited for.
+        found = {name: parts for name, parts in found.items() if consumer.partitions_for_topic(name)}
+        places = [TopicPartition(name, number) for name, parts in found.items() for number in parts]
         ends = await consumer.end_offsets(places) if places else {}
     return [
         {

@@ -57,7 +57,7 @@ async def _until_leaders_serve(admin: Any, consumer: Any, topics: list[str]) -> 
 
 
 async def know_topics(consumer: Any, topics: Iterable[str]) -> None:
-    """Before it is asked for offsets. KafkaError where no broker answers.
+    """Before it is asked for offsets.
 
     aiokafka 0.14 would learn of one topic with each attempt, ten in a second, and give up after 40 s.
     """

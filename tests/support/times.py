@@ -1,8 +1,7 @@
 """A plugin of pytest: where the time of a run goes, as a table in Markdown at its end. `make test-times`.
 
 Of each folder: its tests; seconds from start to end, of all test processes together; seconds of a processor,
-with those of the processes that a test has waited for; how many seconds went by while nothing was computed;
-and what it has started.
+with those of the processes that a test has waited for; and what it has started.
 """
 
 import json

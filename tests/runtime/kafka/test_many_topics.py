@@ -1,14 +1,17 @@
 """What the commands ask of a broker that has many topics."""
 
+import asyncio
 import uuid
+from typing import Any
 
 import pytest
 from aiokafka.client import AIOKafkaClient
 from broker import Broker
 
+from headrace.runtime.kafka import client
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import list_topics
-from headrace.runtime.kafka.topics import create_topics
+from headrace.runtime.kafka.topics import create_topics, know_topics
 
 TOPICS = 30
 
@@ -30,3 +33,19 @@ async def test_their_number_changes_not_how_often_it_is_asked_where_they_are(
     found = [it for it in await list_topics(access, {}, []) if it["topic"].startswith(mark)]
     assert [it["end_offsets"] for it in found] == [[0, 0]] * TOPICS
     assert asked < TOPICS
+
+
+async def test_one_that_goes_meanwhile_is_left_out_and_not_waited_for(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, left = broker.create_topic(1), broker.create_topic(1)
+
+    async def know(*given: Any) -> None:
+        await asyncio.to_thread(broker.delete, gone)
+        await know_topics(*given)
+
+    monkeypatch.setattr(client, "know_topics", know)
+    async with asyncio.timeout(30):
+        names = {it["topic"] for it in await list_topics(BrokerAccess(broker.bootstrap), {}, [])}
+    assert left in names
+    assert gone not in names
