@@ -41,6 +41,7 @@ def open_records(running: Replica) -> tuple[int, int]:
     return sum(row["unsettled"] for row in rows), sum(row["unacked"] for row in rows)
 
 
+@pytest.mark.full
 def test_numbers_stay_open_until_the_third_of_their_sum(examples: dict[str, Replica]) -> None:
     running = examples["explicit_ack"].wait_ready()
     produce(running, "numbers", 7)
@@ -52,6 +53,7 @@ def test_numbers_stay_open_until_the_third_of_their_sum(examples: dict[str, Repl
     assert "1 numbers wait for a third; they come again, here or elsewhere" in running.log
 
 
+@pytest.mark.full
 def test_records_are_acked_by_their_tasks_in_the_order_in_which_these_finish(
     examples: dict[str, Replica],
 ) -> None:

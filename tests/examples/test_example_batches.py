@@ -15,6 +15,7 @@ FOLDER = ROOT / "examples/batches"
 COUNT = 2000
 
 
+@pytest.mark.full
 def test_every_reading_is_one_row_even_if_a_worker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def test_cities_are_asked_about_many_at_a_time(tmp_path: Path) -> None:
         running.kill()
 
 
+@pytest.mark.full
 def test_payments_of_an_account_are_in_order_at_whichever_worker(tmp_path: Path) -> None:
     running = Replica(EXAMPLES / "by_key", tmp_path / "log", "--embedded-kafka")
     try:

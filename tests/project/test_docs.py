@@ -18,6 +18,7 @@ from headrace.runtime.partitions.status import PartitionStatus
 
 LONGEST = {"README.md": 120, "CHANGELOG.md": 1000}
 MOST_LINES = 150
+LONG_TO_FOLLOW = {"dead-letters.md", "kafka.md", "running.md", "spark.md"}
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _KEY = re.compile(r"`([a-z]+(?:[A-Z][a-z]+)+)[`:]")
 _COMMAND = re.compile(r"`headrace ([^`]+)`")
@@ -28,8 +29,8 @@ def name(page: Path) -> str:
 
 
 def followed(page: Path) -> object:
-    """A page that is followed; where that starts a Spark of its own, not in each run."""
-    return pytest.param(page, id=name(page), marks=pytest.mark.full if page.name == "spark.md" else ())
+    """A page that is followed; where that takes long, not in each run."""
+    return pytest.param(page, id=name(page), marks=pytest.mark.full if page.name in LONG_TO_FOLLOW else ())
 
 
 @pytest.mark.parametrize("page", [followed(page) for page in pages() if list(parts(page.read_text()))])

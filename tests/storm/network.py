@@ -208,7 +208,12 @@ def failover(way: Way, _: Broker, folder: Path, number: int, report: Report) -> 
                 blind.append((faults[-1].ns, time.monotonic_ns() + BLIND_NS))
             load.finish()
             report.add_faults("kills of the coordinator", kills, number)
-            load.samples[:] = [it for it in load.samples if not any(a < it.ns < b for a, b in blind)]
+            # That all is committed, which it has waited for, is so whoever says it.
+            load.samples[:] = [
+                it
+                for it in load.samples
+                if it.offsets == load.ends or not any(a < it.ns < b for a, b in blind)
+            ]
             repeats = sum(
                 load.may_repeat([fault]) + load.handled_unknowing(fault, BROKER_SESSION_SECONDS)
                 for fault in faults

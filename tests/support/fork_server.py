@@ -15,6 +15,8 @@ import socket
 import sys
 from typing import Any
 
+from forked import SIGNALS
+
 import headrace.runtime.cli.kafka.commands
 import headrace.runtime.cli.kafka.dead_letters
 import headrace.runtime.cli.run
@@ -78,7 +80,9 @@ def _become(wanted: dict[str, Any], files: list[int]) -> None:
     os.chdir(wanted["folder"])
     os.environ.clear()
     os.environ.update(wanted["environment"])
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in SIGNALS:
+        default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN if number in wanted["ignored"] else default)
     sys.argv[1:] = wanted["arguments"]
 
 

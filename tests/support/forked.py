@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import IO
 
 PROGRAM = (sys.executable, "-P", "-m", "headrace")
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+"""Those that a process ignores from its start where its parent does."""
 _spent = 0.0
 
 
@@ -80,6 +82,7 @@ class Forked:
             "folder": str(Path.cwd()),
             "new_session": start_new_session,
             "files": pass_fds,
+            "ignored": [int(it) for it in SIGNALS if signal.getsignal(it) == signal.SIG_IGN],
         }
         sys.audit("subprocess.Popen", "headrace", ["headrace", *arguments], None, None)
         with its:

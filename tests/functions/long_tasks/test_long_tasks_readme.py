@@ -41,6 +41,7 @@ def running(command: str, log: Path) -> Iterator[None]:
         assert process.wait(60) == 0, log.read_text()
 
 
+@pytest.mark.full
 def test_its_commands_answer_what_its_client_asks(scene: Scene, tmp_path: Path) -> None:
     lines = [line for text in blocks("sh") for line in text.splitlines() if not line.startswith(NOT_HERE)]
     exports = [for_here(scene, line.strip()) for line in lines if line.strip().startswith("export")]

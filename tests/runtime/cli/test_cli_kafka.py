@@ -197,6 +197,7 @@ async def test_up_serves_until_a_signal_and_exits_0(number: signal.Signals) -> N
         os.kill(told["pid"], 0)
 
 
+@pytest.mark.full
 async def test_up_says_so_when_its_broker_ends_by_itself() -> None:
     process = await asyncio.create_subprocess_exec(
         *PROGRAM,

@@ -91,6 +91,7 @@ def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
+@pytest.mark.full
 async def test_who_signs_in_stands_in_no_command_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

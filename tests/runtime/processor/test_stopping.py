@@ -54,7 +54,7 @@ def function_for(folder: Path, step: str) -> tuple[str, ...]:
     return (str(function), "--embedded-kafka")
 
 
-@pytest.mark.full_but("broker-2", "spark-2", "fetch-2")
+@pytest.mark.full_but("broker-2")
 @pytest.mark.parametrize(
     ("step", "signum"),
     [*((step, signal.SIGINT) for step in STEPS), ("broker", signal.SIGTERM), ("broker", signal.SIGHUP)],
@@ -78,7 +78,7 @@ def test_a_stop_ends_what_is_starting_and_waits_for_nothing(
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.full_but("1")
+@pytest.mark.full
 @pytest.mark.parametrize("replicas", ["1", "2"])
 def test_a_second_signal_leaves_no_process_and_no_file(
     tmp_path: Path, short_tmp: Path, replicas: str

@@ -58,6 +58,7 @@ async def test_a_worker_that_says_what_cannot_be_is_killed_and_counted_and_nothi
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.full_but("a frame")
 @pytest.mark.parametrize("where", ["a frame", "shared memory"])
 async def test_a_huge_span_of_acks_holds_up_nobody(
     tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture
@@ -140,13 +141,7 @@ async def attacked(folder: Path, act: str, then: str) -> tuple[list[int], int]:
         return [int(line) for line in b.lines()], b.dispatcher.workers[0].restarts
 
 
-@pytest.mark.full_but(
-    "it kills itself",
-    "random bytes on every descriptor",
-    "progress of more records than there were",
-    "an answer to a record that has not begun",
-    "it shuts the socket down",
-)
+@pytest.mark.full_but("it kills itself", "random*")
 @pytest.mark.parametrize("act", LIES.values(), ids=LIES)
 async def test_what_ends_a_worker_is_an_attempt_of_the_record_that_it_was_in(
     tmp_path: Path, act: str

@@ -77,6 +77,7 @@ HANGS = """
 """
 
 
+@pytest.mark.full_but("python")
 @pytest.mark.parametrize("call", ["time.sleep(600)", "re.match('(a+)+b', 'a' * 64)"], ids=["python", "c"])
 async def test_a_handler_that_is_killed_for_its_time_says_where_it_was(
     tmp_path: Path, call: str, caplog: pytest.LogCaptureFixture
@@ -227,6 +228,7 @@ async def test_an_async_handler_that_blocks_its_loop_past_its_time_has_failed(tm
         assert restarts(b) == 0
 
 
+@pytest.mark.full_but("wait_for*")
 @pytest.mark.parametrize(
     "blocking", ["wait_for('never')", "asyncio.get_event_loop().run_until_complete(asyncio.sleep(600))"]
 )

@@ -16,6 +16,7 @@ from canaries import Canaries, Watch, files_with, watched_command_lines
 from certificates import Authority
 from click.testing import CliRunner
 from command import run
+from forked import PROGRAM
 from kafka_records import group_offsets, produce
 from replica import Replica, lines, replica, set_spec, wait_until, write_function
 from tokens import TokenServer, token_server
@@ -159,14 +160,14 @@ def shown(running: Replica) -> str:
 def test_a_run_with_failures_says_none_of_its_secrets(
     world: World, tmp_path: Path, how: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "json" in how:
+    if "json" not in how:
         monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")  # it shows what callbacks are called with
     topic = f"records-{how[1]}"
     world.plain.create(topic, 1)
     folder = function_of(world, tmp_path / "f", topic)
     produce(world.plain, topic, RECORDS, partitions=1)
     debug = (*by_set(world), "--log-level", "trace", *how)
-    with replica(folder, *debug, log=tmp_path / "log") as running:
+    with replica(folder, *debug, program=[*PROGRAM], log=tmp_path / "log") as running:
         running.wait_ready()
         wait_until(lambda: handled(world, topic, RECORDS), about=running)
         said = shown(running)

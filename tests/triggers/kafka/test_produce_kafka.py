@@ -90,6 +90,7 @@ def test_what_a_handler_returns_goes_to_the_result_topic_with_the_records_key(
     assert {key for key, *_ in found} == {f"k{n}".encode() for n in range(5)}
 
 
+@pytest.mark.full
 def test_no_result_is_missing_for_what_is_committed_when_workers_are_killed(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:

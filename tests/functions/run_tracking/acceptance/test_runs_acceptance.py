@@ -74,6 +74,7 @@ def test_what_clients_have_been_told_ok_is_stored(scene: Scene) -> None:
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_workers_that_are_killed_and_replicas_that_come_and_go_change_nothing(scene: Scene) -> None:
     """(d)."""
     runs = ledgers(metrics=400)

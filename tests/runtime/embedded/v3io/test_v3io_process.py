@@ -102,6 +102,7 @@ async def test_a_restart_keeps_the_address_and_the_data() -> None:
         assert server.pid != before[1]
 
 
+@pytest.mark.full
 async def test_a_given_folder_and_port_are_kept(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     async with EmbeddedV3io(data_dir) as server, calls(server.url) as client:
@@ -112,12 +113,14 @@ async def test_a_given_folder_and_port_are_kept(tmp_path: Path) -> None:
         assert (await client.call("DescribeStream", "bigdata/s"))[0] == 200
 
 
+@pytest.mark.full
 async def test_a_stream_that_cannot_be_made_is_said() -> None:
     async with EmbeddedV3io() as server:
         with pytest.raises(BrokerError, match=r"cannot create the stream other/s: .*Container not found"):
             await server.create_streams({"other/s": 1})
 
 
+@pytest.mark.full
 async def test_its_end_is_an_event(tmp_path: Path) -> None:
     async with EmbeddedV3io(tmp_path) as server:
         ended = asyncio.ensure_future(server.wait())
@@ -182,6 +185,7 @@ async def test_a_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
         await EmbeddedV3io(tmp_path / "file").start()
 
 
+@pytest.mark.full_but("content0")
 @pytest.mark.parametrize("content", [b"x" * 5000, b"SQLite format 3\0" + b"x" * 5000])
 async def test_a_file_that_is_no_database_is_said_in_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "v3io.sqlite3").write_bytes(content)
