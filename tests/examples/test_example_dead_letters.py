@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from command import run
 from replica import Replica, wait_until
 from root import ROOT
@@ -14,6 +15,7 @@ FOLDER = ROOT / "examples/dead_letters"
 GOOD, BAD = b'{"customer": "Ada", "amount": 3}', b"three for Ada, please"
 
 
+@pytest.mark.full
 def test_the_good_orders_count_and_the_bad_one_is_listed_and_replayed(tmp_path: Path) -> None:
     running = Replica(FOLDER, tmp_path / "replica.txt", "--embedded-kafka")
     try:

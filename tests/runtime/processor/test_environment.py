@@ -120,6 +120,7 @@ def test_an_embedded_kafka_finds_no_secrets(monkeypatch: pytest.MonkeyPatch) -> 
         assert b"SECRET_KEY" not in Path(f"/proc/{kafka.pid}/environ").read_bytes()
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_spark_finds_what_handlers_do_and_no_secrets(
     broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -64,6 +64,7 @@ def shoot(chromium: str, running: Replica, folder: Path, name: str, size: str = 
     assert path.stat().st_size > 10_000
 
 
+@pytest.mark.full
 def test_the_page_shows_a_run_under_load_in_a_rebalance_and_halted(
     chromium: str, broker: Broker, tmp_path: Path
 ) -> None:

@@ -181,16 +181,18 @@ def test_a_spark_that_is_killed_comes_back_with_new_sessions_and_no_record_is_lo
 
 @pytest.mark.spark
 def test_all_replicas_share_one_server_that_dies_with_the_supervisor(
-    broker: Broker, topic: str, tmp_path: Path
+    broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SECRET_KEY", "x")
     folder = write_function(tmp_path / "f", COUNTS, broker.bootstrap, [topic], workers=1)
     use_spark(folder, QUICK)
     produce(broker, topic, 8)
     with replica(folder, "--replicas", "2") as running:
         wait_until(lambda: sum(map(len, handled(folder).values())) == 8, about=running)
         (server,) = java_children(running.process.pid)
+        assert b"SECRET_KEY" not in Path(f"/proc/{server}/environ").read_bytes()
         assert {len(trigger["partitions"]) for trigger in running.triggers()} == {4}
         environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in running.worker_pids()]
         assert not any(b"HEADRACE_SPARK" in environment for environment in environments)
         running.process.kill()
-        wait_until(lambda: not is_running(server), seconds=5)
+        wait_until(lambda: not is_running(server))
