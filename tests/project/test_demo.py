@@ -152,6 +152,7 @@ def test_what_is_lost_doubled_or_wrong_is_found(
     assert comparison.is_equal == (not any(found))
 
 
+@pytest.mark.processes  # the first time on a machine, it asks for its fonts
 def test_what_is_wider_than_a_phone_moves_by_itself() -> None:
     from report import write_page  # with matplotlib, which takes a second
 

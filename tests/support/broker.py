@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -68,6 +69,7 @@ async def any_broker() -> AsyncIterator[Broker]:
     else:
         async with EmbeddedKafka() as kafka:
             yield Broker(kafka.bootstrap, "embedded")
+            end_at_once(kafka)
 
 
 def _docker_answers() -> bool:
@@ -103,4 +105,11 @@ def embedded(guards: Guards = NO_GUARDS, **topics: int) -> Iterator[EmbeddedKafk
             asyncio.run(kafka.create_topics(topics))
         yield kafka
     finally:
+        end_at_once(kafka)
         asyncio.run(kafka.stop())
+
+
+def end_at_once(kafka: EmbeddedKafka) -> None:
+    """Before its stop, which waits for it to put its affairs in order: nobody looks at them."""
+    if kafka.pid is not None:
+        os.kill(kafka.pid, signal.SIGKILL)

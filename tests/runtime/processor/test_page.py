@@ -1,13 +1,12 @@
 """The page at `/`, in a real browser: charts, time line, map, halted partitions, log; what it never shows."""
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from admin_asked import ask
 from broker import Broker
+from browser import browse, browser
 from fake_processor import FakeProcessor
 from kafka_records import produce
 from replica import Replica, lines, replica, wait_until, write_function
@@ -31,43 +30,25 @@ HANDLER = """
 WIDE, PHONE = "1280,1500", "390,1900"
 
 
-@pytest.fixture
-def chromium() -> str:
-    found = shutil.which("chromium")
-    if found is None:
-        pytest.skip("no chromium: apt-get install chromium")
-    return found
+def look(running: Replica, *options: str) -> str:
+    return browse(f"{running.url}/#token={TOKEN}", "--virtual-time-budget=2500", *options)
 
 
-def browse(chromium: str, url: str, *options: str) -> str:
-    common = (
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--hide-scrollbars",
-        "--virtual-time-budget=2500",
-    )
-    command = [chromium, *common, "--virtual-time-budget=2500", *options, f"{url}/#token={TOKEN}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout
+def dom(running: Replica) -> str:
+    return look(running, "--dump-dom")
 
 
-def dom(chromium: str, running: Replica) -> str:
-    return browse(chromium, running.url, "--dump-dom")
-
-
-def shoot(chromium: str, running: Replica, folder: Path, name: str, size: str = WIDE, *options: str) -> None:
+def shoot(running: Replica, folder: Path, name: str, size: str = WIDE, *options: str) -> None:
     """HEADRACE_SCREENSHOTS=1 has those of docs/ made anew."""
     path = (KEPT if MAKES_DOCS else folder) / f"page-{name}.png"
-    browse(chromium, running.url, f"--window-size={size}", f"--screenshot={path}", *options)
+    look(running, f"--window-size={size}", f"--screenshot={path}", *options)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 10_000
 
 
 @pytest.mark.full
-def test_the_page_shows_a_run_under_load_in_a_rebalance_and_halted(
-    chromium: str, broker: Broker, tmp_path: Path
-) -> None:
+def test_the_page_shows_a_run_under_load_in_a_rebalance_and_halted(broker: Broker, tmp_path: Path) -> None:
+    browser()
     topic = "orders" if MAKES_DOCS else broker.create_topic(8)
     broker.create(topic)
     folder = write_function(
@@ -83,18 +64,18 @@ def test_the_page_shows_a_run_under_load_in_a_rebalance_and_halted(
         running.wait_ready()
         produce(broker, topic, 16_000)
         wait_until(lambda: len(lines(folder)) > 4000, about=running)
-        shoot(chromium, running, tmp_path, "load")
+        shoot(running, tmp_path, "load")
         wait_until(lambda: "halted" in running.get("/ready")[1], about=running)
         with replica(folder, name="-b") as other:
             wait_until(lambda: other.trigger()["partitions"], about=other)
             wait_until(lambda: "revoked" in running.get("/api/recent")[1], about=running)
-            shoot(chromium, running, tmp_path, "rebalance")
+            shoot(running, tmp_path, "rebalance")
             assert other.stop() == 0
         wait_until(lambda: "halted" in running.get("/ready")[1], about=running)
-        shoot(chromium, running, tmp_path, "halted")
-        shoot(chromium, running, tmp_path, "phone", PHONE)
-        shoot(chromium, running, tmp_path, "dark", WIDE, "--blink-settings=preferredColorScheme=0")
-        seen = dom(chromium, running)
+        shoot(running, tmp_path, "halted")
+        shoot(running, tmp_path, "phone", PHONE)
+        shoot(running, tmp_path, "dark", WIDE, "--blink-settings=preferredColorScheme=0")
+        seen = dom(running)
         assert running.stop() == 0
     assert f"{topic}/3 is halted at offset 20" in seen
     assert f"headrace partition retry {topic}/3" in seen

@@ -199,7 +199,8 @@ async def test_a_worker_that_does_not_hear_of_its_records_is_replaced(
                 os.dup(int(sys.argv[1]))
                 os.dup2(ends[0].fileno(), int(sys.argv[1]))
     """
-    policy = DeliveryPolicy(failure=FailurePolicy(1), event_timeout_seconds=0.1)
+    # A busy machine may hold up who has heard of its records for as long.
+    policy = DeliveryPolicy(failure=FailurePolicy(100, 0.01, 0.01), event_timeout_seconds=0.1)
     async with bench(tmp_path, handler, policy=policy) as b:
         (p,) = b.assign(("t", 0))
         for first in (0, 3, 6):  # the second three have been read for already
