@@ -186,7 +186,7 @@ def refused(mode: Mode, broker: Broker, folder: Path, number: int, report: Repor
         load.check(report, number, explained, failing=failing)
         written = read_results(broker, out, load.topic, is_once=mode.is_once)
         letters = read_letters(broker, graves)
-        outcome = Outcome(load.produced, load.ends, load.history, looks, [*written, *letters])
+        outcome = Outcome(load.produced, load.ends, load.history, looks, written, letters=letters)
         judge_results(outcome, report, number)
         found = Refusals(doomed, written, letters, load.history, explained.repeats, is_once=mode.is_once)
         judge_refusals(found, report, number)

@@ -41,6 +41,14 @@ class Outcome:
     """As a consumer reads them that the function is meant for."""
     is_once: bool = False
     """Not one of them may be there twice."""
+    letters: Sequence[Result] = ()
+    """Dead letters, each in place of a result. Who has taken over a record whose attempts are used up writes
+    one again, and runs no handler for that."""
+
+    @property
+    def ends_of_records(self) -> Sequence[Result]:
+        """What a record may end in."""
+        return [*self.results, *self.letters]
 
 
 def judge_results(found: Outcome, report: Report, number: int) -> None:
@@ -51,12 +59,13 @@ def judge_results(found: Outcome, report: Report, number: int) -> None:
 
     runs = Counter(entry.record for entry in found.history if entry.what == "START")
     repeats = 0 if found.is_once else runs.total() - len(runs)
-    report.add("results", len(found.results), 1, 1e9, number)
+    ends = found.ends_of_records
+    report.add("results", len(ends), 1, 1e9, number)
     report.add("commits seen amid the storm", len(amid(found)), 2, 1e9, number)
-    add("L1 records without a result", len(set(found.produced) - {it.of for it in found.results}))
+    add("L1 records without a result", len(set(found.produced) - {it.of for it in ends}))
     add("L2 results again", len(again(found.results)), repeats)
     add("L2 results beyond the runs of their handler", len(beyond_runs(found.results, runs)))
-    add("L2 results of no record", len({it.of for it in found.results} - set(found.produced)))
+    add("L2 results of no record", len({it.of for it in ends} - set(found.produced)))
     add("L5 committed before their result", len(committed_without(found)))
     last = not_at_the_end([look.commits for look in found.looks], found.source_ends)
     add("L9 last looks that aren't at the end of the log", len(last))
@@ -81,7 +90,7 @@ def beyond_runs(results: Iterable[Result], runs: Mapping[RecordId, int]) -> set[
 def committed_without(found: Outcome) -> list[tuple[Look, RecordId]]:
     """L5: looks that saw a record committed, and whose output topic ended before any result of it."""
     where: dict[RecordId, list[Result]] = defaultdict(list)
-    for result in found.results:
+    for result in found.ends_of_records:
         where[result.of].append(result)
     missing = []
     for look, record in newly_committed(found):

@@ -42,10 +42,11 @@ def broken(
     *,
     history: Sequence[Entry] = RAN,
     is_once: bool = False,
+    letters: Sequence[Result] = (),
 ) -> list[str]:
     """The promises that it breaks, of four records in one partition."""
     produced = {("t", 0, n) for n in range(4)}
-    outcome = Outcome(produced, {("t", 0): 4}, history, looks, results, is_once=is_once)
+    outcome = Outcome(produced, {("t", 0): 4}, history, looks, results, is_once, letters)
     report = Report(patience=1)
     judge_results(outcome, report, 0)
     return report.broken
@@ -85,6 +86,12 @@ def test_a_second_result_of_a_record_that_ran_once_is_found() -> None:
 def test_a_result_twice_for_one_record_that_another_one_ran_twice_for_is_found() -> None:
     twice = in_time(RAN, ran(2, 4, 4.5, pid=3))
     assert broken(results=[*RESULTS, result(1, 0, 2)], history=twice) == [BEYOND_RUNS]
+
+
+def test_a_dead_letter_that_is_written_again_without_a_run_is_none_too_many() -> None:
+    *results, last = RESULTS
+    assert broken(results=results, letters=[last, last]) == []
+    assert broken(results=results) == [WITHOUT, TOO_EARLY]
 
 
 def test_a_result_of_a_record_that_nobody_sent_is_found() -> None:
