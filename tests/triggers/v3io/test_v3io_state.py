@@ -102,7 +102,6 @@ def test_a_member_whose_shards_another_one_has_lets_go_of_all_and_comes_back_as_
         assert running.stop() == 0
 
 
-@pytest.mark.full
 def test_a_replica_that_slept_through_the_whole_turn_of_another_one_repeats_nothing_of_it(
     tmp_path: Path,
 ) -> None:
