@@ -1,4 +1,4 @@
-"""Sets of records in the formats v0 and v1, compressed as one record, as clients before Kafka 0.11 write them."""
+"""Compressed sets of records in the formats v0 and v1, as clients before Kafka 0.11 write them."""
 
 import gzip
 import struct
