@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import socket
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -69,7 +68,7 @@ async def any_broker() -> AsyncIterator[Broker]:
     else:
         async with EmbeddedKafka() as kafka:
             yield Broker(kafka.bootstrap, "embedded")
-            end_at_once(kafka)
+            kafka.kill()  # a stop waits for it to put in order what nobody looks at
 
 
 def _docker_answers() -> bool:
@@ -105,12 +104,4 @@ def embedded(guards: Guards = NO_GUARDS, **topics: int) -> Iterator[EmbeddedKafk
             asyncio.run(kafka.create_topics(topics))
         yield kafka
     finally:
-        end_at_once(kafka)
-        asyncio.run(kafka.stop())
-
-
-def end_at_once(kafka: EmbeddedKafka) -> None:
-    """Before its stop, which waits for it to put its affairs in order: nobody looks at them."""
-    if kafka.pid is not None:
-        with suppress(ProcessLookupError):  # a test may have ended it
-            os.kill(kafka.pid, signal.SIGKILL)
+        kafka.kill()

@@ -78,5 +78,7 @@ NEIGHBOUR = "nobody"
 
 def neighbours_program() -> tuple[str, ...]:
     """Headrace, from where the neighbour can run it too."""
-    python, path = workers_python() or ("", "")
+    found = workers_python()
+    assert found is not None
+    python, path = found
     return ("env", f"PYTHONPATH={path}", python, "-P", "-m", "headrace")

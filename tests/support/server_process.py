@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from broker import any_broker, end_at_once
+from broker import any_broker
 from certificates import Authority
 from postgresql import Databases, postgresql, programs
 from servers import RULED_USERS, USERS, Failed, GuardedBroker, SharedV3io
@@ -51,7 +51,7 @@ async def _guarded() -> AsyncIterator[GuardedBroker]:
             kafka.ca_pem,
             clients.pair("ada"),
         )
-        end_at_once(kafka)
+        kafka.kill()
 
 
 @asynccontextmanager
