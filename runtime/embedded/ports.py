@@ -1,8 +1,10 @@
 """Free ports on loopback for the listeners of embedded servers."""
 
 import errno
+import os
 import random
 import socket
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +17,11 @@ HOST = "127.0.0.1"
 # Below the range that the kernel gives to outgoing connections (32768 and up): a client that
 # reconnects to a stopped broker's port in that range may meet itself and hold the port for good.
 _PORTS = range(20000, 32000)
+
+# Seconds pass between the choice of a port and the moment when its server listens. Meanwhile no other server
+# of ours is to choose it: the last choices of this process are marked, by names that end with it.
+_MARKED = 100
+_marks: deque[int] = deque()
 
 _LISTENING = "0A"
 # As the kernel writes them: 127.0.0.1, 0.0.0.0, ::ffff:127.0.0.1 and ::.
@@ -37,20 +44,18 @@ def claim_port(port: int) -> socket.socket:
         # As ports are: of the network's namespace, and gone with the process, however that ends. Not by that
         # port itself, which its server is to take.
         claim.bind(f"\0headrace-port-{port}")
-        error = _refusal(port)
-    except OSError as taken:
-        error = taken
-    if error is not None:
+        _check_free(port)
+    except OSError as error:
         claim.close()
         raise UsageError(
             f"embedded Kafka cannot listen on {HOST}:{port}: {error.strerror}; "
             "stop what uses that port or choose another"
-        )
+        ) from error
     return claim
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
+    """One that nobody listens on now, and that no server of ours is about to."""
     return next(_free_ports())
 
 
@@ -59,7 +64,9 @@ def free_port_of_localhost() -> tuple[int, socket.socket | None]:
 
     Clients may try ::1 first. None where this machine has none; else the caller closes it.
     """
-    for port in _free_ports():
+    free = _free_ports()
+    while True:
+        port = next(free)
         held = socket.socket(socket.AF_INET6) if socket.has_ipv6 else None
         try:
             if held is not None:
@@ -71,7 +78,6 @@ def free_port_of_localhost() -> tuple[int, socket.socket | None]:
                 continue
             held = None
         return port, held
-    raise UsageError(f"no port of {HOST} is free")
 
 
 def check_listener(pid: int, port: int) -> None:
@@ -108,15 +114,25 @@ def _sockets(pid: int) -> set[str]:
 
 
 def _free_ports(but: int = 0) -> Iterator[int]:
-    candidates = random.SystemRandom().sample(_PORTS, len(_PORTS))
-    return (it for it in candidates if it != but and _refusal(it) is None)
+    """UsageError where there is no other."""
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        mark = socket.socket(socket.AF_UNIX)
+        try:
+            _check_free(port)
+            mark.bind(f"\0headrace-chosen-{port}")
+        except OSError:
+            mark.close()
+            continue
+        if len(_marks) == _MARKED:
+            os.close(_marks.popleft())
+        _marks.append(mark.detach())
+        if port != but:
+            yield port
+    raise UsageError(f"no port of {HOST} is free")
 
 
-def _refusal(port: int) -> OSError | None:
+def _check_free(port: int) -> None:
+    """OSError where it can't be listened on."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker does
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            return error
-    return None
+        probe.bind((HOST, port))

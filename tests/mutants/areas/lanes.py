@@ -107,7 +107,7 @@ MUTANTS = (
         f"{_ROOM}/buffers/records.py",
         "        if any(one[-1].offset > other[0].offset for one, other in pairwise(parts)):",
         "        if not parts:",
-        f"{_SIMULATION}[26]",
+        f"{_SIMULATION}[105]",
     ),
     Mutant(
         "undecided",
@@ -116,7 +116,7 @@ MUTANTS = (
         f"{_ROOM}/partition_lane.py",
         "        if self.state in _MAY_DECIDE_ANEW:",
         "        if self.state is PartitionState.ACTIVE:",
-        f"{_SIMULATION}[17]",
+        f"{_SIMULATION}[26]",
         more=(
             Change(
                 "runtime/dispatch/failures.py",

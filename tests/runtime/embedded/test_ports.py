@@ -1,7 +1,11 @@
 """Ports on loopback, which every user of the machine may take."""
 
 import os
+import random
 import socket
+import subprocess
+import sys
+from collections.abc import Sequence
 
 import pytest
 from neighbour import as_neighbour, needs_neighbour
@@ -9,6 +13,7 @@ from neighbour import as_neighbour, needs_neighbour
 from headrace.runtime.embedded.ports import (
     HOST,
     check_listener,
+    choose_ports,
     claim_port,
     free_port,
     free_port_of_localhost,
@@ -20,6 +25,12 @@ import socket, sys, time
 taken = socket.create_server((sys.argv[1], int(sys.argv[2])))
 print("taken", flush=True)
 time.sleep(600)
+"""
+CHOOSES = """
+import random
+from headrace.runtime.embedded.ports import free_port
+random.SystemRandom.sample = lambda self, population, count: population[10000:]
+print(free_port())
 """
 
 
@@ -61,6 +72,23 @@ def test_a_port_that_somebody_listens_on_is_not_claimed() -> None:
         pytest.raises(UsageError, match="stop what uses that port or choose another"),
     ):
         claim_port(others.getsockname()[1])
+
+
+def test_two_servers_that_are_about_to_start_choose_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    # In whatever process: this one could not be told from another by what is drawn.
+    def in_order(_: random.Random, population: Sequence[int], _count: int) -> Sequence[int]:
+        return population[10000:]
+
+    monkeypatch.setattr(random.SystemRandom, "sample", in_order)
+    of_localhost, held = free_port_of_localhost()
+    if held is not None:
+        held.close()
+    chosen = [free_port(), free_port(), *choose_ports(0, ["TLS"]).values(), of_localhost]
+    assert len({*chosen, _chosen_elsewhere()}) == len(chosen) + 1
+
+
+def _chosen_elsewhere() -> int:
+    return int(subprocess.check_output([sys.executable, "-P", "-c", CHOOSES], text=True))
 
 
 def test_localhosts_other_address_is_held() -> None:
