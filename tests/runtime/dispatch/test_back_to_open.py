@@ -135,9 +135,13 @@ async def test_an_acked_record_whose_message_is_refused_comes_again_once_its_han
     async with producing(tmp_path, ACKS_AND_STAYS, ENABLE) as (b, cluster):
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 1))
-        await until(lambda: cluster.sent)
-        b.dispatcher.sync_progress()
-        assert p.ledger.is_settled(0)
+
+        def is_acked() -> bool:
+            b.dispatcher.sync_progress()
+            return p.ledger.is_settled(0)
+
+        # The message leaves before the ack.
+        await until(lambda: cluster.sent and is_acked())
         cluster.confirm(failure="too large")
         assert p.ledger.is_open(0)
         (b.folder / "go").touch()
