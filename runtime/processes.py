@@ -103,17 +103,19 @@ def die() -> NoReturn:
     os._exit(1)
 
 
-def kill_marked(mark: str) -> None:
+def kill_marked(mark: str, but: str = "") -> None:
     """SIGKILL to each process whose MARK begins with `mark`, in whatever group, session or parent it is.
+
+    Those whose MARK begins with `but`, where that is given, are spared.
 
     Not to those that were started with another environment, or belong to somebody whose processes we may not
     end. Reads all of /proc: some ms on a machine with hundreds of processes. Elsewhere than on Linux it does
     nothing.
     """
-    needle = f"\0{MARK}={mark}".encode()
+    needles = _needle(mark), _needle(but) if but else None
     killed: set[int] = set()
     for _ in range(_MAX_ROUNDS):
-        found = [pid for pid in _all_pids() if pid not in killed and _kill_if_marked(pid, needle)]
+        found = [pid for pid in _all_pids() if pid not in killed and _kill_if_marked(pid, *needles)]
         if not found:
             return
         killed.update(found)
@@ -124,13 +126,17 @@ def _all_pids() -> Iterator[int]:
         yield from (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal())
 
 
-def _kill_if_marked(pid: int, needle: bytes) -> bool:
+def _needle(mark: str) -> bytes:
+    return f"\0{MARK}={mark}".encode()
+
+
+def _kill_if_marked(pid: int, needle: bytes, but: bytes | None) -> bool:
     with contextlib.suppress(OSError):
-        if not _has(pid, needle):
+        if not _has(pid, needle, but):
             return False
         handle = os.pidfd_open(pid)
         try:
-            if _has(pid, needle):  # still: the number may have been given to another
+            if _has(pid, needle, but):  # still: the number may have been given to another
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 return True
         finally:
@@ -138,8 +144,9 @@ def _kill_if_marked(pid: int, needle: bytes) -> bool:
     return False
 
 
-def _has(pid: int, needle: bytes) -> bool:
-    return needle in b"\0" + look_into(pid, lambda: _environment(pid))
+def _has(pid: int, needle: bytes, but: bytes | None) -> bool:
+    found = b"\0" + look_into(pid, lambda: _environment(pid))
+    return needle in found and (but is None or but not in found)
 
 
 def _environment(pid: int) -> bytes:

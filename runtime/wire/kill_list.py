@@ -31,7 +31,11 @@ class KillList:
 
     @property
     def mark(self) -> str:
-        """What the MARKs of its workers begin with."""
+        """What the MARK of a worker that is started now begins with."""
+        return f"{self._of_all}{self.last_sweep:x}."
+
+    @property
+    def _of_all(self) -> str:
         return f"{self._words[_MARK]:016x}."
 
     @property
@@ -54,12 +58,13 @@ class KillList:
         if end_ns is None or end_ns == self._words[_SWEPT]:
             return
         self._words[_SWEPT] = end_ns  # first: whoever reaps a worker wants to know why it died
-        self.kill_all()
+        # Those that follow the ended ones may be there before all of these are found. They hold nothing yet.
+        self.kill_all(but=self.mark)
 
-    def kill_all(self) -> None:
-        """End all workers and what they have started."""
+    def kill_all(self, but: str = "") -> None:
+        """End all workers and what they have started, but for those whose MARKs begin so."""
         for pid in self._words[_PIDS:]:
             if pid > 1:  # 1 stands for every process that there is
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
-        kill_marked(self.mark)
+        kill_marked(self._of_all, but)

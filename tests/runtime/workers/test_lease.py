@@ -17,6 +17,7 @@ from worker_bench import Bench, bench, records, until
 
 from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
+from headrace.runtime.processes import MARK
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.kill_list import KillList
 from headrace.runtime.wire.lease import Lease
@@ -162,6 +163,32 @@ def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
             yield process
         finally:
             process.kill()
+
+
+def test_a_sweep_spares_the_worker_that_follows_one_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = Lease.create(1)
+    lease.renew(in_seconds(-1))
+    lease.begin()
+    followers: list[subprocess.Popen[bytes]] = []
+    kill = os.killpg
+
+    def marked() -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-c", "input()"]
+        env = {**os.environ, MARK: f"{lease.kills.mark}0."}
+        return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, process_group=0)
+
+    def kill_and_follow(pid: int, signum: int) -> None:
+        kill(pid, signum)
+        followers.append(marked())  # as its processor does
+
+    monkeypatch.setattr(os, "killpg", kill_and_follow)
+    with marked() as ended, marked() as its_child:
+        lease.kills.hold(0, ended.pid)
+        KillList(lease.kills.fd).sweep(lease.ended_ns)
+        assert (ended.wait(120), its_child.wait(120)) == (-signal.SIGKILL, -signal.SIGKILL)
+    [follower] = followers
+    follower.communicate(b"\n", 120)
+    assert follower.returncode == 0
 
 
 def freeze_until(condition: Callable[[], bool]) -> None:
