@@ -15,11 +15,15 @@ from headrace.functions.run_tracking.store.tables import METADATA, RUNS, STEPS
 
 
 def constraints(engine: sa.Engine) -> dict[str, tuple[object, ...]]:
-    """Of each table, what compare_metadata doesn't look at."""
+    """Of each table, what compare_metadata doesn't look at. A database tells of tables in any order."""
     looks = sa.inspect(engine)
-    names = [name for name in looks.get_table_names() if name != "alembic_version"]
+    names = sorted(name for name in looks.get_table_names() if name != "alembic_version")
     return {
-        name: (looks.get_pk_constraint(name), looks.get_unique_constraints(name), looks.get_columns(name))
+        name: (
+            looks.get_pk_constraint(name),
+            sorted(looks.get_unique_constraints(name), key=repr),
+            looks.get_columns(name),
+        )
         for name in names
     }
 
