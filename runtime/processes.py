@@ -106,11 +106,9 @@ def die() -> NoReturn:
 def kill_marked(mark: str, but: str = "") -> None:
     """SIGKILL to each process whose MARK begins with `mark`, in whatever group, session or parent it is.
 
-    Those whose MARK begins with `but`, where that is given, are spared.
-
-    Not to those that were started with another environment, or belong to somebody whose processes we may not
-    end. Reads all of /proc: some ms on a machine with hundreds of processes. Elsewhere than on Linux it does
-    nothing.
+    Not to those whose MARK begins with `but`, where that is given, that were started with another
+    environment, or that belong to somebody whose processes we may not end. Reads all of /proc: some ms on a
+    machine with hundreds of processes. Elsewhere than on Linux it does nothing.
     """
     needles = _needle(mark), _needle(but) if but else None
     killed: set[int] = set()

@@ -39,19 +39,13 @@ def claim_port(port: int) -> socket.socket:
 
     UsageError where one of them has it, or somebody listens there.
     """
-    claim = socket.socket(socket.AF_UNIX)
     try:
-        # As ports are: of the network's namespace, and gone with the process, however that ends. Not by that
-        # port itself, which its server is to take.
-        claim.bind(f"\0headrace-port-{port}")
-        _check_free(port)
+        return _marked("port", port)
     except OSError as error:
-        claim.close()
         raise UsageError(
             f"embedded Kafka cannot listen on {HOST}:{port}: {error.strerror}; "
             "stop what uses that port or choose another"
         ) from error
-    return claim
 
 
 def free_port() -> int:
@@ -116,23 +110,32 @@ def _sockets(pid: int) -> set[str]:
 def _free_ports(but: int = 0) -> Iterator[int]:
     """UsageError where there is no other."""
     for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
-        mark = socket.socket(socket.AF_UNIX)
+        if port == but:
+            continue
         try:
-            _check_free(port)
-            mark.bind(f"\0headrace-chosen-{port}")
+            mark = _marked("chosen", port)
         except OSError:
-            mark.close()
             continue
         if len(_marks) == _MARKED:
             os.close(_marks.popleft())
         _marks.append(mark.detach())
-        if port != but:
-            yield port
+        yield port
     raise UsageError(f"no port of {HOST} is free")
 
 
-def _check_free(port: int) -> None:
-    """OSError where it can't be listened on."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker does
-        probe.bind((HOST, port))
+def _marked(how: str, port: int) -> socket.socket:
+    """No other process marks it so until this is closed. OSError where one has, or somebody listens there.
+
+    As ports are: of the network's namespace, and gone with the process, however that ends. Not by that port
+    itself, which its server is to take.
+    """
+    mark = socket.socket(socket.AF_UNIX)
+    try:
+        mark.bind(f"\0headrace-{how}-{port}")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker does
+            probe.bind((HOST, port))
+    except OSError:
+        mark.close()
+        raise
+    return mark

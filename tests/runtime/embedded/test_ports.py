@@ -75,7 +75,7 @@ def test_a_port_that_somebody_listens_on_is_not_claimed() -> None:
 
 
 def test_two_servers_that_are_about_to_start_choose_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    # In whatever process: this one could not be told from another by what is drawn.
+    # All of them, the other process too, draw the same.
     def in_order(_: random.Random, population: Sequence[int], _count: int) -> Sequence[int]:
         return population[10000:]
 
