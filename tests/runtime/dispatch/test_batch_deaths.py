@@ -18,7 +18,7 @@ async def test_a_sync_batch_past_event_timeout_is_killed_and_all_of_it_has_faile
             if events[0].attempt == 1:
                 wait_for("never")
     """
-    async with batch_bench(tmp_path, handler, size=3, failure=policy(), event_timeout_seconds=0.5) as b:
+    async with batch_bench(tmp_path, handler, size=3, failure=policy(), event_timeout_seconds=2.0) as b:
         (p,) = b.assign(*fresh(1))
         b.feed(3, p)
         await b.settled(3, p)
@@ -39,7 +39,7 @@ async def test_an_async_batch_past_event_timeout_is_cancelled_and_all_of_it_has_
                 finally:
                     write("cancelled", "cancelled")
     """
-    async with batch_bench(tmp_path, handler, size=3, failure=policy(), event_timeout_seconds=0.5) as b:
+    async with batch_bench(tmp_path, handler, size=3, failure=policy(), event_timeout_seconds=2.0) as b:
         p, q = b.assign(*fresh(2))
         b.feed(2, p)
         b.feed(1, q)
@@ -60,7 +60,7 @@ async def test_an_async_batch_that_ignores_its_cancellation_is_killed(tmp_path: 
                 except asyncio.CancelledError:
                     pass
     """
-    async with batch_bench(tmp_path, handler, size=2, failure=policy(), event_timeout_seconds=0.5) as b:
+    async with batch_bench(tmp_path, handler, size=2, failure=policy(), event_timeout_seconds=2.0) as b:
         (p,) = b.assign(*fresh(1))
         b.feed(2, p)
         await b.settled(2, p)

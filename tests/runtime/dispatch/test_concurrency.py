@@ -166,7 +166,7 @@ async def test_one_that_lets_nothing_turn_is_killed_for_and_fails_alone(
             while not exists("go"):
                 await asyncio.sleep(0.005)
     """
-    async with bench(tmp_path, handler, policy=replace(EIGHT, event_timeout_seconds=1.0)) as b:
+    async with bench(tmp_path, handler, policy=replace(EIGHT, event_timeout_seconds=2.0)) as b:
         late, other = b.assign(("t", 2), ("t", 3))
         b.feed(other, records(0, 1))
         b.feed(late, records(0, 1))
@@ -186,9 +186,9 @@ async def test_one_that_could_not_begin_is_not_late(tmp_path: Path) -> None:
         async def handler(context, event):
             write(f"{event.shard_id} {event.attempt}")
             if event.shard_id == 0 and event.attempt == 1:
-                time.sleep(1.5)  # the other was given its place with this one
+                time.sleep(3)  # the other was given its place with this one
     """
-    async with bench(tmp_path, handler, policy=replace(EIGHT, event_timeout_seconds=1.0)) as b:
+    async with bench(tmp_path, handler, policy=replace(EIGHT, event_timeout_seconds=2.0)) as b:
         blocks, other = b.assign(("t", 0), ("t", 1))
         b.dispatcher.add(blocks, records(0, 1))
         b.dispatcher.add(other, records(0, 1))

@@ -184,7 +184,7 @@ async def test_all_that_is_given_back_closes_the_gate_for_commits(tmp_path: Path
         (tmp_path / "go0").touch()
         b.feed(partition, records(0, 3))
         await b.settled(partition, 3)
-        await assignment.give_back(1, 0)
+        await assignment.give_back(60, 0)
         assert memory.held == {ONE: Checkpoint(3)}
         assert not await assignment.commit([partition])
         assert b.dispatcher.partitions == {}
@@ -203,10 +203,11 @@ async def test_a_stop_takes_all_at_once_and_gives_no_more_time_to_what_leaves_al
     async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
         assignment.on_assigned([ONE, OTHER], 1, tasks)
         await both_run(b, assignment, memory)
+        other = assignment.partitions[OTHER]
         leaving = tasks.create_task(assignment.give_back(600, 600, [ONE]))
         await until(lambda: memory.left == [ONE])
-        stop = tasks.create_task(assignment.give_back(0.5, 0))
-        await until(lambda: not assignment.partitions)
+        stop = tasks.create_task(assignment.give_back(3, 0))  # in which a busy worker says what it gives back
+        await until(lambda: other.lane.in_flight_count == 1)
         (tmp_path / "go1").touch()  # it ends its first record, and the second one isn't started
         await stop
         assert leaving.done()
@@ -219,8 +220,9 @@ async def test_what_a_stop_gives_back_is_nobody_elses_before_it_has_ended(tmp_pa
     async with assigned(tmp_path, WAITS, memory) as (b, assignment, tasks):
         assignment.on_assigned([ONE, OTHER], 1, tasks)
         await both_run(b, assignment, memory)
+        partitions = list(assignment.partitions.values())
         stop = tasks.create_task(assignment.give_back(600, 0))
-        await until(lambda: not assignment.partitions)
+        await until(lambda: all(it.lane.in_flight_count == 1 for it in partitions))
         revoked = tasks.create_task(assignment.give_back(0, 0, [ONE]))
         (tmp_path / "go1").touch()
         await until(lambda: not b.dispatcher.workers[1].in_flight.runs)
@@ -243,7 +245,7 @@ async def test_a_stop_ends_the_wait_for_late_acks_of_what_leaves_already(tmp_pat
         await until(lambda: ONE in memory.held)
         b.feed(assignment.partitions[ONE], records(0, 1))
         await until(lambda: b.lines() == ["0 0"])
-        leaving = tasks.create_task(assignment.give_back(1, 600, [ONE]))
+        leaving = tasks.create_task(assignment.give_back(60, 600, [ONE]))
         await until(lambda: not assignment.partitions)
         await assignment.give_back(0, 0)
         await leaving

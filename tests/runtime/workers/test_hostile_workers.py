@@ -200,12 +200,12 @@ async def test_a_worker_that_does_not_hear_of_its_records_is_replaced(
                 os.dup2(ends[0].fileno(), int(sys.argv[1]))
     """
     # A busy machine may hold up who has heard of its records for as long.
-    policy = DeliveryPolicy(failure=FailurePolicy(100, 0.01, 0.01), event_timeout_seconds=0.1)
+    policy = DeliveryPolicy(failure=FailurePolicy(100, 0.01, 0.01), event_timeout_seconds=2.0)
     async with bench(tmp_path, handler, policy=policy) as b:
         (p,) = b.assign(("t", 0))
         for first in (0, 3, 6):  # the second three have been read for already
             b.feed(p, records(first, 3))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 while p.ledger.committable < first + 3:
                     b.dispatcher.sync_progress()
                     await asyncio.sleep(0.01)
