@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import connect_errors, start_client
-from headrace.runtime.kafka.topics import create_topics, know_topics, refuse_errors
+from headrace.runtime.kafka.topics import create_topics, end_offsets, know_topics, refuse_errors
 
 _CONNECT_SECONDS = 5.0
 _READ_MS = 10_000  # for a record that is there; a gap behind the last one gives none
@@ -51,14 +51,12 @@ async def list_topics(
         # Offsets of one that has gone since then would be waited for.
         found = {name: parts for name, parts in found.items() if consumer.partitions_for_topic(name)}
         places = [TopicPartition(name, number) for name, parts in found.items() for number in parts]
-        ends = await consumer.end_offsets(places) if places else {}
+        ends = await end_offsets(consumer, places)
+    of_each = {name: [ends.get(TopicPartition(name, it)) for it in parts] for name, parts in found.items()}
     return [
-        {
-            "topic": name,
-            "partitions": len(parts),
-            "end_offsets": [ends[TopicPartition(name, number)] for number in parts],
-        }
-        for name, parts in sorted(found.items())
+        {"topic": name, "partitions": len(of_one), "end_offsets": of_one}
+        for name, of_one in sorted(of_each.items())
+        if None not in of_one
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from headrace.runtime.errors import BrokerError, HeadraceError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import connected
-from headrace.runtime.kafka.topics import know_topics
+from headrace.runtime.kafka.topics import end_offsets, know_topics
 
 PATIENCE_SECONDS = 10.0
 _RETRY_SECONDS = 0.2
@@ -106,7 +106,7 @@ async def read_lag(brokers: BrokerAccess, name: str) -> tuple[Group, list[Partit
     there = {(found["topic"], part["partition"]) for found in topics for part in found["partitions"]}
     async with connected(AIOKafkaConsumer, brokers) as consumer:
         await know_topics(consumer, {topic for topic, _ in there})
-        ends = await consumer.end_offsets([TopicPartition(*place) for place in places if place in there])
+        ends = await end_offsets(consumer, [TopicPartition(*place) for place in places if place in there])
     return group, [
         PartitionLag(*place, commits.get(place), ends.get(TopicPartition(*place)), clients.get(place))
         for place in places

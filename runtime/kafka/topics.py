@@ -10,6 +10,7 @@ from headrace.runtime.kafka.connecting import start_client
 
 _LEADER_SECONDS = 20.0
 _POLL_SECONDS = 0.01
+_ENDS_SECONDS = 2.0
 _TOPIC_ALREADY_EXISTS = 36
 
 
@@ -62,6 +63,24 @@ async def know_topics(consumer: Any, topics: Iterable[str]) -> None:
     aiokafka 0.14 would learn of one topic with each attempt, ten in a second, and give up after 40 s.
     """
     await consumer._client.set_topics({*topics})  # noqa: SLF001  # a consumer without subscription has no other
+
+
+async def end_offsets(consumer: Any, places: Iterable[Any]) -> dict[Any, int]:
+    """Of those that are there. The consumer knows their topics.
+
+    aiokafka would wait for one that is deleted meanwhile, for 40 s, and then have none of the others.
+    """
+    left, seconds = list(places), _ENDS_SECONDS
+    while left:
+        try:
+            async with asyncio.timeout(seconds):
+                ends: dict[Any, int] = await consumer.end_offsets(left)
+                return ends
+        except TimeoutError:
+            await consumer._client.force_metadata_update()  # noqa: SLF001  # as above
+            left = [it for it in left if it.partition in (consumer.partitions_for_topic(it.topic) or ())]
+            seconds *= 2  # it may be that all of them are slow
+    return {}
 
 
 def _all_known(topics: Sequence[Mapping[str, Any]]) -> bool:

@@ -35,14 +35,18 @@ async def test_their_number_changes_not_how_often_it_is_asked_where_they_are(
     assert asked < TOPICS
 
 
+@pytest.mark.parametrize("is_known", [False, True])
 async def test_one_that_goes_meanwhile_is_left_out_and_not_waited_for(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
 ) -> None:
     gone, left = broker.create_topic(1), broker.create_topic(1)
 
     async def know(*given: Any) -> None:
+        if is_known:  # then its offsets are asked for
+            await know_topics(*given)
         await asyncio.to_thread(broker.delete, gone)
-        await know_topics(*given)
+        if not is_known:
+            await know_topics(*given)
 
     monkeypatch.setattr(client, "know_topics", know)
     async with asyncio.timeout(30):
