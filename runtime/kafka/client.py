@@ -48,8 +48,6 @@ async def list_topics(
         }
     async with connected(AIOKafkaConsumer, brokers) as consumer:
         await know_topics(consumer, found)
-        # Offsets of one that has gone since then would be waited for.
-        found = {name: parts for name, parts in found.items() if consumer.partitions_for_topic(name)}
         places = [TopicPartition(name, number) for name, parts in found.items() for number in parts]
         ends = await end_offsets(consumer, places)
     of_each = {name: [ends.get(TopicPartition(name, it)) for it in parts] for name, parts in found.items()}

@@ -70,7 +70,8 @@ async def end_offsets(consumer: Any, places: Iterable[Any]) -> dict[Any, int]:
 
     aiokafka would wait for one that is deleted meanwhile, for 40 s, and then have none of the others.
     """
-    left, seconds = list(places), _ENDS_SECONDS
+    left = _there(consumer, places)
+    seconds: float | None = _ENDS_SECONDS
     while left:
         try:
             async with asyncio.timeout(seconds):
@@ -78,9 +79,13 @@ async def end_offsets(consumer: Any, places: Iterable[Any]) -> dict[Any, int]:
                 return ends
         except TimeoutError:
             await consumer._client.force_metadata_update()  # noqa: SLF001  # as above
-            left = [it for it in left if it.partition in (consumer.partitions_for_topic(it.topic) or ())]
-            seconds *= 2  # it may be that all of them are slow
+            before, left = left, _there(consumer, left)
+            seconds = None if left == before else _ENDS_SECONDS  # all are there: they are slow
     return {}
+
+
+def _there(consumer: Any, places: Iterable[Any]) -> list[Any]:
+    return [it for it in places if it.partition in (consumer.partitions_for_topic(it.topic) or ())]
 
 
 def _all_known(topics: Sequence[Mapping[str, Any]]) -> bool:
