@@ -137,7 +137,7 @@ async def test_a_batch_that_is_killed_for_a_rebalance_says_so_in_one_line(
     handler = """
         def handler(context, events):
             see(events)
-            wait_for("never")
+            time.sleep(600)
     """
     async with batch_bench(tmp_path, handler, size=8, timeout_seconds=0.02) as b:
         partitions = b.assign(*fresh(3))
@@ -148,7 +148,7 @@ async def test_a_batch_that_is_killed_for_a_rebalance_says_so_in_one_line(
     where = "t/0 offsets 0 to 1, t/1 offsets 0 to 1, t/2 offsets 0 to 1"
     assert re.sub(r"py:\d+;", "py:LINE;", told) == (
         f"worker 0 was killed in {where}: its partitions leave (a rebalance or a stop), and its handler has "
-        "not ended in time, in wait_for, function_code.py:LINE; what isn't acked of that is delivered again"
+        "not ended in time, in handler, function_code.py:LINE; what isn't acked of that is delivered again"
     )
 
 
