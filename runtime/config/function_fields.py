@@ -231,6 +231,13 @@ class SpecFields(Settings):
         effect="Too low kills handlers that are only slow; without it a hung one holds its worker. A call"
         " that takes longer has failed.",
     )
+    running_event_loop: Flag = setting(
+        "runningEventLoop",
+        True,
+        in_examples=False,
+        effect="Whether a sync handler finds a running event loop, as in Nuclio. false is for libraries that"
+        " refuse one: Django's ORM, asgiref, anyio.run.",
+    )
     spark: Anything = setting("spark", {}, refuses_nothing=True, effect="Gives the handler context.spark.")
     disable_default_http_trigger: Flag = setting(
         "disableDefaultHTTPTrigger",

@@ -46,6 +46,7 @@ def worker_start(
         ack_mode=policy.ack_mode.value,
         is_cumulative=policy.is_cumulative,
         topic_aliases=policy.topic_aliases,
+        running_event_loop=function.fields.running_event_loop,
         has_terminal=function.is_debugged,
         is_batch=policy.batch is not None,
         max_concurrency=policy.max_concurrency,

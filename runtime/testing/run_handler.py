@@ -35,6 +35,7 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     refuse_message: Callable[[Message], str] = lambda _: "",
     spark: SparkLink | str = "",
     source_options: Mapping[str, str] | None = None,
+    running_event_loop: bool = True,
 ) -> TrialResult:
     """Call `handler`, sync or async, on each record in order, or with `is_batch` once on all of them.
 
@@ -46,6 +47,7 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     at once, unless `refuse_message` says why it can't be written; with `result_topic`, what it returns is
     produced there. `spark` is what `spark_server` yields, or the address of a Spark Connect server: without
     it `context.spark` raises AttributeError. `source_options` are the context's.
+    Without `running_event_loop` a sync handler finds none, as with `runningEventLoop: false`.
 
     Raises HandlerNotLoadedError, with its traceback, where init_context raises, and ValueError for offsets
     that go back.
@@ -73,6 +75,7 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
         is_batch=is_batch or is_ranges,
         event=RANGE_EVENT if is_ranges else STREAM_EVENT,
         source_options=source_options or {},
+        running_event_loop=running_event_loop,
     )
     link = SparkLink(spark, "") if isinstance(spark, str) else spark
     if link.url:

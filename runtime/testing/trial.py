@@ -161,7 +161,7 @@ class Trial:
         `prepare` gets the context, before init_context does. Raises HandlerNotLoadedError.
         """
         slot = ProgressSlot(-1, Lease.create(1))
-        loop = WorkerEventLoop()
+        loop = WorkerEventLoop(runs_for_sync_code=self._start.running_event_loop)
         self.worker = WorkerLoop(self, slot, self._start, loop)
         try:
             handler, init_context = load()

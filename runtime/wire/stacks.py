@@ -21,6 +21,11 @@ def answer_to(fd: int) -> None:
     faulthandler.register(_ASKS, fd, all_threads=False)
 
 
+def stop_answering() -> None:
+    """In a process that a worker has forked: the file is the worker's."""
+    faulthandler.unregister(_ASKS)
+
+
 class Stacks:
     """The processor's end: a file in memory, which its worker inherits."""
 

@@ -33,6 +33,8 @@ class WorkerStart:
     """The right name of a topic, by others that an ack may have."""
     takes_acks: bool = False
     """Some trigger of the function does."""
+    running_event_loop: bool = True
+    """Whether sync code finds a running event loop."""
     has_terminal: bool = False
     """It reads stdin, and prints where its processor does: somebody debugs the handler."""
     is_batch: bool = False

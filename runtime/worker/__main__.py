@@ -9,7 +9,6 @@ and nothing else, so a handler may block for as long as it likes. DESIGN.md, "Pr
 import faulthandler
 import gc
 import os
-import signal
 import socket
 import sys
 import threading
@@ -21,9 +20,10 @@ from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.progress import ProgressSlot
-from headrace.runtime.wire.stacks import answer_to
+from headrace.runtime.wire.stacks import answer_to, stop_answering
 from headrace.runtime.wire.start import decode_start
 from headrace.runtime.worker.calls.handler import HandlerNotLoadedError
+from headrace.runtime.worker.forks import give_back_in_forks, leave_signals_alone
 from headrace.runtime.worker.given.event_loop import WorkerEventLoop
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop
@@ -52,9 +52,7 @@ def main() -> None:
     """Serve one processor until it says stop or is gone."""
     die_with_parent()
     keep_freed_memory()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        # Not SIG_IGN: what the handler starts would inherit that.
-        signal.signal(signum, lambda *_: None)
+    signals_before = leave_signals_alone()
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     faulthandler.enable(2)  # a segfault says where; sys.stderr becomes log lines
     answer_to(int(sys.argv[4]))
@@ -65,10 +63,12 @@ def main() -> None:
     redirect_output(link.send_log, start.log_level, has_terminal=start.has_terminal)
     os.register_at_fork(after_in_child=link.abandon)
     os.register_at_fork(after_in_child=restore_output)
+    os.register_at_fork(after_in_child=stop_answering)
     try:
-        worker = WorkerLoop(link, slot, start, WorkerEventLoop())
+        worker = WorkerLoop(link, slot, start, WorkerEventLoop(runs_for_sync_code=start.running_event_loop))
         worker.metrics.sends_by_itself = True
         os.register_at_fork(after_in_child=worker.abandon)
+        give_back_in_forks(signals_before)
         follow = threading.Thread(
             target=_follow, args=(link, worker, others), name="headrace-link", daemon=True
         )

@@ -6,6 +6,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextvars import Context, copy_context
 from functools import partial
 from itertools import compress
 from operator import itemgetter, not_
@@ -24,6 +25,7 @@ from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.callbacks import Callbacks
 from headrace.runtime.worker.calls.at_once import LATE, AtOnce, Means
 from headrace.runtime.worker.calls.cancelling import Cancelling
+from headrace.runtime.worker.calls.contexts import Contexts
 from headrace.runtime.worker.calls.handler import (
     Handler,
     HandlerNotLoadedError,
@@ -106,6 +108,8 @@ class WorkerLoop:
             decode = partial(load_named("decoder", start.decoder), **start.decoder_options)
         self._chunks = ReceivedChunks(decode)
         self._handler: Handler
+        self._call: Callable[[Any, Any], Any]
+        self._contexts: Contexts
         self._cancelling = Cancelling(slot, loop)
 
     def load(self, folder: Path, module_name: str, function_name: str) -> None:
@@ -120,19 +124,13 @@ class WorkerLoop:
             handler = Handler(call, handler.is_async)
         handler = Handler(self.traces.around(handler.call), handler.is_async)
         self.produces.trace_headers = self.traces.headers
-        self._handler = handler
+        self._handler, self._call = handler, handler.call
+        context = copy_context()
+        if init_context is not None:
+            _prepare(init_context, self._context, self._loop, context)
+        self._contexts = Contexts(context)
         if handler.is_async and self._places:
             self._at_once = self._overlapping(handler)
-        if init_context is None:
-            return
-        try:
-            with self._loop.held():
-                result = init_context(self._context)
-            if inspect.isawaitable(result):
-                self._loop.run_until_complete(_awaited(result))
-        except BaseException as error:  # user code may raise anything
-            text = f"init_context raised, in your code:\n{describe_failure(error)}"
-            raise HandlerNotLoadedError(text) from None
 
     @property
     def is_async(self) -> bool:
@@ -198,6 +196,7 @@ class WorkerLoop:
         self.acks.abandon()
         self.produces.abandon()
         self.metrics.abandon()
+        self._loop.abandon()
 
     def _is_in_sync_handler(self) -> bool:
         return not self._handler.is_async and self._slot.read().is_running
@@ -212,6 +211,7 @@ class WorkerLoop:
                 loop=self._loop,
                 inbox=self.inbox,
                 call=partial(handler.call, self._context),
+                first_context=self._contexts.first,
                 place_of=self._place_of,
                 end_fork=self._end_fork,
                 may_ask_no_ack=self._may_ask_no_ack,
@@ -234,10 +234,11 @@ class WorkerLoop:
             if work is None:
                 self._idle()
             elif self._handler.is_async:
-                self._loop.run_until_complete(self._one_after_another(work))
+                run = self._one_after_another(work)
+                self._loop.run_until_complete(self._loop.create_task(run, context=self._contexts.shared))
             else:
                 with self._loop.held():
-                    _step(work)
+                    self._contexts.shared.run(_step, work)
                 if self._loop.due or self._loop.waits:
                     self._loop.turn()
         self._callbacks.wait()
@@ -246,7 +247,7 @@ class WorkerLoop:
     def _next_work(self) -> Coroutine[Any, Any, None] | None:
         if self._is_batch:
             batch = self.inbox.next_batch()
-            return self._handle_batch(batch) if batch else None
+            return self._contexts.alone(self._handle_batch(batch)) if batch else None
         run = self.inbox.next()
         return self._handle_run(run) if run else None
 
@@ -280,7 +281,8 @@ class WorkerLoop:
     # A call per record costs too much.
     async def _handle_run(self, run: PendingRun) -> None:  # noqa: C901, PLR0912, PLR0915
         """All records of a run. Awaits nothing for a sync handler: its calls hold the loop."""
-        call, is_async = self._handler.call, self._handler.is_async
+        call, is_async = self._call, self._handler.is_async
+        shared, unset = self._contexts.shared, self._contexts.unset
         context, records, cancelling = self._context, run.records, self._cancelling
         view, source = self._place_of(run.header)
         attempt = run.header.attempt
@@ -328,6 +330,9 @@ class WorkerLoop:
                 self._end_fork(error)
                 self.acks.flush(self.replies.take_held())
                 self.inbox.fail(run, seq, self._cancelling.reason(error, seq))
+            if shared != unset:  # that call has set a variable, which no other may see
+                call = self._call = self._contexts.apart(call)
+                unset = shared
             seq += 1
         self._end_fork()
         if not wants_replies:
@@ -403,6 +408,18 @@ class WorkerLoop:
         if error is not None:
             traceback.print_exception(error)
         os._exit(error is not None)
+
+
+def _prepare(init_context: Any, given: Any, loop: WorkerEventLoop, context: Context) -> None:
+    """Call it, so that what it sets in context variables is in `context`. Raises HandlerNotLoadedError."""
+    try:
+        with loop.held():
+            result = context.run(init_context, given)
+        if inspect.isawaitable(result):
+            loop.run_until_complete(loop.create_task(_awaited(result), context=context))
+    except BaseException as error:  # user code may raise anything
+        text = f"init_context raised, in your code:\n{describe_failure(error)}"
+        raise HandlerNotLoadedError(text) from None
 
 
 def _outcome_frames(

@@ -149,6 +149,7 @@ async def bench(
     end_session: EndSession = no_session,
     outputs: Mapping[str, Output] = NO_OUTPUTS,
     log_level: int = logging.INFO,
+    running_event_loop: bool = True,
 ) -> AsyncIterator[Bench]:
     """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
     folder.mkdir(exist_ok=True)
@@ -179,6 +180,7 @@ async def bench(
             spark_session_id=spark_session_id,
             outputs=list(outputs),
             log_level=log_level,
+            running_event_loop=running_event_loop,
         )
         return WorkerProcess(start, os.environ, on_frame, lease)  # type: ignore[arg-type]
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextvars import Context
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any
@@ -11,6 +12,7 @@ from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind, RunHeader
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.calls.cancelling import late_reason
+from headrace.runtime.worker.calls.contexts import inside
 from headrace.runtime.worker.calls.inbox import Inbox, PendingRun
 from headrace.runtime.worker.given.current import CURRENT, RECORD, Place
 from headrace.runtime.worker.given.event import PartitionView
@@ -33,6 +35,8 @@ class Means:
     inbox: Inbox
     call: Callable[[Any], Any]
     """The handler, with an event."""
+    first_context: Context
+    """What each call has a copy of."""
     place_of: Callable[[RunHeader], tuple[Any, Source]]
     """The view of a run's partition, None where that is over, and the trigger that it is of."""
     end_fork: Callable[[BaseException | None], None]
@@ -133,7 +137,8 @@ class AtOnce:
             if view.has_acked_ahead and view.is_acked(record.offset, header.attempt):
                 self._end(seq, 0)
             else:
-                await self._handle_one(run, seq, record, (view, source))
+                one = self._handle_one(run, seq, record, (view, source))
+                await inside(means.first_context.copy(), one)
             seq += 1
         if seq == header.first_seq:
             means.slot.calls.leave(seq)  # all of it was recalled

@@ -32,10 +32,14 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
     """
 
     is_held = False
-    """It only counts as running."""
+    """Sync code of the user's has its thread: it doesn't turn, and may count as running."""
 
-    def __init__(self, selector: selectors.BaseSelector | None = None) -> None:
+    def __init__(
+        self, selector: selectors.BaseSelector | None = None, *, runs_for_sync_code: bool = True
+    ) -> None:
+        """Without `runs_for_sync_code` no loop counts as running there: some libraries want it so."""
         super().__init__(selector or _exact_selector())
+        self._runs_for_sync_code = runs_for_sync_code
         _let_sync_code_run_loops()
         self.due: deque[Any] = self._ready  # type: ignore[attr-defined]  # asyncio's own
         """What the next turn runs. The same object for ever: a test of it is all that a record pays."""
@@ -59,11 +63,17 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
     def hold(self, is_held: bool) -> None:
         """From now on; the loop's thread alone may say so."""
         self.is_held = is_held
-        _set_running_loop(self if is_held else None)
+        if self._runs_for_sync_code:
+            _set_running_loop(self if is_held else None)
 
     def is_running(self) -> bool:
-        """Whether it turns, or is held."""
-        return self.is_held or super().is_running()
+        """Whether it turns, or counts as if it did."""
+        return (self.is_held and self._runs_for_sync_code) or super().is_running()
+
+    def abandon(self) -> None:
+        """In a process that a handler has forked: signals that this waits for are its parent's to get."""
+        for signum in list(self._signal_handlers):  # type: ignore[attr-defined]  # asyncio's own
+            self.remove_signal_handler(signum)
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         """As asyncio has it; what it logs belongs to the record whose handler has created it."""
