@@ -70,10 +70,13 @@ class Outcomes:
             message = "maxConcurrency %d has no effect: the handler isn't async, and runs one event at a time"
             logger.warning(message, most)
 
-    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
-        """The handler has counted something by itself."""
+    def on_metrics(
+        self, worker_index: int, measure: Measure, samples: Sequence[Sample], dropped: int
+    ) -> None:
+        """The handler has counted something by itself, and some of it in vain."""
         metrics = self._shared.metrics
-        metrics.custom.add(metrics.owner, worker_index, measure, samples)
+        dropped += metrics.custom.add(metrics.owner, worker_index, measure, samples)
+        metrics.dropped_samples.inc(dropped)
 
     def on_nonsense(self) -> None:
         """A worker says what it can't know."""

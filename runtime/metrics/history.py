@@ -5,8 +5,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
+from headrace.runtime.errors import one_line
+
 _MOST_SAMPLES = 600
 _MOST_EVENTS = 100
+_MOST_CHARS = 1000
 
 EventKind = Literal["assigned", "revoked", "restart", "halted"]
 
@@ -26,7 +29,7 @@ class History:
 
     def note(self, kind: EventKind, text: str) -> None:
         """It happened now."""
-        self._events.append((round(self._now(), 2), kind, text))
+        self._events.append((round(self._now(), 2), kind, one_line(text, _MOST_CHARS)))
 
     def json(self) -> dict[str, Any]:
         """`samples` are [time, lag, handled, failed], `events` [time, kind, text]; oldest first."""

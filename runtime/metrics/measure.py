@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+MOST_METRICS = 500
 MOST_SETS = 1000
 """Of labels' values, of one metric and trigger: each is a series that whoever scrapes has to keep."""
+MOST_SERIES = 20_000
+"""Of all handlers' metrics of a replica. Each is a line of a scrape; each bucket has one too."""
 MOST_VALUE_CHARS = 200
 """Of a label. Longer ones are cut."""
 _MOST_LABELS = 10
@@ -45,9 +48,14 @@ class Measure:
         """Of its samples, as a scrape says them."""
         return tuple(self.name + suffix for suffix in _SUFFIXES[self.kind])
 
+    @property
+    def series_count(self) -> int:
+        """Of each set of labels' values."""
+        return len(self.buckets) + 3 if self.kind == "histogram" else 1
+
     def is_sample(self, sample: "Sample") -> bool:
         """Whether it can be one of this metric's."""
-        if len(sample.labels) != len(self.labels):
+        if len(sample.labels) != len(self.labels) or not all(map(_is_value, sample.labels)):
             return False
         if self.kind == "gauge":
             return not sample.counts
@@ -65,6 +73,7 @@ class Measure:
             f"the label {taken!r} is Headrace's own": taken is not None,
             "a label is there twice": len(set(self.labels)) < len(self.labels),
             f"has more than {_MOST_LABELS} labels": len(self.labels) > _MOST_LABELS,
+            "is described with half of a surrogate pair": not is_whole(self.about),
             f"is described in more than {_MOST_ABOUT_CHARS} characters": len(self.about) > _MOST_ABOUT_CHARS,
             f"buckets are 1 to {_MOST_BUCKETS} numbers that rise": not self._are_buckets_right,
         }
@@ -77,6 +86,19 @@ class Measure:
             return not bounds
         rises = all(low < high for low, high in pairwise(bounds))
         return 0 < len(bounds) <= _MOST_BUCKETS and rises and all(map(math.isfinite, bounds))
+
+
+def is_whole(text: str) -> bool:
+    """Whether UTF-8 has it: half of a surrogate pair would end each scrape."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_value(text: str) -> bool:
+    return len(text) <= MOST_VALUE_CHARS and is_whole(text)
 
 
 class Sample(NamedTuple):

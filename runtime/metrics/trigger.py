@@ -148,6 +148,11 @@ class TriggerMetrics:
         "Workers killed because they said what they can't know: something writes to their socket or memory",
         "processes",
     )
+    dropped_samples: Counter = counter(
+        "headrace_handler_samples_dropped",
+        "What handlers counted by metrics of their own in vain: beyond a bound, or by another one's name",
+        "samples",
+    )
     long_records: Counter = counter(
         "headrace_long_records", "Records that ran longer than maxProcessingTime", "records"
     )

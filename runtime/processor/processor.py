@@ -48,6 +48,7 @@ class Processor:
         ]
         self._replica = replica
         self._metrics = Metrics(replica)
+        self._scraping = asyncio.Lock()
         self._started = time.time()
         self._has_loaded = False
         self._triggers = [running for function in self._functions for running in self._triggers_of(function)]
@@ -134,7 +135,12 @@ class Processor:
         return {"replicas": [{"name": self._replica, "triggers": triggers, "log": TAIL.lines()}]}
 
     async def metrics(self) -> bytes:
-        """Counters as they are, gauges read now."""
+        """Counters as they are, gauges read now. One at a time: each fills the gauges anew."""
+        async with self._scraping:
+            self._fill_gauges()
+            return await asyncio.to_thread(generate_latest, self._metrics.registry)
+
+    def _fill_gauges(self) -> None:
         gauges = self._metrics.gauges
         gauges.clear()
         for each in self._triggers:
@@ -146,4 +152,3 @@ class Processor:
                 running.dispatcher.workers,
                 running.trigger.status(),
             )
-        return generate_latest(self._metrics.registry)

@@ -10,20 +10,17 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import aiohttp
-from prometheus_client.core import Metric
-from prometheus_client.exposition import generate_latest
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector, CollectorRegistry
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import BrokerError, HeadraceError, UsageError
+from headrace.runtime.metrics.merged import merged
 from headrace.runtime.processes import handlers_umask
 from headrace.runtime.processor.admin.log_tail import TAIL
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
@@ -39,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 _FIRST_RESPAWN_SECONDS = 1.0
 _MAX_RESPAWN_SECONDS = 30.0
-_ASK_SECONDS = 2.0
+_ASK_SECONDS, _SCRAPE_SECONDS = 2.0, 4.0
 _ACT_SECONDS = 10.0
 _MAX_SOCKET_FOLDER = 107 - len("/replica-63.sock")  # a socket's path on Linux
 _SILENCE = (503, b'{"problem": "does not answer"}')
@@ -138,7 +135,8 @@ class Replica:
 
     async def get(self, path: str) -> bytes | None:
         """What its admin server says; None where it does not answer, or its event loop doesn't turn."""
-        status, body = await self._ask("GET", path, _ASK_SECONDS) or (0, None)
+        seconds = _SCRAPE_SECONDS if path == "/metrics" else _ASK_SECONDS
+        status, body = await self._ask("GET", path, seconds) or (0, None)
         return body if status == 200 or path == "/ready" else None
 
     async def post(self, path: str) -> tuple[int, bytes] | None:
@@ -172,6 +170,7 @@ class Supervisor:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._stop_seconds = stop_seconds(functions)
         self._has_been_up = False
+        self._scraping = asyncio.Lock()
 
     def has_been_up(self) -> bool:
         """Whether a replica has been: what each of them is given can be run."""
@@ -268,9 +267,9 @@ class Supervisor:
 
     async def metrics(self) -> bytes:
         """All samples under one heading per metric; the label `replica` tells them apart."""
-        registry = CollectorRegistry()
-        registry.register(_Merged(answer.decode() for _, answer in await self._ask_all("/metrics") if answer))
-        return generate_latest(registry)
+        async with self._scraping:
+            texts = [answer for _, answer in await self._ask_all("/metrics") if answer]
+            return await asyncio.to_thread(merged, texts)
 
     async def act(self, action: Action, topic: str, partition: int) -> list[str]:
         """Of all replicas, each line with its name: two triggers may have the partition in two of them."""
@@ -307,16 +306,3 @@ class FunctionCannotRunError(HeadraceError):
     """A replica ended because of a function's own files, as any other would."""
 
     exit_code = 2
-
-
-class _Merged(Collector):
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._families: dict[str, Metric] = {}
-        for family in (f for text in texts for f in text_string_to_metric_families(text)):
-            merged = self._families.setdefault(family.name, family)
-            if merged is not family:
-                merged.samples += family.samples
-
-    def collect(self) -> Iterable[Metric]:
-        """Called by the registry."""
-        return self._families.values()

@@ -91,7 +91,9 @@ class Book:
             record.produced.append(message)
         self.confirm(encode_produced([Produced(said.number, partition, offset)]))
 
-    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+    def on_metrics(
+        self, worker_index: int, measure: Measure, samples: Sequence[Sample], dropped: int
+    ) -> None:
         """As RecordListener says."""
         self.metrics.add((), worker_index, measure, samples)
 

@@ -8,16 +8,18 @@ from headrace.runtime.wire.frames import Kind, decode_json, json_frame
 _PER_FRAME = 50
 
 
-def encode_metrics(measure: Measure, samples: Sequence[Sample]) -> Iterator[bytes]:
-    """METRICS: of one metric, in frames that are short enough."""
+def encode_metrics(measure: Measure, samples: Sequence[Sample], dropped: int = 0) -> Iterator[bytes]:
+    """METRICS: of one metric, in frames that are short enough. `dropped`: calls that weren't counted."""
     about = (measure.kind, measure.name, measure.about, measure.labels, measure.buckets)
     for at in range(0, len(samples), _PER_FRAME):
         yield json_frame(Kind.METRICS, [about, samples[at : at + _PER_FRAME]])
+    if dropped:
+        yield json_frame(Kind.METRICS, [about, [], dropped])
 
 
-def decode_metrics(body: bytes) -> tuple[Measure, list[Sample]]:
+def decode_metrics(body: bytes) -> tuple[Measure, list[Sample], int]:
     """What `encode_metrics` was given. Raises ValueError, or TypeError, for what can't be."""
-    (kind, name, about, labels, buckets), said = decode_json(body)
+    (kind, name, about, labels, buckets), said, *rest = decode_json(body)
     if kind not in {"counter", "gauge", "histogram"} or len(said) > MOST_SETS:
         raise ValueError(f"a metric of kind {kind!r:.20} and {len(said)} samples")
     bounds = tuple(map(float, buckets))
@@ -30,7 +32,8 @@ def decode_metrics(body: bytes) -> tuple[Measure, list[Sample]]:
         raise ValueError(f"samples that {name} can't have")
     if kind == "counter" and any(sample.value < 0 for sample in samples):
         raise ValueError(f"{name} goes back")
-    return measure, samples
+    (dropped,) = map(_count, rest or [0])
+    return measure, samples, dropped
 
 
 def _text(value: object) -> str:
@@ -40,6 +43,6 @@ def _text(value: object) -> str:
 
 
 def _count(value: object) -> int:
-    if not isinstance(value, int) or value < 0:
+    if not isinstance(value, int) or not 0 <= value < 1 << 53:
         raise TypeError(f"{value!r:.20} is no number of times")
     return value

@@ -11,10 +11,10 @@ from headrace.runtime.processes import die
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.slots.progress import ProgressSlot
+from headrace.runtime.wire.text import MAX_LINE, bounded_values
 from headrace.runtime.worker.given.current import CURRENT
 
 _RECEIVE_BYTES = 1 << 16
-_MAX_LOG = 1 << 20  # characters
 NO_RECORD = 2**64 - 1
 
 T = TypeVar("T")
@@ -101,8 +101,8 @@ class Link:
         if (place := CURRENT.get()) is not None:
             line["of"] = place
         text = json.dumps(line)
-        if len(text) > _MAX_LOG:
-            text = json.dumps(line | {"with": {"left_out": f"{len(text)} characters of what is bound"}})
+        if len(text) > MAX_LINE:
+            text = json.dumps(line | {"with": bounded_values(cast("dict[str, object]", line["with"]))})
         self.send(wire.encode_about(Kind.LOG, now.seq if now.is_running else NO_RECORD, text))
 
     def receive(self) -> list[tuple[Kind, bytes]]:

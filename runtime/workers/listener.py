@@ -56,7 +56,9 @@ class RecordListener(Protocol):
     def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
         """A handler has produced a message, for a record of that lane; None where it is over."""
 
-    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+    def on_metrics(
+        self, worker_index: int, measure: Measure, samples: Sequence[Sample], dropped: int
+    ) -> None:
         """What the handler has counted by itself."""
 
     def on_nonsense(self) -> None:

@@ -17,7 +17,7 @@ from headrace.runtime.wire.produce import Produce, decode_produce
 from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, decode_part, decode_reply
 from headrace.runtime.wire.slots.acks import AckedSpan
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
-from headrace.runtime.wire.text import MAX_LINE, MAX_REASON, bounded
+from headrace.runtime.wire.text import MAX_LINE, MAX_REASON, bounded, bounded_values
 from headrace.runtime.workers.in_flight import InFlight, Run
 from headrace.runtime.workers.joined_acks import JoinedAcks
 from headrace.runtime.workers.listener import RecordListener, Timed
@@ -371,6 +371,9 @@ def _read_log(body: bytes) -> tuple[int, dict[str, Any]]:
         topic, partition, offset = line["of"]
         if not (isinstance(topic, str) and isinstance(partition, int) and isinstance(offset, int)):
             raise TypeError("of")
+        line["of"] = (bounded(topic, MAX_REASON), partition, offset)
+    if len(text) > MAX_LINE:
+        line["with"] = bounded_values(line["with"])
     return seq, line
 
 

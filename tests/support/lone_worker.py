@@ -44,7 +44,9 @@ class Heard:
     def on_loaded(self, worker: WorkerHandle) -> None:
         """Of no interest."""
 
-    def on_metrics(self, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> None:
+    def on_metrics(
+        self, worker_index: int, measure: Measure, samples: Sequence[Sample], dropped: int
+    ) -> None:
         """Of no interest."""
 
     def on_nonsense(self) -> None:

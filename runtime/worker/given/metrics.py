@@ -2,13 +2,22 @@
 
 import logging
 import math
+import sys
 import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
-from headrace.runtime.metrics.measure import MOST_SETS, MOST_VALUE_CHARS, Kind, Measure, Sample
+from headrace.runtime.metrics.measure import (
+    MOST_METRICS,
+    MOST_SERIES,
+    MOST_SETS,
+    MOST_VALUE_CHARS,
+    Kind,
+    Measure,
+    Sample,
+)
 from headrace.runtime.wire.metrics import encode_metrics
 
 logger = logging.getLogger("headrace.metrics")
@@ -20,23 +29,45 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 S = TypeVar("S")
 
 
+class _Room:
+    """For the series of all metrics of a worker. Threads that meet here may pass it by some few."""
+
+    def __init__(self) -> None:
+        self._series_count = 0
+        self._is_full = False
+
+    def take(self, measure: Measure) -> bool:
+        """Whether one more set of labels' values fits."""
+        if self._series_count + measure.series_count <= MOST_SERIES:
+            self._series_count += measure.series_count
+            return True
+        if not self._is_full:
+            self._is_full = True
+            message = "metric %s: the worker's metrics have %d series, as many as they may: no new ones count"
+            logger.warning(message, measure.name, MOST_SERIES)
+        return False
+
+
 class _Metric(Generic[S]):
     """From any thread. `S` is what is kept of one set of labels' values until it is sent."""
 
-    def __init__(self, measure: Measure, on_change: Callable[[], None]) -> None:
+    def __init__(self, measure: Measure, on_change: Callable[[], None], room: _Room) -> None:
         self.measure = measure
         self._on_change = on_change
+        self._room = room
+        self._dropped = 0
         # Not a plain lock: a signal handler of the user's may count amid this.
         self._lock = threading.RLock()
         self._sets: set[tuple[str, ...]] = set()
         self._changed: dict[tuple[str, ...], S] = {}
         self._is_full = False
 
-    def take(self) -> list[Sample]:
-        """What has changed since the last time."""
+    def take(self) -> tuple[list[Sample], int]:
+        """What has changed since the last time, and how many calls found no room."""
         with self._lock:
             changed, self._changed = self._changed, {}
-        return [self._sample(values, state) for values, state in changed.items()]
+            dropped, self._dropped = self._dropped, 0
+        return [self._sample(values, state) for values, state in changed.items()], dropped
 
     def abandon(self) -> None:
         """In a process that the handler has forked: some other thread may have had the lock."""
@@ -45,12 +76,11 @@ class _Metric(Generic[S]):
     def _change(self, labels: dict[str, Any], change: Callable[[S | None], S]) -> None:
         values = self._values_of(labels)
         with self._lock:
-            if values not in self._sets:
-                if len(self._sets) >= MOST_SETS:
-                    self._say_full()
-                    return
+            if values in self._sets or self._has_room():
                 self._sets.add(values)
-            self._changed[values] = change(self._changed.get(values))
+                self._changed[values] = change(self._changed.get(values))
+            else:
+                self._dropped += 1
         self._on_change()
 
     def _values_of(self, labels: dict[str, Any]) -> tuple[str, ...]:
@@ -60,13 +90,16 @@ class _Metric(Generic[S]):
             raise ValueError(
                 f"metric {self.measure.name}: its labels are {', '.join(names) or 'none'}, not {given}"
             )
-        return tuple(str(labels[name])[:MOST_VALUE_CHARS] for name in names)
+        return tuple(_value(labels[name]) for name in names)
 
-    def _say_full(self) -> None:
+    def _has_room(self) -> bool:
+        if len(self._sets) < MOST_SETS:
+            return self._room.take(self.measure)
         if not self._is_full:
             self._is_full = True
             message = "metric %s has %d sets of labels' values, as many as it may: new ones aren't counted"
             logger.warning(message, self.measure.name, MOST_SETS)
+        return False
 
     def _sample(self, values: tuple[str, ...], state: S) -> Sample:
         raise NotImplementedError
@@ -79,7 +112,7 @@ class Counter(_Metric[float]):
         """Raises ValueError for an amount below 0, or other labels than it was declared with."""
         if not 0 <= amount < math.inf:
             raise ValueError(f"metric {self.measure.name}: {amount} can't be added to a counter")
-        self._change(labels, lambda so_far: (so_far or 0.0) + amount)
+        self._change(labels, lambda so_far: _finite((so_far or 0.0) + amount))
 
     def _sample(self, values: tuple[str, ...], state: float) -> Sample:
         return Sample(values, state)
@@ -88,8 +121,8 @@ class Counter(_Metric[float]):
 class Gauge(_Metric[float]):
     """What is, by worker: each has its own value, which goes with its process."""
 
-    def __init__(self, measure: Measure, on_change: Callable[[], None]) -> None:
-        super().__init__(measure, on_change)
+    def __init__(self, measure: Measure, on_change: Callable[[], None], room: _Room) -> None:
+        super().__init__(measure, on_change, room)
         self._now: dict[tuple[str, ...], float] = {}
 
     def set(self, value: float, /, **labels: Any) -> None:
@@ -127,7 +160,7 @@ class Histogram(_Metric[tuple[float, list[int]]]):
         def added(so_far: tuple[float, list[int]] | None) -> tuple[float, list[int]]:
             total, counts = so_far or (0.0, [0] * (len(self.measure.buckets) + 1))
             counts[at] += 1
-            return total + value, counts
+            return _finite(total + value), counts
 
         self._change(labels, added)
 
@@ -151,6 +184,7 @@ class Metrics:
         """In a thread, each SEND_SECONDS; else by `flush` alone."""
         self._send = send
         self._metrics: dict[str, AnyMetric] = {}
+        self._room = _Room()
         self._lock = threading.RLock()
         self._sending = threading.RLock()
         self._has_changed = threading.Event()
@@ -179,8 +213,8 @@ class Metrics:
         with self._sending:
             self._has_changed.clear()
             for metric in tuple(self._metrics.values()) if not self._is_abandoned else ():
-                if samples := metric.take():
-                    self._send(b"".join(encode_metrics(metric.measure, samples)))
+                if frames := b"".join(encode_metrics(metric.measure, *metric.take())):
+                    self._send(frames)
 
     def abandon(self) -> None:
         """In a process that the handler has forked: what it counts goes nowhere."""
@@ -199,9 +233,11 @@ class Metrics:
                 it for one in self._metrics.values() for it in one.measure.shown_names
             }:
                 raise ValueError(f"metric {measure.name!r}: {min(taken)} is shown by another one")
+            if len(self._metrics) >= MOST_METRICS:
+                raise ValueError(f"metric {measure.name!r}: there are {MOST_METRICS} already, no more may be")
             if not self._metrics and self.sends_by_itself:
                 threading.Thread(target=self._send_forever, name="headrace-metrics", daemon=True).start()
-            metric = made(measure, self._on_change)
+            metric = made(measure, self._on_change, self._room)
             self._metrics = {**self._metrics, measure.name: metric}
             return metric
 
@@ -214,6 +250,17 @@ class Metrics:
             self._has_changed.wait()
             time.sleep(SEND_SECONDS)
             self.flush()
+
+
+def _value(given: object) -> str:
+    """As a label has it: cut, and without halves of surrogate pairs, which no scrape can say."""
+    text = str(given)[:MOST_VALUE_CHARS]
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def _finite(total: float) -> float:
+    """The largest there is, where it overflows."""
+    return max(-sys.float_info.max, min(total, sys.float_info.max))
 
 
 def _measure(

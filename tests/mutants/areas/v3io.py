@@ -89,4 +89,13 @@ MUTANTS = (
         "tests/triggers/v3io/test_shard_offsets.py"
         "::test_a_commit_never_takes_the_place_of_one_that_is_further",
     ),
+    Mutant(
+        "asks-each-option",
+        "L9",
+        "a list of options in a list of options doubles the work of a condition with each level",
+        "runtime/embedded/v3io/language/syntax.py",
+        "any(_are_equal(left, option.value(lookup)) for option in self.options)",
+        "any(_are_equal(self.left.value(lookup), option.value(lookup)) for option in self.options)",
+        "tests/runtime/embedded/v3io/test_v3io_language_work.py::test_twice_the_depth_is_twice_the_work[lists]",
+    ),
 )

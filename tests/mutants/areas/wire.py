@@ -87,4 +87,13 @@ MUTANTS = (
         "            pass\n        return progress",
         "tests/simulation/test_simulation.py::test_what_a_seed_has_found_is_mended[37]",
     ),
+    Mutant(
+        "series-without-end",
+        "L9",
+        "what handlers publish has no bound together, and a scrape of it no end",
+        "runtime/metrics/custom.py",
+        "if self._series_count + known.measure.series_count > MOST_SERIES:",
+        "if known.measure.series_count > MOST_SERIES:",
+        "tests/runtime/metrics/test_custom_bounds.py::test_all_metrics_of_a_replica_have_one_bound",
+    ),
 )

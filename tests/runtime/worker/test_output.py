@@ -1,5 +1,6 @@
 """What a handler prints and logs: line by line, bounded, and from signal handlers too."""
 
+import json
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.output import LineSink
+from headrace.runtime.workers import news
 
 
 class Lines:
@@ -172,7 +174,8 @@ async def test_a_log_line_is_bounded(tmp_path: Path, caplog: pytest.LogCaptureFi
     handler = """
         def handler(context, event):
             context.logger.info("first" + "m" * 5_000_000 + "last")
-            context.logger.info_with("bound", value="w" * 5_000_000)
+            context.logger.info_with("bound", value="w" * 5_000_000, whole=[7] * 1_000_000, small=7)
+            context.logger.info_with("many", **{f"value{number}": "w" * 10_000 for number in range(100)})
     """
     with caplog.at_level("INFO"):
         async with bench(tmp_path, handler) as b:
@@ -183,9 +186,19 @@ async def test_a_log_line_is_bounded(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert long.endswith("last")
     assert len(long) <= 65_536
     [bound] = [r.__dict__["given"] for r in caplog.records if r.getMessage() == "bound"]
-    assert len(str(bound)) < 2_000_000
+    assert max(len(bound["value"]), len(bound["whole"])) <= 16_384
+    assert bound["small"] == 7
+    [many] = [r.__dict__["given"] for r in caplog.records if r.getMessage() == "many"]
+    assert (many["value0"], many["left_out"]) == ("w" * 10_000, "94 values")
+    assert len(str(many)) <= 65_536
 
 
 def test_what_is_received_is_bounded_as_well() -> None:
     body = wire.encode_failed(0, 1, "")[8:] + b"r" * 1_000_000
     assert len(wire.decode_failed(body)[3]) <= 16_384
+
+
+def test_what_a_line_has_beside_it_is_bounded_where_it_is_received_too() -> None:
+    line = {"level": 20, "message": "m", "with": {"value": "w" * 1_000_000}, "of": ["t" * 1_000_000, 0, 1]}
+    _, read = news._read_log(wire.encode_about(wire.Kind.LOG, 0, json.dumps(line))[8:])
+    assert max(len(read["with"]["value"]), len(read["of"][0])) <= 16_384

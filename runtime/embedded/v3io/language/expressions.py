@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from headrace.runtime.embedded.v3io.language.arrays import with_element
 from headrace.runtime.embedded.v3io.language.errors import MalformedError
 from headrace.runtime.embedded.v3io.language.parser import Parser
+from headrace.runtime.embedded.v3io.language.steps import Steps
 from headrace.runtime.embedded.v3io.language.syntax import Expression, Lookup
 from headrace.runtime.embedded.v3io.language.values import Value
 
@@ -35,30 +36,29 @@ class _Remove:
         """None: the attribute goes, if it was there."""
 
 
-def updated(source: str, lookup: Lookup) -> Mapping[str, Value | None]:
-    """What is new of an item, None for what it loses: each step sees those before. MalformedError."""
-    changed: dict[str, Value | None] = {}
+def updated(source: str, lookup: Lookup, steps: Steps | None = None) -> Mapping[str, Value | None]:
+    """What is new of an item, None for what it loses: each change sees those before. MalformedError."""
+    parser, taken = Parser(source), steps or Steps()
+    taken.take(parser.word_count)
+    new: dict[str, Value | None] = {}
+    current = taken.counted(lambda name: new[name] if name in new else lookup(name))
+    for change in _parsed(parser):
+        new[change.name] = change.new_value(current)
+    return new
 
-    def current(name: str) -> Value | None:
-        return changed[name] if name in changed else lookup(name)
 
-    for step in _parsed(source):
-        changed[step.name] = step.new_value(current)
-    return changed
-
-
-def _parsed(source: str) -> list[_Set | _Remove]:
-    parser, steps = Parser(source), list[_Set | _Remove]()
+def _parsed(parser: Parser) -> list[_Set | _Remove]:
+    changes = list[_Set | _Remove]()
     while not parser.is_at_end():
-        steps += _steps(parser)
+        changes += _changes(parser)
         if not parser.has_mark(";"):
             parser.end()
-    if not steps:
+    if not changes:
         raise MalformedError("an update expression sets or removes something, as in SET age = age + 1")
-    return steps
+    return changes
 
 
-def _steps(parser: Parser) -> list[_Set | _Remove]:
+def _changes(parser: Parser) -> list[_Set | _Remove]:
     if parser.has_word("remove", "delete"):
         removed: list[_Set | _Remove] = [_Remove(parser.name())]
         while parser.has_mark(","):

@@ -31,6 +31,7 @@ class Parser:
 
     def __init__(self, source: str) -> None:
         self._tokens = tokens(source)
+        self.word_count = len(self._tokens)
         self._next = 0
         self._depth = 0
 

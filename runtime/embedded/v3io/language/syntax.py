@@ -1,6 +1,7 @@
 """The parts of an expression, and what each comes to: a value, or None where something is absent.
 
-Nothing here raises. Chains are flat, so only parentheses nest, and the parser bounds those.
+Nothing here raises but `lookup`. Chains are flat, so only parentheses nest, and the parser bounds those. Each
+part looks once at each that it is made of, so an evaluation is no longer than the source.
 """
 
 import operator
@@ -91,7 +92,8 @@ class OneOf:
     options: tuple[Expression, ...]
 
     def value(self, lookup: Lookup) -> Value | None:
-        return any(Comparison(self.left, "==", option).value(lookup) for option in self.options)
+        left = self.left.value(lookup)  # once: each level of lists in lists would double the work
+        return left is not None and any(_are_equal(left, option.value(lookup)) for option in self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,10 @@ def _divided(left: float, right: float) -> float:
     if isinstance(left, int) and isinstance(right, int) and left % right == 0:
         return left // right
     return left / right
+
+
+def _are_equal(left: Value, right: Value | None) -> bool:
+    return right is not None and _are_comparable(left, right) and left == right
 
 
 def _are_comparable(left: Value, right: Value) -> bool:

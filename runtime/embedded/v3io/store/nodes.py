@@ -1,5 +1,7 @@
 """The tree of nodes: found, made, changed, deleted."""
 
+from collections.abc import Iterator
+
 from headrace.runtime.embedded.v3io.store.address import Address
 from headrace.runtime.embedded.v3io.store.clock import Clock
 from headrace.runtime.embedded.v3io.store.database import Database
@@ -34,11 +36,14 @@ class Nodes:
 
     def children(
         self, folder: str, after: str, most: int, *, start: str = "", is_directories_only: bool = False
-    ) -> list[Node]:
-        """What is in a directory, by name, beginning behind the name `after`, and not before `start`."""
+    ) -> Iterator[Node]:
+        """What is in a directory, by name, beginning behind the name `after`, and not before `start`.
+
+        Each is read when it is taken: nothing may be written meanwhile.
+        """
         first, last = (Kind.DIRECTORY, Kind.STREAM) if is_directories_only else (Kind.FILE, Kind.SHARD)
         rows = self._database.execute(_CHILDREN, (folder, after, start, first, last, most))
-        return [Node._make(row) for row in rows]
+        return map(Node._make, rows)
 
     def data(self, node: Node) -> bytes:
         """A file's."""
@@ -67,7 +72,7 @@ class Nodes:
 
     def delete(self, node: Node) -> None:
         """A directory has to be empty. V3ioError."""
-        if node.is_directory and self.children(node.path, "", 1):
+        if node.is_directory and any(self.children(node.path, "", 1)):
             raise not_empty()
         self._database.execute("DELETE FROM nodes WHERE inode = ?", (node.inode,))
 

@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+from headrace.runtime.embedded.v3io.language.steps import Steps
 from headrace.runtime.embedded.v3io.language.values import Typed, Value, decoded
+from headrace.runtime.embedded.v3io.store.errors import invalid_argument
 from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Kind, Node
 
 Attributes = dict[str, dict[str, Any]]
 
 _USER, _EVERYTHING = "*", "**"
+_MOST_NAMES = 1000
 
 _SYSTEM: dict[str, Callable[[Node], int | str]] = {
     "__name": lambda node: node.name,
@@ -32,10 +35,11 @@ RESERVED = _SYSTEM.keys() | _OF_SHARDS.keys()
 
 
 class ItemView:
-    """What conditions see of an item; of an absent one, nothing."""
+    """What conditions see of an item; of an absent one, nothing. `steps` are those that they take of it."""
 
     def __init__(self, node: Node | None) -> None:
         self._node = node
+        self.steps = Steps()
         self.own: Attributes = {} if node is None else node.own_attributes
 
     def value(self, name: str) -> Value | None:
@@ -75,5 +79,8 @@ class ItemView:
 
 
 def names_in(text: str) -> list[str]:
-    """Of AttributesToGet: separated by commas; nothing is `*`."""
-    return [name.strip() for name in text.split(",") if name.strip()] or [_USER]
+    """Of AttributesToGet: separated by commas; nothing is `*`. V3ioError for too many."""
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if len(names) > _MOST_NAMES:
+        raise invalid_argument(f"AttributesToGet has {len(names)} names, at most {_MOST_NAMES}")
+    return names or [_USER]

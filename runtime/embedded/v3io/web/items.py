@@ -24,6 +24,7 @@ from headrace.runtime.embedded.v3io.web.attributes import RESERVED, Attributes, 
 from headrace.runtime.embedded.v3io.web.call import Call
 
 _MERGE = "CreateOrReplaceAttributes"
+_MOST_CHARACTERS = 10 << 20
 
 
 class Items:
@@ -55,16 +56,18 @@ class Items:
         if not expression:
             raise condition_failed() if call.text("UpdateExpression") else _no_expression()
         try:
-            changed = updated(expression, view.value)
+            changed = updated(expression, view.value, view.steps)
         except MalformedError as error:
             raise invalid_argument(f"{name}: {error}") from error
         _check_owner(changed)
+        _check_size(sum(len(it) for it in changed.values() if isinstance(it, str | bytes)))
         new = _checked({key: encoded(value) for key, value in changed.items() if value is not None})
         kept = {key: typed for key, typed in view.own.items() if key not in changed}
         return self._write(call.address, node, kept | new)
 
     def _write(self, address: Address, node: Node | None, attributes: Attributes) -> web.Response:
         text = json.dumps(attributes, separators=(",", ":"))
+        _check_size(len(text))
         if node is not None:
             written = self._store.nodes.touch(node, attributes=text)
         else:
@@ -84,7 +87,7 @@ def _is_merge(call: Call, *, default: bool) -> bool:
 def _holds(call: Call, view: ItemView) -> bool:
     condition = call.text("ConditionExpression")
     try:
-        return not condition or holds(condition, view.value)
+        return not condition or holds(condition, view.value, view.steps)
     except MalformedError as error:
         raise invalid_argument(f"ConditionExpression: {error}") from error
 
@@ -105,6 +108,12 @@ def _check_owner(names: Iterable[str]) -> None:
     for name in names:
         if name in RESERVED:
             raise not_permitted(f"{name} is the system's")
+
+
+def _check_size(characters: int) -> None:
+    """Writes that merge, and updates, could add to an item without end."""
+    if characters > _MOST_CHARACTERS:
+        raise invalid_argument(f"an item has at most {_MOST_CHARACTERS} characters of attributes")
 
 
 def _no_expression() -> V3ioError:

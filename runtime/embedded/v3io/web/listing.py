@@ -55,19 +55,20 @@ class Listing:
 
     def _children(self, wanted: _Wanted) -> list[Node]:
         """One more than is shown, if there is one."""
-        return self._store.nodes.children(
+        found = self._store.nodes.children(
             wanted.directory.path,
             wanted.marker,
             wanted.most + 1,
             is_directories_only=wanted.is_directories_only,
         )
+        return [node._replace(attributes="") for node in found]  # a thousand times ten megabytes, perhaps
 
 
 def _wanted(container: str, query: str) -> _Wanted:
     pairs = (field.partition("=") for field in query.split("&"))  # a + is a plus here: Go sends it as it is
     fields = {name: value for name, _, value in pairs}
     most = fields.get("max-keys") or str(_MOST_KEYS)
-    if not (most.isascii() and most.isdecimal() and 1 <= int(most[:9]) <= _MOST_KEYS):
+    if not (most.isascii() and most.isdecimal() and len(most) < 20 and 1 <= int(most) <= _MOST_KEYS):
         raise invalid_argument(f"max-keys is {most[:40]!r}, expected a number from 1 to {_MOST_KEYS}")
     marker = unquote(fields.get("marker", "")).strip("/").rpartition("/")[2]
     return _Wanted(

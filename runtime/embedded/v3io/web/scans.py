@@ -9,6 +9,7 @@ from aiohttp import web
 
 from headrace.runtime.embedded.v3io.language.conditions import holds
 from headrace.runtime.embedded.v3io.language.errors import MalformedError
+from headrace.runtime.embedded.v3io.language.steps import BYTES_PER_STEP
 from headrace.runtime.embedded.v3io.store.errors import invalid_argument, not_a_directory
 from headrace.runtime.embedded.v3io.store.node import Node
 from headrace.runtime.embedded.v3io.store.store import Store
@@ -19,8 +20,11 @@ from headrace.runtime.embedded.v3io.web.call import Call
 _MOST_ITEMS = 1000
 _MOST_ANSWER_CHARACTERS = 10 << 20
 _MOST_SEGMENTS = 1024
+_MOST_STEPS = 20_000_000
+"""Of a page. An item is one, and so is each word of the filter: a short one gets over some million items."""
 _NODES_AT_ONCE = 200
-"""Then others have their turn."""
+_STEPS_AT_ONCE = 20_000
+"""After as many, of whichever, others have their turn."""
 
 
 class _Scan(NamedTuple):
@@ -35,14 +39,41 @@ class _Scan(NamedTuple):
     segment: int
     segments: int
 
-    def item_of(self, node: Node) -> dict[str, Any] | None:
-        """What is asked of it; None where it isn't meant."""
-        if node.is_directory or zlib.crc32(node.name.encode()) % self.segments != self.segment:
-            return None
+
+class _Page:
+    """What of a scan goes into one answer."""
+
+    def __init__(self, scan: _Scan) -> None:
+        self._scan = scan
+        self._size = 0
+        self.items: list[dict[str, Any]] = []
+        self.steps = 0
+
+    def take(self, node: Node) -> None:
+        """In, where it is meant. MalformedError."""
+        scan = self._scan
+        self.steps += 1
+        if node.is_directory or zlib.crc32(node.name.encode()) % scan.segments != scan.segment:
+            return
         view = ItemView(node)
-        if self.filter and not holds(self.filter, view.value):
-            return None
-        return view.chosen(self.names, with_name=True)
+        view.steps.take(len(node.attributes) // BYTES_PER_STEP)
+        is_meant = not scan.filter or holds(scan.filter, view.value, view.steps)
+        self.steps += view.steps.count
+        if is_meant:
+            self.items.append(view.chosen(scan.names, with_name=True))
+            self.steps += len(scan.names)
+            self._size += len(node.attributes)
+
+    def is_full(self) -> bool:
+        """V3ioError where it is empty, and has taken too long all the same."""
+        is_spent = self.steps > _MOST_STEPS
+        if is_spent and not self.items:
+            raise invalid_argument(
+                f"FilterExpression: no item fits among those that {_MOST_STEPS} steps get over: "
+                "make it shorter, or scan fewer items, by ShardingKey and SortKeyRangeStart"
+            )
+        is_large = len(self.items) >= self._scan.limit or self._size > _MOST_ANSWER_CHARACTERS
+        return is_spent or is_large
 
 
 class Scans:
@@ -67,20 +98,20 @@ class Scans:
 
     async def _page(self, folder: str, scan: _Scan) -> tuple[list[dict[str, Any]], str]:
         """Items, and where to go on; empty where nothing can follow."""
-        items: list[dict[str, Any]] = []
-        after, size = scan.after, 0
-        while nodes := self._store.nodes.children(folder, after, _NODES_AT_ONCE, start=scan.start):
-            for node in nodes:
+        page, after, before = _Page(scan), scan.after, None
+        while after != before:
+            before, turn_ends = after, page.steps + _STEPS_AT_ONCE
+            for node in self._store.nodes.children(folder, after, _NODES_AT_ONCE, start=scan.start):
                 if scan.end and node.name >= scan.end:
-                    return items, ""
+                    return page.items, ""
                 after = node.name
-                if (item := scan.item_of(node)) is not None:
-                    items.append(item)
-                    size += len(node.attributes)
-                if len(items) >= scan.limit or size > _MOST_ANSWER_CHARACTERS:
-                    return items, base64.b64encode(after.encode()).decode()
+                page.take(node)
+                if page.is_full():
+                    return page.items, base64.b64encode(after.encode()).decode()
+                if page.steps > turn_ends:
+                    break
             await asyncio.sleep(0)
-        return items, ""
+        return page.items, ""
 
 
 def _scan(call: Call) -> _Scan:

@@ -170,7 +170,7 @@ def test_any_text_at_all_is_a_condition_or_malformed(source: str) -> None:
             use(source, ITEM.get)
 
 
-# What a condition is, as a tree: a comparison, a list that is joined by its head, or a negation.
+# What a condition is, as a tree: a comparison, a list that is joined by its head, a negation, or a choice.
 Tree = tuple[Any, ...]
 VALUES: dict[str, int] = {"a": 1, "b": 2, "c": 0}
 LEAVES = st.tuples(
@@ -184,6 +184,7 @@ TREES: st.SearchStrategy[Tree] = st.recursive(
     lambda trees: (
         st.tuples(st.sampled_from(["and", "or"]), st.lists(trees, min_size=1, max_size=4))
         | st.tuples(st.just("not"), trees)
+        | st.tuples(st.just("in"), trees, st.lists(st.booleans() | st.integers(0, 1), min_size=1))
     ),
     max_leaves=20,
 )
@@ -194,6 +195,8 @@ def written(tree: Tree) -> str:
         return f"{tree[1]} {tree[2]} {tree[3]}"
     if tree[0] == "not":
         return f"NOT ({written(tree[1])})"
+    if tree[0] == "in":
+        return f"({written(tree[1])}) IN ({', '.join(str(option).lower() for option in tree[2])})"
     return f" {tree[0].upper()} ".join(f"({written(part)})" for part in tree[1])
 
 
@@ -204,6 +207,8 @@ def meant(tree: Tree) -> bool:
         return value is not None and (value > other) - (value < other) in signs[tree[2]]
     if tree[0] == "not":
         return not meant(tree[1])
+    if tree[0] == "in":  # 1 is no truth value
+        return any(option is meant(tree[1]) for option in tree[2])
     return (all if tree[0] == "and" else any)(map(meant, tree[1]))
 
 
