@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 _DEFAULTS = {
     "KAFKA_DATA_INGESTION_TOPIC": "data-ingestion",
@@ -15,8 +16,10 @@ _DEFAULTS = {
     "FRONTIER_URL": "",
     "FRONTIER_TIMEOUT_SECONDS": "10",
     "INGEST_MAX_MESSAGES_PER_TXN": "1000",
+    "ALLOWED_HOSTS": "",
     "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092",
 }
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _BROKER = re.compile(r"[^\s,:]+:\d{1,5}|\[[0-9A-Fa-f:.]+\]:\d{1,5}")
 
 
@@ -44,6 +47,8 @@ class Settings:
     messages_per_transaction: int
     brokers: Sequence[str] = ()
     """Each HOST:PORT."""
+    allowed_hosts: Sequence[str] = ()
+    """Names that the frontier is asked by, besides this machine's own. None: beyond loopback, any."""
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -62,6 +67,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         return value
 
     host, port = text("FRONTIER_HOST"), int(number("FRONTIER_PORT", 0, 65535))
+    url = text("FRONTIER_URL").rstrip("/") or f"http://127.0.0.1:{port}"
+    names = *filter(None, map(str.strip, text("ALLOWED_HOSTS").split(","))), _name_in(url)
     return Settings(
         text("KAFKA_DATA_INGESTION_TOPIC"),
         text("KAFKA_CONTROL_EVENTS_TOPIC"),
@@ -70,11 +77,22 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         text("SUMMARIES"),
         host,
         port,
-        text("FRONTIER_URL").rstrip("/") or f"http://127.0.0.1:{port}",
+        url,
         number("FRONTIER_TIMEOUT_SECONDS", 0.1, 3600),
         int(number("INGEST_MAX_MESSAGES_PER_TXN", 1, 100_000)),
         _brokers(text("KAFKA_BOOTSTRAP_SERVERS")),
+        names if len(names) > 1 or host in _LOOPBACK else (),
     )
+
+
+def _name_in(url: str) -> str:
+    try:
+        name = urlsplit(url).hostname
+    except ValueError:
+        name = None
+    if name is None:
+        raise SettingsError(f"FRONTIER_URL is {url!r}: expected one such as https://runs.example")
+    return name
 
 
 def _brokers(text: str) -> tuple[str, ...]:

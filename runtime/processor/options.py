@@ -15,11 +15,11 @@ from headrace.runtime.config.trigger import BesideFile
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE, checked_addresses
 from headrace.runtime.log import LogFormat
-from headrace.runtime.processor.admin.hosts import TcpAddress
 from headrace.runtime.processor.declare import Reach, argument, option
 from headrace.runtime.settings.reader import Instead, Origin
 from headrace.runtime.users import OPTION as WORKER_USER_OPTION
 from headrace.runtime.v3io.addresses import V3IO_OPTION, V3IO_OVERRIDE_VARIABLE, checked_web_api
+from headrace.runtime.web.hosts import TcpAddress
 
 _SETS = "HEADRACE_REPLICA_SETS"
 

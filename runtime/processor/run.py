@@ -16,7 +16,6 @@ from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.environment import picked
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin.front import Front
-from headrace.runtime.processor.admin.hosts import TcpAddress
 from headrace.runtime.processor.admin.log_tail import TAIL
 from headrace.runtime.processor.admin.server import admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
@@ -31,6 +30,7 @@ from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.users import OURS, ProcessUser, find_user, gain_no_privileges
+from headrace.runtime.web.hosts import TcpAddress
 from headrace.triggers.base import Hurrying
 
 logger = logging.getLogger(__name__)

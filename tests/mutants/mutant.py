@@ -24,6 +24,10 @@ PROMISES: Mapping[str, tuple[str, str]] = {
         "is confirmed before its record is committed; with `exactlyOnce: true`, exactly once.",
     ),
     "requests": ("docs/guide/http.md", "Nothing is tried again: whoever asked decides."),
+    "foreign pages": (
+        "docs/operate/security.md",
+        "answer no page of another site",
+    ),
     "firings": ("docs/guide/cron.md", "A clock that is set back by up to a minute repeats nothing."),
 }
 """Those beside L1 to L9 of DESIGN.md: the page that makes one, and its words there."""

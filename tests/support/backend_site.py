@@ -65,6 +65,7 @@ class Request:
     path: str
     fields: dict[str, str] = field(default_factory=dict)
     body: Any = b""
+    content_type: str = "application/json"
 
 
 class Backend:

@@ -4,6 +4,9 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -15,12 +18,28 @@ def browser() -> str:
     return found
 
 
+_COMMON = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
+
+
+@contextmanager
+def browsing(url: str, home: Path) -> Iterator[None]:
+    """It shows a page, and goes where that goes, until the context ends."""
+    home.mkdir()
+    command = [browser(), *_COMMON, "--remote-debugging-port=0", f"--user-data-dir={home}", url]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(home)}
+    ) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
 def browse(url: str, *options: str) -> str:
     """What it says once it has shown a page: nothing, or with `--dump-dom` the page as it is then."""
-    common = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
     with tempfile.TemporaryDirectory() as home:  # where it may write
         done = subprocess.run(
-            [browser(), *common, *options, url],
+            [browser(), *_COMMON, *options, url],
             capture_output=True,
             text=True,
             timeout=120,

@@ -89,6 +89,13 @@ async def http_function(
 ) -> AsyncIterator[Function]:
     """It runs until the context ends."""
     write_http_function(folder, handler, spec=spec, **trigger)
+    async with running_http_function(folder) as it:
+        yield it
+
+
+@asynccontextmanager
+async def running_http_function(folder: Path) -> AsyncIterator[Function]:
+    """What the folder's function.yaml says, which has one trigger."""
     function = load_function(folder)
     running = RunningTrigger(RunningFunction(function), function.triggers[0], Metrics(), {})
     await running.start_workers()

@@ -1,5 +1,6 @@
 """The attributes of an http trigger: Nuclio's, and `host`."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -28,6 +29,15 @@ def _ingresses(written: object) -> object:
         if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
             raise ValueError("is no mapping from names to mappings with paths, a list of strings")
     return written
+
+
+def _names(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    for host in hosts:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", host):
+            raise ValueError(
+                f"has {host!r}, which is no name such as orders.example: without a port, without http://"
+            )
+    return hosts
 
 
 class CorsSettings(Settings):
@@ -100,6 +110,20 @@ class HttpSettings(Settings):
         " are the ingress controller's.",
     )
     cors: CorsSettings = section("cors", CorsSettings, effect="Cross-origin requests of browsers.")
+    cross_origin_protection: Flag = setting(
+        "crossOriginProtection",
+        False,
+        effect="Without it any page that is open in a browser which reaches the function may call it; with it"
+        " such requests are refused with 403, but for links that are followed, and for pages that cors"
+        " allows.",
+    )
+    allowed_hosts: Annotated[Texts, AfterValidator(_names)] = setting(
+        "allowedHosts",
+        (),
+        example=["orders.example"],
+        effect="Requests by other names, but for localhost and addresses, are refused with 403. With"
+        " crossOriginProtection, a function at 127.0.0.1 needs here what a proxy before it is called.",
+    )
     max_request_body_size: Annotated[Count, Ge(0), Le(_MOST_BODY_BYTES), _or_default(_DEFAULT_BODY_BYTES)] = (
         setting(
             "maxRequestBodySize",

@@ -13,6 +13,7 @@ from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.http.answers import CLOSE, headers_of, send_parts, text
+from headrace.triggers.http.askers import Askers
 from headrace.triggers.http.cors import Cors
 from headrace.triggers.http.event import head_of, path_of
 from headrace.triggers.http.ingresses import Ingresses
@@ -55,6 +56,7 @@ class HttpTrigger(Trigger):
         wait_seconds = spec.fields.worker_availability_timeout_milliseconds / 1000
         self._requests = Requests(spec.name, dispatch, metrics, wait_seconds)
         self._ingresses = Ingresses(settings.paths, *metrics.named)
+        self._askers = Askers(settings)
         self._cors = Cors(settings.cors)
         self._server = Server(settings, self._answer)
         self._is_stopping = asyncio.Event()
@@ -100,6 +102,8 @@ class HttpTrigger(Trigger):
         """To what no handler sees."""
         if request.version < HttpVersion10:
             return text(400, "no version of HTTP")
+        if refusal := self._askers.refusal(request.method, request.headers):
+            return text(403, refusal)
         if request.raw_path == HEALTH_PATH:
             return text(200, "ok")
         if self._cors.is_enabled and (answer := self._cors_answer(request)) is not None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 from headrace.functions.run_tracking.backend import downloads, editing, health, named, pages, runs, summaries
 from headrace.functions.run_tracking.backend.answers import Answer, RequestError
 from headrace.functions.run_tracking.backend.site import Site
+from headrace.web import is_form_type
 
 Handler: TypeAlias = Callable[..., Answer]
 """Takes the site, the event, and the parts of the path that its pattern has in brackets."""
@@ -71,6 +72,8 @@ def answer(site: Site, event: Any) -> Answer:
         if not (found := one.pattern.fullmatch(event.path)):
             continue
         if one.method == method:
+            if method != "GET" and is_form_type(event.content_type):
+                raise RequestError(415, "Content-Type has to be application/json")
             return one.handler(site, event, *found.groups())
         allowed.append(one.method)
     if allowed:

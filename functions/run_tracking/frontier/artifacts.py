@@ -11,6 +11,7 @@ from headrace.functions.run_tracking.blobs.folder import FolderStore
 from headrace.functions.run_tracking.blobs.signatures import UPLOADS
 from headrace.functions.run_tracking.blobs.store import BlobError, BlobStore
 from headrace.functions.run_tracking.messages.items import RUN_ID, Name
+from headrace.web import is_form_type
 
 _MOST_BYTES = 5 * 1024**3  # what one PUT of S3 takes
 _PART_BYTES = 256 * 1024
@@ -29,6 +30,8 @@ def routes(store: BlobStore) -> list[web.RouteDef]:
     """Of the frontier's server."""
 
     async def presign(request: web.Request) -> web.Response:
+        if is_form_type(request.content_type):
+            return _refused(415, "Content-Type has to be application/json")
         try:
             asked = _ASKED.decode(await request.read())
             if not RUN_ID.fullmatch(asked.run_id):

@@ -17,6 +17,7 @@ from headrace.functions.run_tracking.frontier.health import Health
 from headrace.functions.run_tracking.frontier.publishing import Publisher
 from headrace.functions.run_tracking.frontier.sockets import Sockets
 from headrace.functions.run_tracking.settings import Settings, SettingsError
+from headrace.web import refuse_foreign_pages
 
 _REQUEST_ID = "X-Request-ID"
 _OUTPUT = "kafka"
@@ -30,14 +31,21 @@ def prepare(context: Any, settings: Settings) -> None:
     )
     counts = Counts()
     sockets, health = Sockets(publisher, counts), Health(publisher, counts, settings.brokers)
-    app = web.Application(middlewares=[_with_request_id])
-    app.add_routes([web.get("/api/v1/ws/runs/{run_id}", sockets.serve)])
-    app.add_routes(routes(open_store(settings)))
-    app.add_routes([web.get("/{path:.*}", _asking(health))])
+    app = application(settings, sockets, health)
     context.user_data.health = health
     context.platform.set_termination_callback(sockets.close)
     asyncio.get_event_loop().run_until_complete(_listen(app, settings))
     context.logger.info_with("the frontier listens", url=settings.frontier_url)
+
+
+def application(settings: Settings, sockets: Sockets, health: Health) -> web.Application:
+    """All of its routes, of which a page of another site reaches none."""
+    guard = refuse_foreign_pages(settings.frontier_host, settings.allowed_hosts)
+    app = web.Application(middlewares=[_with_request_id, guard])
+    app.add_routes([web.get("/api/v1/ws/runs/{run_id}", sockets.serve)])
+    app.add_routes(routes(open_store(settings)))
+    app.add_routes([web.get("/{path:.*}", _asking(health))])
+    return app
 
 
 async def handle(context: Any, event: Any) -> Any:

@@ -4,9 +4,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from headrace.runtime.processor.admin.hosts import is_loopback
 from headrace.runtime.processor.admin.token import TOKEN_VARIABLE, checked_token, token_header
 from headrace.runtime.processor.admin.token_file import find_token
+from headrace.runtime.web.hosts import is_loopback
 
 token_option = click.option(
     "--admin-token",

@@ -8,7 +8,7 @@ import aiohttp
 import click
 
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin.hosts import is_loopback, reachable
+from headrace.runtime.web.hosts import is_loopback, reachable
 
 _ANSWER_SECONDS = 30.0
 

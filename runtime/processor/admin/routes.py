@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.partitions.stuck_record import without_content
-from headrace.runtime.processor.admin.hosts import is_loopback
 from headrace.runtime.processor.admin.page import page_routes
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError, Reported
 from headrace.runtime.processor.admin.token import AdminToken
+from headrace.runtime.web.guard import Guard
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -83,16 +82,16 @@ async def _outages(request: web.Request, handler: Handler) -> web.StreamResponse
         return _problem(503, str(error))
 
 
-@web.middleware
-async def refuse_foreign_names(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A page may have its own domain point at 127.0.0.1: to the browser this is the page's server then."""
-    try:
-        name = urlsplit(f"//{request.host}").hostname
-    except ValueError:
-        name = None
-    if name is None or not is_loopback(name):
-        return _problem(403, f"{request.host!r} is no name of this machine's own, such as localhost")
-    return await handler(request)
+def guarded(guard: Guard) -> Middleware:
+    """Refuses what a page of another site asks, whatever it asks for."""
+
+    @web.middleware
+    async def guarding(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if refusal := guard.refusal(request.method, request.headers):
+            return _problem(403, refusal)
+        return await handler(request)
+
+    return guarding
 
 
 def _for_everybody(status: dict[str, Any]) -> dict[str, Any]:
@@ -106,8 +105,7 @@ def _for_everybody(status: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _act(reported: Reported, request: web.Request) -> web.Response:
-    # A page in a browser on this machine may post anything but this type without asking first; when it asks,
-    # nothing here says yes.
+    # Pages of other sites can't send this type without asking first; when they ask, nothing here says yes.
     if request.content_type != "application/json":
         return _problem(415, "Content-Type has to be application/json")
     topic, partition = request.match_info["topic"], int(request.match_info["partition"])

@@ -11,13 +11,14 @@ from aiohttp import web
 from headrace.runtime.connections import Connections
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processor.admin.across import Across
-from headrace.runtime.processor.admin.hosts import TcpAddress
 from headrace.runtime.processor.admin.loop_thread import LoopThread
 from headrace.runtime.processor.admin.pulse import Pulse
 from headrace.runtime.processor.admin.reported import Reported
-from headrace.runtime.processor.admin.routes import application, refuse_foreign_names
+from headrace.runtime.processor.admin.routes import application, guarded
 from headrace.runtime.processor.admin.token import NO_TOKEN, AdminToken
 from headrace.runtime.tasks import end_tasks, start_task
+from headrace.runtime.web.guard import Guard
+from headrace.runtime.web.hosts import TcpAddress
 
 BACKLOG = 64
 MOST_CONNECTIONS = 64
@@ -45,9 +46,9 @@ async def admin_server(
 async def _served(
     reported: Reported, pulse: Pulse, address: TcpAddress | Path, token: AdminToken
 ) -> AsyncIterator[str]:
-    names = [refuse_foreign_names] if isinstance(address, TcpAddress) and address.is_local else []
+    guards = [guarded(Guard(address.host))] if isinstance(address, TcpAddress) else []
     connections = Connections(MOST_CONNECTIONS, IDLE_SECONDS, evicts_asking=True)
-    made = application(reported, pulse.problem, token, [connections.middleware, *names])
+    made = application(reported, pulse.problem, token, [connections.middleware, *guards])
     runner = web.AppRunner(made, access_log=None)
     watch = start_task(pulse.watch_forever(), "the watch over the event loop")
     await runner.setup()

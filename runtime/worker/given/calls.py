@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,12 +17,11 @@ T = TypeVar("T")
 
 _TEXT, _JSON = "text/plain", "application/json"
 _TARGET = "X-Nuclio-Target"
-# Between two neighbours on the wire: those of the request that an event came with don't hold for ours.
-_NOT_PASSED_ON = frozenset(
-    {
-        *("connection", "content-length", "content-type", "expect", "keep-alive", "proxy-connection"),
-        *("te", "trailer", "transfer-encoding", "upgrade"),
-    }
+# Between two neighbours on the wire, and what a browser says of its page: those of the request that an event
+# came with don't hold for ours.
+_NOT_PASSED_ON = re.compile(
+    r"connection|content-length|content-type|expect|host|keep-alive|origin|proxy-connection|sec-fetch-.*"
+    r"|te|trailer|transfer-encoding|upgrade"
 )
 _AS_WRITTEN = "%/:?[]@!$&'()*+,;="
 
@@ -90,7 +90,7 @@ def request_of(function_name: str, event: Any) -> Request:
     if wrong := [name for name in headers if not name.isascii()]:
         raise ValueError(f"the event has the header {wrong[0]!r}, which HTTP can't say: only ASCII names")
     lower = {name.lower(): value for name, value in headers.items()}
-    passed = {name: value for name, value in headers.items() if name.lower() not in _NOT_PASSED_ON}
+    passed = {name: value for name, value in headers.items() if not _NOT_PASSED_ON.fullmatch(name.lower())}
     body, content_type = _body(getattr(event, "body", None))
     said = content_type or _text(getattr(event, "content_type", None)) or lower.get("content-type", _TEXT)
     path = _text(getattr(event, "path", None))

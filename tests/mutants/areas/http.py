@@ -1,7 +1,8 @@
-"""Requests: each is begun with once, or refused in time: triggers/http."""
+"""Requests: each is begun with once, or refused in time: triggers/http; and by whom: runtime/web."""
 
 from mutant import Mutant
 
+_PAGES = "tests/runtime/web/test_cross_origin.py"
 _REQUESTS = "tests/triggers/http/test_requests.py"
 
 MUTANTS = (
@@ -58,5 +59,23 @@ MUTANTS = (
         "if lane.answer.done() or lane.has_given_up or self._is_stopping:",
         "if lane.has_given_up or self._is_stopping:",
         f"{_REQUESTS}::test_what_its_worker_died_in_is_answered_and_not_handed_out_again",
+    ),
+    Mutant(
+        "reads-are-harmless",
+        "foreign pages",
+        "a page of another site may open a WebSocket, which begins with a GET",
+        "runtime/web/cross_origin.py",
+        'is_own = origin is None or _is_own(origin, headers.get("Host", ""), names)',
+        'is_own = method == "GET" or origin is None or _is_own(origin, headers.get("Host", ""), names)',
+        f"{_PAGES}::test_a_page_of_another_site_is_refused",
+    ),
+    Mutant(
+        "any-name",
+        "foreign pages",
+        "a server on loopback answers by a name that somebody else has pointed there",
+        "runtime/web/hosts.py",
+        "        if self._is_local:\n            return",
+        "        if self._is_local and self.given:\n            return",
+        f"{_PAGES}::test_a_server_answers_by_its_own_names",
     ),
 )

@@ -14,9 +14,9 @@ from refusal import refused
 
 from headrace.runtime.cli.running.partition import NoSuchPartitionError, partition
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin.hosts import TcpAddress
 from headrace.runtime.processor.admin.reported import NotHaltedError
 from headrace.runtime.processor.admin.server import admin_server
+from headrace.runtime.web.hosts import TcpAddress
 
 
 @contextmanager

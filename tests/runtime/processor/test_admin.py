@@ -16,11 +16,11 @@ from yarl import URL
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.hosts import TcpAddress
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 from headrace.runtime.processor.admin.server import MOST_CONNECTIONS, admin_server
 from headrace.runtime.processor.admin.token import AdminToken
 from headrace.runtime.processor.supervisor import Replica, Supervisor
+from headrace.runtime.web.hosts import TcpAddress
 
 if TYPE_CHECKING:
     from headrace.runtime.processor.options import RunOptions
@@ -65,7 +65,7 @@ async def test_a_page_of_somebody_else_cannot_act(content_type: str) -> None:
         status, body = await ask(url, "/api/partitions/orders/3/skip", headers={"Content-Type": content_type})
         preflight = {"Origin": "https://example.com", "Access-Control-Request-Method": "POST"}
         asked, _ = await ask(url, "/api/partitions/orders/3/skip", "OPTIONS", preflight)
-    assert (status, asked) == (415, 405)
+    assert (status, asked) == (415, 403)
     assert "application/json" in body["problem"]
     assert processor.acted == []
 

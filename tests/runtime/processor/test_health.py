@@ -22,8 +22,8 @@ from replica import Replica, lines, replica, set_trigger, wait_until, write_func
 
 from headrace.runtime.embedded.ports import free_port
 from headrace.runtime.processor.admin import pulse
-from headrace.runtime.processor.admin.hosts import TcpAddress
 from headrace.runtime.processor.admin.server import admin_server
+from headrace.runtime.web.hosts import TcpAddress
 
 WRITES = """
     def handler(context, event):

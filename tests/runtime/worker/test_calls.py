@@ -178,6 +178,15 @@ def test_the_headers_of_the_event_stay_as_they_are(server: Server) -> None:
     assert (sent["X-Nuclio-Target"], "Transfer-Encoding" in sent) == ("g", False)
 
 
+def test_what_a_browser_says_of_its_page_is_not_passed_on(server: Server) -> None:
+    page = {"Host": "evil.example", "origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}
+    headers = {**page, "SEC-FETCH-MODE": "cors", "X-Origin": "kept"}
+    platform(f=server.address).call_function("f", event(body=b"abc", headers=headers))
+    ((_, _, sent, _),) = server.asked
+    assert (sent["Host"], sent["X-Origin"]) == (server.address, "kept")
+    assert not {"origin", "sec-fetch-site", "sec-fetch-mode"} & {name.lower() for name in sent}
+
+
 def test_a_record_of_a_topic_is_passed_on(server: Server) -> None:
     view = PartitionView("orders", 0, TriggerInfo("kafka-cluster", "t"))
     record = StreamEvent(SentRecord(41, 0, 0, b"k", b"\xffbody", b""), view, 1)

@@ -48,6 +48,14 @@ def test_the_environment_may_say_where(tmp_path: Path, monkeypatch: pytest.Monke
     assert with_attributes(tmp_path, "{host: '::1'}").host == "::1"
 
 
+@pytest.mark.parametrize(("variable", "names"), [("", ()), ("a.example, b", ("a.example", "b"))])
+def test_a_variable_may_hold_the_names_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, names: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("ALLOWED_HOSTS", variable)
+    assert with_attributes(tmp_path, "{allowedHosts: '${ALLOWED_HOSTS:-}'}").allowed_hosts == names
+
+
 @pytest.mark.parametrize(
     ("attributes", "more", "problem"),
     [
@@ -57,6 +65,8 @@ def test_the_environment_may_say_where(tmp_path: Path, monkeypatch: pytest.Monke
         ("{ingresses: [1]}", "", "ingresses: the list is no mapping from names to mappings with paths"),
         ("{cors: {enabled: true, allowCredentials: true}}", "", "name the origins"),
         ("{prot: 80}", "", "port"),
+        ("{allowedHosts: ['http://a.example']}", "", "no name such as orders.example"),
+        ("{allowedHosts: ['a.example:80']}", "", "without a port"),
         ("{}", "      batch: {mode: enable}\n", "batch.mode: enable is known, but not built"),
     ],
 )

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from headrace.runtime.embedded.ports import HOST
 from headrace.runtime.embedded.v3io.store.address import Address, parse
 from headrace.runtime.embedded.v3io.store.errors import (
     V3ioError,
@@ -24,10 +25,12 @@ from headrace.runtime.embedded.v3io.web.objects import Objects
 from headrace.runtime.embedded.v3io.web.producing import Producing
 from headrace.runtime.embedded.v3io.web.scans import Scans
 from headrace.runtime.embedded.v3io.web.streams import Streams
+from headrace.runtime.web.guard import Guard
 
 MOST_BODY_BYTES = 10 << 20
 
 _FUNCTION = "X-v3io-function"
+_GUARD = Guard(HOST)
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +81,8 @@ class Api:
         return function_error(error) if is_function else object_error(error)
 
     async def _answered(self, request: web.BaseRequest) -> web.Response:
+        if refusal := _GUARD.refusal(request.method, request.headers):
+            raise V3ioError(403, -13, f"Permission denied: {refusal}")
         self._access_key.check(request.headers)
         path, _, query = request.raw_path.partition("?")
         address, body = parse(path), await _body(request)

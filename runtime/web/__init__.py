@@ -1,0 +1,1 @@
+"""What every HTTP server of Headrace keeps: who may ask, and how much."""
