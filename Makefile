@@ -14,7 +14,7 @@ INSTALL = $(BIN)/uv pip install --no-deps --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test test-without-spark test-full test-times check format generate audit lock-jars storm simulation mutants fuzz bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
+.PHONY: help setup demo quick test test-without-spark test-full test-times check format generate audit lock-jars storm simulation mutants fuzz schedules bench bench-full bench-versus bench-concurrency bench-cron bench-http bench-long-tasks bench-memory bench-produce bench-ranges bench-rebalance bench-reload bench-reliability bench-run-tracking bench-spark bench-v3io-drain bench-v3io-server wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -107,6 +107,9 @@ mutants: $(READY) ## faults put into the product, one at a time: each is caught 
 
 fuzz: $(READY) ## 50,000 function files with mistakes: each is valid, or refused in clear lines, within 100 ms
 	@PYTHONPATH=tests/support $(BIN)/python tests/storm/mutated_files.py --count 50000
+
+schedules: $(READY) ## 3,000 random cron schedules beside Nuclio's own parser: equal, or noted by validate (needs Go; SEED=1)
+	@PYTHONPATH=tests/support $(BIN)/python tests/storm/schedules.py --seed $(or $(SEED),1)
 
 bench: $(READY) ## the speed beside bare clients and peers, in one run (under 10 minutes)
 	@$(BIN)/python benchmarks/bench.py

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 WANTED = {"interval": 80, "schedule": 20}
-ATTRIBUTES = {"interval": {"interval": "100ms"}, "schedule": {"schedule": "* * * * * *"}}
+ATTRIBUTES = {"interval": {"interval": "100ms"}, "schedule": {"schedule": "*/1 * * * * *"}}
 LATE_MS = 50.0
 _LIMIT_SECONDS = 120
 _HANDLER = """

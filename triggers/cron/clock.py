@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from headrace.triggers.cron.schedule import Now
+from headrace.triggers.cron.timetable import Now
 
 
 class Clock(Protocol):

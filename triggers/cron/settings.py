@@ -10,7 +10,9 @@ from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.declare import Rule, Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, Anything, Count, Seconds, Text, spelled
-from headrace.triggers.cron.schedule import Schedule, ScheduleError, zone_of
+from headrace.triggers.cron import differences
+from headrace.triggers.cron.fields import ScheduleError
+from headrace.triggers.cron.schedule import Schedule, zone_of
 
 SHORTEST_INTERVAL_SECONDS = 0.01
 _LARGEST_HEADER = 2**63  # what JSON's readers agree on
@@ -100,6 +102,25 @@ def _ever_comes(settings: "CronSettings", _: TriggerFields) -> str:
     return ""
 
 
+def _as_second(settings: "CronSettings", _: TriggerFields) -> str:
+    """a * as the second of 6 fields is noticed: it is second 0."""
+    return differences.second_is_zero(settings.schedule)
+
+
+def _blanks(settings: "CronSettings", _: TriggerFields) -> str:
+    """blanks by which Nuclio reads another schedule are noticed."""
+    return differences.blanks_count(settings.schedule)
+
+
+def _summer_time(settings: "CronSettings", _: TriggerFields) -> str:
+    """5 fields with an hour that timeZone's clocks leap over or show twice are noticed."""
+    try:
+        schedule = Schedule(settings.schedule, zone_of(settings.time_zone)) if settings.schedule else None
+    except ScheduleError:  # which another rule says
+        return ""
+    return differences.clocks_change(schedule) if schedule else ""
+
+
 def _one_is_enough(settings: "CronSettings", trigger: TriggerFields) -> str:
     """Forbid with more than one worker is noticed."""
     if settings.concurrency_policy != "Forbid" or trigger.worker_count == 1:
@@ -115,8 +136,8 @@ class CronSettings(Settings):
         "",
         absent="`interval` counts",
         example="0 * * * *",
-        effect="When to fire, by the wall clock. 5 fields: minute hour day month weekday; 6 fields: the same"
-        " with second first; or a name such as @daily.",
+        effect="When to fire, by the wall clock, as Nuclio's parser reads it. 5 fields: minute hour day month"
+        " weekday; 6 fields: the same with second first; or a name such as @daily.",
     )
     interval_seconds: Annotated[Seconds, Ge(SHORTEST_INTERVAL_SECONDS)] = setting(
         "interval",
@@ -155,6 +176,9 @@ class CronSettings(Settings):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("schedule", ("schedule", "interval_seconds"), _one_of_two),
         Rule("schedule", ("schedule", "time_zone"), _ever_comes),
+        Rule("schedule", ("schedule",), _as_second, is_error=False),
+        Rule("schedule", ("schedule",), _blanks, is_error=False),
+        Rule("schedule", ("schedule", "time_zone"), _summer_time, is_error=False),
         Rule(
             "concurrency_policy",
             ("concurrency_policy", "trigger.num_workers", "trigger.max_workers"),

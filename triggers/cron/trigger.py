@@ -15,8 +15,9 @@ from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStat
 from headrace.triggers.cron.clock import Clock, MachineClock, read
 from headrace.triggers.cron.event import body_of, head_of, said
 from headrace.triggers.cron.firings import Firings, Seldom
-from headrace.triggers.cron.schedule import ByInterval, ByWall, Due, Schedule, Timetable, zone_of
+from headrace.triggers.cron.schedule import Schedule, zone_of
 from headrace.triggers.cron.settings import CronSettings
+from headrace.triggers.cron.timetable import ByInterval, ByWall, Due, Timetable
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,10 @@
 
 from mutant import Mutant
 
+_FIELDS = "triggers/cron/fields.py"
 _SCHEDULE = "triggers/cron/schedule.py"
+_TIMETABLE = "triggers/cron/timetable.py"
+_TABLE = "tests/triggers/cron/test_nuclios_schedules.py::test_a_schedule_fires_when_nuclio_says_or_as_noted"
 _TESTS = "tests/triggers/cron/test_cron_schedule.py"
 _TRIGGER = "tests/triggers/cron/test_cron_trigger.py"
 
@@ -11,7 +14,7 @@ MUTANTS = (
         "repeats-after-a-step",
         "firings",
         "a clock that is set back a little has the same moment fire again",
-        _SCHEDULE,
+        _TIMETABLE,
         "        if wall < self._seen - SMALL_STEP_SECONDS:\n",
         "        if wall < self._seen:\n",
         f"{_TESTS}::test_what_has_fired_does_not_fire_again_after_a_small_step_back",
@@ -20,7 +23,7 @@ MUTANTS = (
         "small-steps-add-up",
         "L9",
         "a clock that is set back by hours in small steps has nothing fire for hours",
-        _SCHEDULE,
+        _TIMETABLE,
         "self._seen = max(self._seen, wall)",
         "self._seen = wall",
         f"{_TESTS}::test_small_steps_back_that_add_up_are_a_large_one",
@@ -30,15 +33,33 @@ MUTANTS = (
         "firings",
         "where the clocks are put back, what has fired in the first of two equal hours comes again",
         _SCHEDULE,
-        "next((found for it in moments if (found := it.timestamp()) > moment), math.inf)",
-        "next((it.timestamp() for it in moments), math.inf)",
+        "        while found <= moment:",
+        "        while found == -math.inf:",
         f"{_TESTS}::test_who_begins_in_the_second_of_two_equal_hours_waits_for_tomorrow",
+    ),
+    Mutant(
+        "star-with-a-step",
+        "firings",
+        "a day of the month with a step and a weekday have to fit both, where in Nuclio either does",
+        _FIELDS,
+        "span in _STARS and int(step or 1) == 1 for",
+        "span in _STARS for",
+        _TABLE,
+    ),
+    Mutant(
+        "each-second",
+        "firings",
+        "what fires once a minute in Nuclio fires every second",
+        _FIELDS,
+        'if not has_second or written[0] == "*":',
+        "if not has_second:",
+        _TABLE,
     ),
     Mutant(
         "first-of-the-missed",
         "firings",
         "after a step forward the firing is of the first moment that was missed, and not of the last",
-        _SCHEDULE,
+        _TIMETABLE,
         "        last, self._next = self._schedule.last(first, wall), self._schedule.after(wall)\n",
         "        last, self._next = first, self._schedule.after(wall)\n",
         f"{_TESTS}::test_of_what_a_step_forward_leaps_over_the_last_one_counts",
@@ -47,7 +68,7 @@ MUTANTS = (
         "off-its-beat",
         "firings",
         "the next firing of an interval is counted from when the last one was noticed",
-        _SCHEDULE,
+        _TIMETABLE,
         "        if self._number < first:\n            return None\n        late",
         "        if self._number < first:\n            return None\n"
         "        self._start, self._number = now.monotonic - self._interval / 1e6, 1\n        late",

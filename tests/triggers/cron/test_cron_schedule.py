@@ -8,17 +8,9 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from headrace.triggers.cron.schedule import (
-    NAMES,
-    SMALL_STEP_SECONDS,
-    ByInterval,
-    ByWall,
-    Due,
-    Now,
-    Schedule,
-    ScheduleError,
-    zone_of,
-)
+from headrace.triggers.cron.fields import NAMES, ScheduleError
+from headrace.triggers.cron.schedule import Schedule, zone_of
+from headrace.triggers.cron.timetable import SMALL_STEP_SECONDS, ByInterval, ByWall, Due, Now
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPRING = datetime(2026, 3, 29, 0, 0, tzinfo=BERLIN).timestamp()  # 02:00 becomes 03:00
@@ -42,6 +34,10 @@ def local(moment: float) -> str:
         ("30 * * * * *", "2026-01-02T10:00:30"),
         ("0 9 * * MON-FRI", "2026-01-05T09:00:00"),
         ("0 0 L * *", "2026-01-31T00:00:00"),
+        ("0 0 LW * *", "2026-01-30T00:00:00"),
+        ("0 0 * * 6L", "2026-01-31T00:00:00"),
+        ("0 0 * * MON#2", "2026-01-12T00:00:00"),
+        ("0 0 * * 7", "2026-01-04T00:00:00"),
         ("0 0 ? * SUN", "2026-01-04T00:00:00"),
         ("0 0 0 13 * ?", "2026-01-13T00:00:00"),
         ("@hourly", "2026-01-02T11:00:00"),
@@ -82,6 +78,29 @@ def test_where_summer_time_begins_and_ends(text: str, around: float, comes: list
     assert [local(first), local(schedule.after(first))] == comes
 
 
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [
+        ("Europe/Berlin", "2026-03-29"),
+        ("Europe/Berlin", "2026-10-25"),
+        ("Asia/Beirut", "2026-03-29"),  # leaves midnight out
+        ("Asia/Beirut", "2026-10-25"),  # 23:00 to 24:00 twice
+        ("America/Havana", "2026-11-01"),  # midnight twice
+        ("Australia/Lord_Howe", "2026-04-05"),  # half an hour twice
+        ("Australia/Lord_Howe", "2026-10-04"),
+    ],
+)
+def test_with_seconds_it_fires_whenever_the_clock_shows_it(zone: str, day: str) -> None:
+    schedule, moment = Schedule(f"0 */10 0-2,23 {int(day[-2:])} * *", zone_of(zone)), seconds(day) - 86400
+    until = moment + 4 * 86400
+    faces = (datetime.fromtimestamp(at, zone_of(zone)) for at in range(int(moment), int(until), 600))
+    expected = [it.isoformat() for it in faces if it.day == int(day[-2:]) and it.hour in {0, 1, 2, 23}]
+    fired = []
+    while (moment := schedule.after(moment)) < until:
+        fired.append(datetime.fromtimestamp(moment, zone_of(zone)).isoformat())
+    assert fired == expected
+
+
 def test_who_begins_in_the_second_of_two_equal_hours_waits_for_tomorrow() -> None:
     second_hour = AUTUMN + 3 * 3600 + 600
     assert local(second_hour) == "2026-10-25T02:10:00+01:00"
@@ -91,15 +110,32 @@ def test_who_begins_in_the_second_of_two_equal_hours_waits_for_tomorrow() -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("* * * *", "wrong number of fields"),
-        ("* * * * * * *", "wrong number of fields"),
-        ("61 * * * *", "bad minute"),
-        ("* * * * FOO", "bad day-of-week"),
-        ("0 0 30 2 *", "bad day-of-month"),
-        ("0 0 */30 * 1#2", "no day is like that"),
-        ("@fortnightly", "wrong number of fields"),
+        ("* * * *", "has 4 fields; expected 5 fields"),
+        ("* * * * * * *", "has 7 fields; expected 5 fields"),
+        ("61 * * * *", "its minute has '61'; expected 0 to 59"),
+        ("60 * * * * *", "its second has '60'; expected 0 to 59"),
+        ("* 24 * * *", "its hour has '24'; expected 0 to 23"),
+        ("* * 0 * *", "its day has '0'; expected 1 to 31, L, LW"),
+        ("* * * JAM *", "its month has 'JAM'; expected 1 to 12 or JAN to DEC"),
+        ("* * * * FOO", "its weekday has 'FOO'; expected 0 to 6 or SUN to SAT"),
+        ("* 5-2 * * *", "its hour has '5-2', which ends before it begins; expected"),
+        ("* */0 * * *", r"its hour has '\*/0', whose step is no number from 1 on; expected"),
+        ("* 1/2/3 * * *", "its hour has '1/2/3', whose step is no number"),
+        ("*-5 * * * *", r"its minute has '\*-5'; expected 0 to 59"),
+        (", * * * *", "its minute has ','; expected"),
+        ("\u0661 * * * *", "its minute has '\u0661'; expected"),
+        ("0 0 * * 6#6", "its weekday has '6#6'; expected"),
+        ("0 0 30 2 *", "no day is like that"),
+        ("0 0 31 4,6 *", "no day is like that"),
+        ("@fortnightly", "has 1 field; expected 5 fields .*, 6 .*, or a name such as @daily"),
+        ("@every 90s", "is an interval; set interval to '90s' instead of a schedule"),
+        (
+            "TZ=Asia/Tokyo 0 9 * * *",
+            "names a time zone; set timeZone to 'Asia/Tokyo', and leave 'TZ=Asia/Tokyo'",
+        ),
+        ("CRON_TZ=Asia/Tokyo @daily", "names a time zone; set timeZone to 'Asia/Tokyo', and leave 'CRON_TZ="),
         ("1," * 200 + "1 * * * *", "longer than 200"),
-        ("", "wrong number of fields"),
+        ("", "has 0 fields"),
     ],
 )
 def test_what_is_no_schedule_says_why(text: str, says: str) -> None:
@@ -224,7 +260,7 @@ def test_of_what_a_step_forward_leaps_over_the_last_one_counts() -> None:
 
 
 def test_a_step_over_ten_years_of_seconds_is_quick() -> None:
-    table = ByWall(Schedule("* * 0 * * *"), Now(NOON, 0))
+    table = ByWall(Schedule("*/1 * 0 * * *"), Now(NOON, 0))
     due = table.due(Now(NOON + 10 * 365 * 86400, 0))
     assert due is not None
     assert due.moment == seconds("2035-12-31T00:59:59", ZoneInfo("UTC"))

@@ -159,7 +159,7 @@ async def test_skipped_firings_are_a_line_once_in_a_while(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = TurnedClock(NOON - 0.5)
-    attributes = {"schedule": "* * * * * *"}
+    attributes = {"schedule": "*/1 * * * * *"}
     async with running(made(tmp_path, WAITS, attributes, clock)) as it:
         await clock.turn(1)
         await until(lambda: lines(tmp_path) == ["12:00:00 1"])
