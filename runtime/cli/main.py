@@ -29,9 +29,6 @@ _COMMANDS = {
 
 
 class _Commands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in sorted(_COMMANDS.items())])
@@ -50,7 +47,11 @@ class _Commands(click.Group):
         return command
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+# Their names, for lists and for what a mistyped one may have meant; `get_command` has the commands.
+_NAMES = [click.Command(name) for name in _COMMANDS]
+
+
+@click.group(cls=_Commands, commands=_NAMES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="headrace")
 def headrace() -> None:
     """Run Python functions on Kafka: every record is handled, none is lost."""

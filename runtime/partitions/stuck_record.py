@@ -44,7 +44,10 @@ def _time(record: WireRecord) -> str | None:
     timestamp: int | None = record.timestamp  # the oldest logs have none
     if timestamp is None or timestamp < 0:
         return None
-    return datetime.fromtimestamp(timestamp / 1e3, UTC).isoformat(timespec="milliseconds")
+    try:
+        return datetime.fromtimestamp(timestamp / 1e3, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):  # producers may write any number
+        return f"{timestamp} ms"
 
 
 def _text(value: bytes | None) -> str | None:

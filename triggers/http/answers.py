@@ -9,12 +9,14 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from headrace.runtime.wire.reply import Reply
+from headrace.triggers.http.settings import TOKEN
 from headrace.triggers.http.stream import AnswerStream, CutOffError
 
-_UNSAYABLE = re.compile(r"[\0\r\n]")
+# RFC 9110, 5.5. Text beyond ASCII goes out as UTF-8.
+_UNSAYABLE = re.compile("[\0-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _SERVER = {"Server": "headrace"}  # not which version of what
 WRITE_SECONDS = 60.0
-CLOSE = {"Connection": "close"}
+_WITHOUT_BODY = (204, 205, 304)
 # Between two neighbours on the wire, which here is us and the client: not a handler's to say.
 _OURS = frozenset(
     {
@@ -29,38 +31,59 @@ def text(status: int, said: str, headers: Mapping[str, str] | None = None) -> we
     return web.Response(status=status, text=f"{said}\n", headers={**_SERVER, **(headers or {})})
 
 
+def closing(status: int, said: str) -> web.Response:
+    """The same, and the connection ends: what the client still sends on it is not to be read."""
+    answer = text(status, said)
+    answer.force_close()
+    return answer
+
+
 def headers_of(reply: Reply, told: Mapping[str, str]) -> CIMultiDict[str]:
-    """Of what the handler, or who speaks for it, has answered, and what a browser is told beside that.
+    """Of what the handler, or who speaks for it, has answered; what it doesn't say stands in `told`.
 
     Raises ValueError for a header that HTTP can't say.
     """
-    headers = CIMultiDict({**_SERVER, **told})
+    headers: CIMultiDict[str] = CIMultiDict()
     for name, value in reply.headers:
+        if not TOKEN.fullmatch(name):
+            raise ValueError(f"a header is called {name!r:.100}, which HTTP can't say")
         if name.lower() not in _OURS:
-            if not name.isascii():
-                raise ValueError(f"a header is called {name!r:.100}, which HTTP can't say")
-            headers.add(_checked(name), _checked((value or b"").decode("utf-8", "surrogateescape")))
+            headers.add(name, _checked(name, (value or b"").decode(errors="surrogateescape")))
     if reply.content_type:
-        headers["Content-Type"] = _checked(reply.content_type)
+        headers["Content-Type"] = _checked("Content-Type", reply.content_type)
+    for name, said in {**_SERVER, **told}.items():
+        if name == "Vary":  # the answer goes by what both have looked at
+            headers.add(name, said)
+        else:
+            headers.setdefault(name, said)
     return headers
 
 
-def _checked(said: str) -> str:
+def _checked(name: str, said: str) -> str:
     if _UNSAYABLE.search(said):
-        raise ValueError(f"a header has {said!r:.100}, which HTTP can't say")
+        raise ValueError(f"the header {name:.100} has {said!r:.100}, which HTTP can't say")
     return said
+
+
+def is_empty(method: str, status: int) -> bool:
+    """Whether the answer has no body, whatever the handler gives: else it'd be taken for the next answer."""
+    return method == "HEAD" or status in _WITHOUT_BODY
 
 
 async def send_parts(
     request: web.BaseRequest, response: web.StreamResponse, rest: AnswerStream
 ) -> web.StreamResponse:
-    """As they come. A client that takes nothing for WRITE_SECONDS, or whose answer has no end, is cut off."""
+    """As they come. A client that takes nothing for WRITE_SECONDS, or whose answer has no end, is cut off.
+
+    An answer without a body is over at once, and so is the handler's generator.
+    """
     try:
         await response.prepare(request)
-        async with aclosing(rest.parts()) as parts:
-            async for part in parts:
-                async with asyncio.timeout(WRITE_SECONDS):
-                    await response.write(part)
+        if not is_empty(request.method, response.status):
+            async with aclosing(rest.parts()) as parts:
+                async for part in parts:
+                    async with asyncio.timeout(WRITE_SECONDS):
+                        await response.write(part)
         await response.write_eof()
     except (CutOffError, TimeoutError, ConnectionError):
         if request.transport is not None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from headrace.triggers.http.settings import CorsSettings
 
 Headers = Mapping[str, str]
-_VARY = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
+PREFLIGHT_VARY = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
 
 
 class Cors:
@@ -39,7 +39,7 @@ class Cors:
             return None
         return {
             **self.told(headers),
-            "Vary": _VARY,
+            "Vary": PREFLIGHT_VARY,
             "Access-Control-Max-Age": str(self._settings.preflight_max_age_seconds),
             "Access-Control-Allow-Methods": ", ".join(self._settings.allow_methods),
             "Access-Control-Allow-Headers": ", ".join(self._settings.allow_headers),

@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
-from urllib.parse import parse_qsl, unquote
 
 from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.worker.given.event import Lazy, LazyEvent, PartitionView
 from headrace.runtime.worker.given.nuclios_event import InBytes
+from headrace.triggers.http.target import Fields, fields_of, path_of, query_of, url_of
 
 _JSON = "application/json"
 _UTF8 = "surrogateescape"  # what is no UTF-8 comes back as it was
@@ -31,8 +31,9 @@ def _cased(name: str) -> str:
 class HttpEvent(LazyEvent):
     """One request, with what Nuclio's event has of it: names of headers are written like Content-Type.
 
-    `body` is what JSON says where the type is application/json, else bytes. Of names that come twice, headers
-    and fields have the last. Beyond Nuclio: `header_list` (every pair, in order), and `url` with all of it.
+    `body` is what JSON says where the type is application/json, else bytes, as they were sent. `fields` has
+    a list where a name comes more than once, `headers` the last. Beyond Nuclio: `header_list` (every pair, in
+    order), and `url` with all of it.
     """
 
     __slots__ = ("_head",)
@@ -58,7 +59,8 @@ class HttpEvent(LazyEvent):
     method: Lazy[str] = Lazy(lambda event: event._head[0].decode())
     target: Lazy[str] = Lazy(lambda event: event._head[1].decode(errors=_UTF8))
     path: Lazy[str] = Lazy(lambda event: path_of(event.target))
-    url: Lazy[str] = Lazy(lambda event: f"http://{event.headers.get('Host', '')}{event.target}")
+    fields: Lazy[Fields[str]] = Lazy(lambda event: fields_of(query_of(event.target)))
+    url: Lazy[str] = Lazy(lambda event: url_of(event.target, event.headers.get("Host", "")))
     size: Lazy[int] = Lazy(lambda event: len(event._record.value or b""))
     headers: Lazy[dict[str, str]] = Lazy(lambda event: {_cased(n): value for n, value in event.header_list})
     content_type: Lazy[str] = Lazy(lambda event: event.headers.get("Content-Type", ""))
@@ -72,11 +74,6 @@ class HttpEvent(LazyEvent):
         lines = (line.decode(errors=_UTF8).partition(":") for line in self._head[2:])
         return [(name, value) for name, _, value in lines]
 
-    @Lazy
-    def fields(self) -> dict[str, str]:
-        """What the query says."""
-        return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
-
 
 class _HttpInBytes(InBytes):
     """With NUCLIO_PYTHON_DECODE_EVENT_STRINGS off."""
@@ -89,7 +86,8 @@ class _HttpInBytes(InBytes):
     headers: Lazy[dict[bytes, bytes]] = Lazy(
         lambda event: {_cased(n).encode(): value.encode(errors=_UTF8) for n, value in event.header_list}
     )
-    url: Lazy[bytes] = Lazy(lambda event: b"http://%b%b" % (event.headers.get(b"Host", b""), event._head[1]))
+    fields: Lazy[Fields[bytes]] = Lazy(lambda event: fields_of(query_of(event.target).encode(errors=_UTF8)))
+    url: Lazy[bytes] = Lazy(lambda event: url_of(event.target, _host(event)).encode(errors=_UTF8))
     content_type: Lazy[bytes] = Lazy(lambda event: event.headers.get(b"Content-Type", b""))
     body: Lazy[Any] = Lazy(
         lambda event: _body(event._record.value or b"", event.content_type.decode(errors=_UTF8))
@@ -98,38 +96,21 @@ class _HttpInBytes(InBytes):
     # ruff: enable[SLF001]
     topic = b""
 
-    @Lazy
-    def fields(self) -> dict[bytes, bytes]:
-        """What the query says."""
-        query = self.target.partition("?")[2].encode(errors=_UTF8)
-        return dict(parse_qsl(query, keep_blank_values=True))
-
 
 HttpEvent.in_bytes = _HttpInBytes
 
 
+def _host(event: Any) -> str:
+    host: str = event.headers.get(b"Host", b"").decode(errors=_UTF8)
+    return host
+
+
 def _body(body: bytes, content_type: str) -> Any:
-    if content_type != _JSON:
+    if content_type != _JSON or not body:
         return body
     try:
-        return json.loads(body)
-    except ValueError as error:  # of UTF-8, too
+        return json.loads(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # of UTF-8, too, as where it is compressed
         said = f"Failed deserializing json body, error message: {error}"  # as the SDK says it
         print(said, file=sys.stderr, flush=True)  # noqa: T201
         return body
-
-
-def path_of(target: str) -> str:
-    """The path, decoded, without `.`, `..` and empty parts: nothing that a prefix could be got around by."""
-    path = target.partition("?")[0].partition("#")[0]
-    if not path.startswith("/"):  # to a proxy: http://host/path
-        path = "/" + path.partition("://")[2].partition("/")[2]
-    parts: list[str] = []
-    *folders, last = unquote(path, errors=_UTF8).split("/")
-    for part in (*folders, last):
-        if part == "..":
-            del parts[-1:]
-        elif part not in {"", "."}:
-            parts.append(part)
-    is_folder = last in {"", ".", ".."} and bool(parts)
-    return "/" + "/".join(parts) + ("/" if is_folder else "")

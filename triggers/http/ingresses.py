@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headrace.triggers.http.event import path_of
+from headrace.triggers.http.target import path_of
 
 
 class Ingresses:

@@ -16,6 +16,8 @@ HOST_VARIABLE = "HEADRACE_HTTP_HOST"
 _DEFAULT_BODY_BYTES = 4 << 20
 _DEFAULT_HEAD_BYTES = 16 << 10
 _MOST_BODY_BYTES = 32 << 20  # a worker's answer may be twice as long
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A name in HTTP: of a header, or a method (RFC 9110, 5.6.2)."""
 _KUBERNETES = "a setting of the Kubernetes service or ingress, not of the process"
 
 
@@ -40,6 +42,16 @@ def _names(hosts: tuple[str, ...]) -> tuple[str, ...]:
     return hosts
 
 
+def _tokens(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not TOKEN.fullmatch(name):
+            raise ValueError(f"has {name!r:.100}, which is no name in HTTP")
+    return names
+
+
+_Names = Annotated[Texts, AfterValidator(_tokens)]
+
+
 class CorsSettings(Settings):
     """`cors`: what pages of other origins may do."""
 
@@ -52,17 +64,17 @@ class CorsSettings(Settings):
     allow_origins: Texts = setting(
         "allowOrigins", ("*",), effect="* lets every page read what the function answers."
     )
-    allow_methods: Texts = setting(
+    allow_methods: _Names = setting(
         "allowMethods",
         ("HEAD", "GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"),
         effect="Pages can't use others, but for simple requests, which browsers don't ask about.",
     )
-    allow_headers: Texts = setting(
+    allow_headers: _Names = setting(
         "allowHeaders",
         ("Accept", "Content-Length", "Content-Type", "Authorization", "X-nuclio-log-level"),
         effect="Pages can't send others.",
     )
-    expose_headers: Texts = setting(
+    expose_headers: _Names = setting(
         "exposeHeaders", (), effect="Pages can't read others of the answer, but for a few."
     )
     allow_credentials: Flag = setting(

@@ -10,16 +10,19 @@ from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
+from headrace.runtime.errors import printable
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.http.answers import CLOSE, headers_of, send_parts, text
+from headrace.triggers.http.answers import closing, headers_of, send_parts, text
 from headrace.triggers.http.askers import Askers
-from headrace.triggers.http.cors import Cors
-from headrace.triggers.http.event import head_of, path_of
+from headrace.triggers.http.cors import PREFLIGHT_VARY, Cors
+from headrace.triggers.http.event import head_of
+from headrace.triggers.http.expectations import go_on, is_waiting, refusal_of_body
 from headrace.triggers.http.ingresses import Ingresses
 from headrace.triggers.http.requests import STOPPING, Requests
 from headrace.triggers.http.server import BODY_SECONDS, Server
 from headrace.triggers.http.settings import HttpSettings
+from headrace.triggers.http.target import path_of
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class HttpTrigger(Trigger):
         self._spec = spec
         settings: HttpSettings = spec.settings
         wait_seconds = spec.fields.worker_availability_timeout_milliseconds / 1000
+        self._most_body_bytes = settings.max_request_body_size
         self._requests = Requests(spec.name, dispatch, metrics, wait_seconds)
         self._ingresses = Ingresses(settings.paths, *metrics.named)
         self._askers = Askers(settings)
@@ -85,56 +89,66 @@ class HttpTrigger(Trigger):
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Everything that may be wrong with a request, then what the handler says."""
-        if (answer := self._own_answer(request)) is not None:
+        answer = self._own_answer(request) or refusal_of_body(request, self._most_body_bytes)
+        if answer is not None:
+            if is_waiting(request):  # what it sends next may be its body, or its next request
+                answer.force_close()
             return answer
         if not request.can_read_body:
             return await self._asked(request, b"")
         try:
             async with asyncio.timeout(BODY_SECONDS):
+                await go_on(request)
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
-            return text(413, "the body is longer than maxRequestBodySize", CLOSE)
+            return closing(413, "the body is longer than maxRequestBodySize")
         except TimeoutError:
-            return text(408, "the body took too long", CLOSE)
+            return closing(408, "the body took too long")
         return await self._asked(request, body)
 
-    def _own_answer(self, request: web.BaseRequest) -> web.Response | None:
+    def _own_answer(self, request: web.BaseRequest) -> web.Response | None:  # noqa: PLR0911  # a line for each
         """To what no handler sees."""
         if request.version < HttpVersion10:
             return text(400, "no version of HTTP")
         if refusal := self._askers.refusal(request.method, request.headers):
             return text(403, refusal)
+        if request.method == "CONNECT":  # any 2xx would make the connection a tunnel, to nowhere
+            return closing(501, "no way through here to others")
         if request.raw_path == HEALTH_PATH:
             return text(200, "ok")
         if self._cors.is_enabled and (answer := self._cors_answer(request)) is not None:
             return answer
         if not self._ingresses.cover(request.raw_path):
-            return text(404, f"no ingress of this function covers {path_of(request.raw_path)}")
+            return text(404, f"no ingress of this function covers {printable(path_of(request.raw_path))}")
         return None
 
     def _cors_answer(self, request: web.BaseRequest) -> web.Response | None:
         headers = request.headers
         if self._cors.is_preflight(request.method, headers):
             told = self._cors.preflight(headers)
-            return text(400, "not allowed") if told is None else text(200, "", told)
+            if told is None:
+                return text(400, "not allowed", {"Vary": PREFLIGHT_VARY})
+            return text(200, "", told)
         if self._cors.is_refused(headers):
             return text(403, "not allowed from that origin", {"Vary": "Origin"})
         return None
 
-    async def _asked(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
+    async def _asked(self, request: web.BaseRequest, sent: bytes) -> web.StreamResponse:
         head = head_of(request.method, request.raw_path, request.raw_headers)
-        reply, rest = await self._requests.ask(head, body)
+        reply, rest = await self._requests.ask(head, sent)
+        told = self._cors.told(request.headers) if self._cors.is_enabled else {}
         try:
-            headers = headers_of(reply, self._cors.told(request.headers) if self._cors.is_enabled else {})
+            headers = headers_of(reply, told)
         except ValueError as error:
             message = "%s %s: the handler's answer can't be sent: %s"
             logger.error(message, request.method, request.raw_path, error)  # noqa: TRY400  # not a fault here
             if rest is not None:
                 rest.leave()
-            return text(500, "the handler's answer can't be sent")
+            return text(500, "the handler's answer can't be sent", told)
         if rest is not None:
             return await send_parts(request, web.StreamResponse(status=reply.status, headers=headers), rest)
-        response = web.Response(status=reply.status, body=reply.body, headers=headers)
+        body = b"" if reply.status == 205 else reply.body  # aiohttp knows the others without one
+        response = web.Response(status=reply.status, body=body, headers=headers)
         if reply is STOPPING:
             response.force_close()
         return response

@@ -33,7 +33,7 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
 
 
-def answer(answers: Answers, method: str, path: str, fields: Mapping[str, str]) -> Answer:
+def answer(answers: Answers, method: str, path: str, fields: Mapping[str, Any]) -> Answer:
     """Raises SQLAlchemy's errors where the database is away."""
     if method not in ("GET", "HEAD"):
         return _json(405, {"error": "it can only be read: GET"}, {"Allow": "GET, HEAD"})

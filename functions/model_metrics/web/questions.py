@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 MOST_PARTS = 100
 _DEFAULT_SPAN = timedelta(hours=1)
@@ -50,11 +51,13 @@ class Question:
         return self.start + (time - self.start) // self.interval * self.interval
 
 
-def read_question(fields: Mapping[str, str], now: datetime) -> Question:
+def read_question(fields: Mapping[str, Any], now: datetime) -> Question:
     """Raises QuestionError. Without a time it is the last hour, without an interval as few minutes as fit."""
     known = {*NAMES, *_TIMES}
     if unknown := sorted(fields.keys() - known):
         raise QuestionError(f"{unknown[0]} is no parameter; there are {', '.join(sorted(known))}")
+    if twice := [name for name, said in fields.items() if not isinstance(said, str)]:
+        raise QuestionError(f"{twice[0]} is there more than once: give it once")
     end = _time(fields, "endTime") or now
     start = _time(fields, "startTime") or end - _DEFAULT_SPAN
     if start >= end:

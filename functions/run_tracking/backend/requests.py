@@ -18,6 +18,13 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL's text has none of
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
+def check_fields(fields: Mapping[str, str | list[str]]) -> None:
+    """Each may be there once."""
+    for name, said in fields.items():
+        if not isinstance(said, str):
+            raise RequestError(400, f"{name[:200]} is there {len(said)} times: give it once")
+
+
 def number(fields: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
     """A whole one from `least` to `most`."""
     text = fields.get(name) or str(default)

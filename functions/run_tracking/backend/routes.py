@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from headrace.functions.run_tracking.backend import downloads, editing, health, named, pages, runs, summaries
 from headrace.functions.run_tracking.backend.answers import Answer, RequestError
+from headrace.functions.run_tracking.backend.requests import check_fields
 from headrace.functions.run_tracking.backend.site import Site
 from headrace.web import is_form_type
 
@@ -74,6 +75,7 @@ def answer(site: Site, event: Any) -> Answer:
         if one.method == method:
             if method != "GET" and is_form_type(event.content_type):
                 raise RequestError(415, "Content-Type has to be application/json")
+            check_fields(event.fields)
             return one.handler(site, event, *found.groups())
         allowed.append(one.method)
     if allowed:

@@ -133,7 +133,7 @@ def _ask(address: str, request: Request, timeout_seconds: float | None) -> sdk.R
     headers = {name.lower(): value for name, value in answer.getheaders()}
     content_type = headers.get("content-type", _TEXT)
     if content_type == _JSON:
-        with suppress(ValueError):  # then it isn't
+        with suppress(ValueError, RecursionError):  # then it isn't
             body = json.loads(body)
     return sdk.Response(headers=headers, body=body, content_type=content_type, status_code=answer.status)
 

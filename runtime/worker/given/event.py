@@ -17,6 +17,7 @@ from headrace.runtime.worker.given import sdk
 T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # naive, as Nuclio's
+_END_MS = 253_402_300_800_000  # the year 10000, which no datetime reaches
 
 
 class Lazy(Generic[T]):
@@ -187,9 +188,9 @@ class LazyEvent(sdk.Event):
 
     @Lazy
     def timestamp(self) -> datetime | None:
-        """Naive UTC, to the millisecond; None where there is none."""
+        """Naive UTC, to the millisecond; None where there is none, or one beyond the year 9999."""
         ms = self._record.timestamp
-        return None if ms is None or ms < 0 else _EPOCH + timedelta(0, 0, 0, ms)
+        return None if ms is None or not 0 <= ms < _END_MS else _EPOCH + timedelta(0, 0, 0, ms)
 
     def to_json(self) -> str:
         """As the SDK writes it: bodies in base64, bytes elsewhere by `str`."""

@@ -12,17 +12,17 @@ from headrace.runtime.worker.returned.failure import describe_failure
 from headrace.runtime.worker.returned.results import NO_RESPONSE, HandlerReturnedError, Outcome, plain
 
 _TEXT, _JSON = "text/plain", "application/json"
-_STATUSES = range(100, 600)
+_STATUSES = range(200, 600)  # what is below goes before an answer, and isn't one
 
 
 def reply_of(result: Any) -> Reply:
     """The response: text, bytes, JSON of a dict or list, `(status, body)`, or a Response; None is empty.
 
-    Any other body is its `str`, or JSON behind a status. Raises HandlerReturnedError for a status that HTTP
-    doesn't have, TypeError for what JSON can't say.
+    Any other body is its `str`, or JSON behind a status. Raises HandlerReturnedError for a status that no
+    answer has in HTTP, and for headers that are no mapping, TypeError for what JSON can't say.
     """
     if isinstance(result, nuclio_sdk.Response):
-        content_type = str(result.content_type)
+        content_type = _name(result.content_type)
         return _reply(result.status_code, result.body, content_type, _headers(result.headers))
     if isinstance(result, tuple) and len(result) == 2:
         status, body = result
@@ -57,5 +57,18 @@ def _reply(status: Any, body: Any, content_type: str, headers: Headers = ()) -> 
 
 
 def _headers(headers: Any) -> Headers:
-    pairs = headers.items() if isinstance(headers, Mapping) else ()
-    return tuple((str(name), plain(value)) for name, value in pairs)
+    """A list of values is a header for each."""
+    if not headers:
+        return ()
+    if not isinstance(headers, Mapping):
+        said = f"the handler's response has {headers!r:.200} for headers: expected a dict"
+        raise HandlerReturnedError(said)
+    return tuple((_name(name), plain(value)) for name, said in headers.items() for value in _values(said))
+
+
+def _name(name: Any) -> str:
+    return name.decode(errors="surrogateescape") if isinstance(name, bytes) else str(name)
+
+
+def _values(said: Any) -> Sequence[Any]:
+    return said if isinstance(said, list | tuple) else (said,)

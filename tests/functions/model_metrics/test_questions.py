@@ -1,6 +1,7 @@
 """What requests ask for, and what is wrong with them."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,8 @@ def test_intervals_are_written_as_in_go(text: str, minutes: int) -> None:
     ("fields", "said"),
     [
         ({"model": "m"}, "model is no parameter; there are endTime, interval, modelName"),
+        ({"modelName": ["a", "b"]}, "modelName is there more than once: give it once"),
+        ({"interval": ["1m", "1m"]}, "interval is there more than once: give it once"),
         ({"startTime": "noon"}, "startTime is no time; write it like 2026-05-17T12:30:00Z"),
         ({"endTime": "2026-13-01"}, "endTime is no time"),
         ({"startTime": "2026-05-18"}, "startTime has to be before endTime"),
@@ -48,7 +51,7 @@ def test_intervals_are_written_as_in_go(text: str, minutes: int) -> None:
         ({"startTime": "2026-05-16", "interval": "1m"}, "interval has to be 22m or more: at most 100 parts"),
     ],
 )
-def test_a_question_that_cannot_be_answered_gets_one_line(fields: dict[str, str], said: str) -> None:
+def test_a_question_that_cannot_be_answered_gets_one_line(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(QuestionError, match=said):
         read_question(fields, NOW)
 

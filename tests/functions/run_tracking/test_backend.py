@@ -469,9 +469,11 @@ def test_a_body_that_is_none_is_400(rows: Rows, backend: Backend, method: str, p
         ("/runs/r/logs/", "limit", "0"),
         ("/summaries/runs", "limit", "x"),
         ("/runs/r/artifacts/download/", "path", "\0"),
+        ("/runs/r/artifacts/download/", "path", ["a", "b"]),
+        ("/summaries/runs", "run", ["r", "r"]),
     ],
 )
-def test_a_query_that_is_none_is_400(rows: Rows, backend: Backend, path: str, name: str, value: str) -> None:
+def test_a_query_that_is_none_is_400(rows: Rows, backend: Backend, path: str, name: str, value: Any) -> None:
     rows.run("r")
     assert backend.said("GET", path, **{name: value})[0] == 400
     batch = "/runs/r/metric/get-batch/"

@@ -25,7 +25,21 @@ def test_each_command_is_where_it_is_looked_for(name: str) -> None:
 def test_a_command_that_there_is_not_is_a_mistake_in_one_line() -> None:
     result = CliRunner().invoke(headrace, ["rnu"])
     assert result.exit_code == 2
-    assert "No such command 'rnu'" in result.output
+    assert "No such command 'rnu'. Did you mean 'run'?" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["kafka", "toppics"], "'topics'"),
+        (["partition", "rtry"], "'retry'"),
+        (["run", "--replica"], "--replicas"),
+    ],
+)
+def test_what_is_nearly_a_command_or_an_option_is_named(words: list[str], meant: str) -> None:
+    result = CliRunner().invoke(headrace, words)
+    assert result.exit_code == 2
+    assert meant in result.output.partition("Did you mean")[2]
 
 
 def test_the_list_says_what_each_command_is_for() -> None:

@@ -98,6 +98,7 @@ def test_an_event_goes_to_the_function_and_its_answer_comes_back(server: Server)
         ("text/plain", b"hello", b"hello"),
         ("application/json", b"[1]", [1]),
         ("application/json", b"no json", b"no json"),
+        ("application/json", b"[" * 100_000, b"[" * 100_000),
         (None, b"", b""),
     ],
 )

@@ -56,6 +56,15 @@ def test_its_time_is_naive_utc_with_milliseconds() -> None:
     assert event(timestamp=-1).timestamp is None
 
 
+@pytest.mark.parametrize("ms", [253_402_300_800_000, 2**62, 2**63 - 1, -(2**63)])
+def test_a_time_that_no_calendar_has_is_none(ms: int) -> None:
+    assert event(timestamp=253_402_300_799_999).timestamp == datetime(9999, 12, 31, 23, 59, 59, 999000)  # noqa: DTZ001
+    e = event(timestamp=ms)
+    assert e.timestamp is None
+    assert vars(e)["timestamp"] is None
+    assert json.loads(e.to_json())["timestamp"] is None
+
+
 def test_a_tombstone_has_no_body_and_no_size() -> None:
     e = event(value=None, key=None)
     assert (e.body, e.key, e.size) == (None, None, 0)

@@ -37,6 +37,10 @@ FORMS: list[tuple[Any, Reply]] = [
         Response(headers={"x-count": 3, "x-raw": b"\xff", "x-none": None}, body="b", status_code=500),
         Reply(500, TEXT, (("x-count", b"3"), ("x-raw", b"\xff"), ("x-none", b"")), b"b"),
     ),
+    (
+        Response(headers={"Set-Cookie": ["a", b"b"], b"x": ("c",), "none": []}),
+        Reply(200, TEXT, (("Set-Cookie", b"a"), ("Set-Cookie", b"b"), ("x", b"c")), b""),
+    ),
 ]
 
 
@@ -45,11 +49,17 @@ def test_each_form_is_a_response(result: Any, reply: Reply) -> None:
     assert reply_of(result) == reply
 
 
-@pytest.mark.parametrize("status", ["200", 99, 600, -1, None, 200.0])
+@pytest.mark.parametrize("status", ["200", 99, 100, 101, 199, 600, -1, None, 200.0, True])
 def test_a_status_that_is_none_is_refused(status: Any) -> None:
     for result in ((status, "body"), Response(body="body", status_code=status)):
         with pytest.raises(HandlerReturnedError, match="for a status"):
             reply_of(result)
+
+
+@pytest.mark.parametrize("headers", [["a: b"], "a: b", 7])
+def test_headers_that_are_no_mapping_are_refused(headers: Any) -> None:
+    with pytest.raises(HandlerReturnedError, match="for headers: expected a dict"):
+        reply_of(Response(headers=headers))
 
 
 def test_what_json_cannot_say_is_no_response() -> None:

@@ -64,6 +64,12 @@ def test_a_variable_may_hold_the_names_or_none(
         ("{maxRequestBodySize: 99999999}", "", "maxRequestBodySize: 99999999 "),
         ("{ingresses: [1]}", "", "ingresses: the list is no mapping from names to mappings with paths"),
         ("{cors: {enabled: true, allowCredentials: true}}", "", "name the origins"),
+        (
+            "{cors: {exposeHeaders: ['a b']}}",
+            "",
+            "exposeHeaders: the list has 'a b', which is no name in HTTP",
+        ),
+        ('{cors: {allowMethods: ["GET\\r"]}}', "", "allowMethods: the list has"),
         ("{prot: 80}", "", "port"),
         ("{allowedHosts: ['http://a.example']}", "", "no name such as orders.example"),
         ("{allowedHosts: ['a.example:80']}", "", "without a port"),
