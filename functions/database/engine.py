@@ -9,6 +9,9 @@ import sqlalchemy as sa
 
 _BUSY_SECONDS = 30  # another worker's transaction on the same SQLite file
 _CONNECT_SECONDS = 5
+_MOST_SECONDS = "headrace_most_seconds"
+"""An option of a connection, before its transaction begins."""
+_STEPS_BETWEEN_LOOKS = 10_000  # of SQLite's machine: some tenths of a millisecond
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {"timeout": _BUSY_SECONDS},
     # A server whose machine is gone is found within half a minute, not when TCP gives up.
@@ -40,6 +43,8 @@ def open_engine(url: str) -> sa.Engine:
     if kind == "sqlite":
         sa.event.listen(engine, "connect", _prepare)
         sa.event.listen(engine, "begin", _begin)
+    else:
+        sa.event.listen(engine, "begin", _bound)
     return engine
 
 
@@ -70,5 +75,15 @@ def _has_log(connection: Any) -> bool:
 
 def _begin(connection: sa.Connection) -> None:
     """At once for writing. Whoever reads first and writes then fails where another one writes meanwhile."""
-    reads = connection.get_execution_options().get("headrace_reads")
-    connection.exec_driver_sql("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
+    options = connection.get_execution_options()
+    connection.exec_driver_sql("BEGIN DEFERRED" if options.get("headrace_reads") else "BEGIN IMMEDIATE")
+    seconds = options.get(_MOST_SECONDS)
+    until = None if seconds is None else time.monotonic() + seconds
+    driver: Any = connection.connection.driver_connection
+    driver.set_progress_handler(until and (lambda: time.monotonic() > until), _STEPS_BETWEEN_LOOKS)
+
+
+def _bound(connection: sa.Connection) -> None:
+    """Each statement of the transaction ends in time."""
+    if (seconds := connection.get_execution_options().get(_MOST_SECONDS)) is not None:
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")

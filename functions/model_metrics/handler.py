@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
 from headrace.functions.database.patience import patiently, said_by
+from headrace.functions.database.reading import TooLongError
 from headrace.functions.events import Event
 from headrace.functions.model_metrics.ingest import rows_of
 from headrace.functions.model_metrics.messages.topics import ModelTopics
@@ -19,7 +20,7 @@ from headrace.functions.model_metrics.settings import read_settings
 from headrace.functions.model_metrics.store.tables import STEPS
 from headrace.functions.model_metrics.store.writer import Writer
 from headrace.functions.model_metrics.web.answers import Answers
-from headrace.functions.model_metrics.web.pages import answer, without_database
+from headrace.functions.model_metrics.web.pages import answer, refused
 
 
 def init_context(context: Any) -> None:
@@ -57,9 +58,12 @@ def _sum_up(context: Any) -> None:
 def _answer(context: Any, event: Any) -> Any:
     try:
         found = answer(context.user_data.answers, event.method, event.path, event.fields)
+    except TooLongError as error:
+        context.logger.warn_with("a request takes too long to answer: it gets 503", path=event.path[:200])
+        found = refused(503, str(error))
     except sa.exc.SQLAlchemyError as error:
         context.logger.warn_with("the database can't be read: a request gets 503", error=said_by(error))
-        found = without_database()
+        found = refused(503, "the database is away")
     return context.Response(
         body=found.body,
         headers=dict(found.headers),

@@ -5,6 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+_COUNTS = {
+    "BLOBS_MAX_BYTES_PER_FILE": 5 * 1024**3,  # what one PUT of S3 takes
+    "BLOBS_MAX_BYTES_PER_RUN": 200 * 1024**3,
+    "BLOBS_MAX_FILES_PER_RUN": 100_000,
+    "BLOBS_MAX_BYTES": 2 * 1024**4,
+    "BLOBS_MAX_FILES": 10_000_000,
+    "BLOBS_FREE_BYTES": 1024**3,
+    "RUN_MAX_HPARAMS_BYTES": 1024**2,
+    "RUN_MAX_HPARAMS": 10_000,
+    "RUN_MAX_SEQUENCES": 10_000,
+    "RUN_MAX_TAGS": 100,
+}
 _DEFAULTS = {
     "KAFKA_DATA_INGESTION_TOPIC": "data-ingestion",
     "KAFKA_CONTROL_EVENTS_TOPIC": "control-events",
@@ -18,13 +30,49 @@ _DEFAULTS = {
     "INGEST_MAX_MESSAGES_PER_TXN": "1000",
     "ALLOWED_HOSTS": "",
     "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092",
+    **{name: str(number) for name, number in _COUNTS.items()},
 }
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_MOST = 2**53  # of a number that JSON and floats keep as it is
 _BROKER = re.compile(r"[^\s,:]+:\d{1,5}|\[[0-9A-Fa-f:.]+\]:\d{1,5}")
 
 
 class SettingsError(Exception):
     """What is wrong with the environment, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlobBounds:
+    """What may be put into the store of blobs. All but the first are for a folder, not for a bucket."""
+
+    file_bytes: int = _COUNTS["BLOBS_MAX_BYTES_PER_FILE"]
+    run_bytes: int = _COUNTS["BLOBS_MAX_BYTES_PER_RUN"]
+    run_files: int = _COUNTS["BLOBS_MAX_FILES_PER_RUN"]
+    all_bytes: int = _COUNTS["BLOBS_MAX_BYTES"]
+    all_files: int = _COUNTS["BLOBS_MAX_FILES"]
+    free_bytes: int = _COUNTS["BLOBS_FREE_BYTES"]
+    """That stay free on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunBounds:
+    """What may be said of one run."""
+
+    hparams_bytes: int = _COUNTS["RUN_MAX_HPARAMS_BYTES"]
+    """Of all its hyperparameters, as JSON."""
+    hparams: int = _COUNTS["RUN_MAX_HPARAMS"]
+    """Names, those of what is nested included."""
+    sequences: int = _COUNTS["RUN_MAX_SEQUENCES"]
+    """Metrics and the like, each in each context."""
+    tags: int = _COUNTS["RUN_MAX_TAGS"]
+    artifacts: int = _COUNTS["BLOBS_MAX_FILES_PER_RUN"]
+
+    def say_hparams(self, size: int, names: int) -> str:
+        """Why they are refused, in one line."""
+        return (
+            f"hyperparameters of {size} bytes and {names} names: at most {self.hparams_bytes} bytes and"
+            f" {self.hparams} names, RUN_MAX_HPARAMS_BYTES and RUN_MAX_HPARAMS"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +97,8 @@ class Settings:
     """Each HOST:PORT."""
     allowed_hosts: Sequence[str] = ()
     """Names that the frontier is asked by, besides this machine's own. None: beyond loopback, any."""
+    blob_bounds: BlobBounds = field(default_factory=BlobBounds)
+    run_bounds: RunBounds = field(default_factory=RunBounds)
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -59,12 +109,15 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 
     def number(name: str, least: float, most: float) -> float:
         try:
-            value = float(text(name))
+            value = float(text(name))  # also 5e9
         except ValueError:
             value = least - 1
         if not least <= value <= most:
             raise SettingsError(f"{name} is {text(name)!r}: expected a number from {least:g} to {most:g}")
         return value
+
+    def count(name: str, least: int = 1) -> int:
+        return int(number(name, least, _MOST))
 
     host, port = text("FRONTIER_HOST"), int(number("FRONTIER_PORT", 0, 65535))
     url = text("FRONTIER_URL").rstrip("/") or f"http://127.0.0.1:{port}"
@@ -82,6 +135,21 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         int(number("INGEST_MAX_MESSAGES_PER_TXN", 1, 100_000)),
         _brokers(text("KAFKA_BOOTSTRAP_SERVERS")),
         names if len(names) > 1 or host in _LOOPBACK else (),
+        BlobBounds(
+            count("BLOBS_MAX_BYTES_PER_FILE"),
+            count("BLOBS_MAX_BYTES_PER_RUN"),
+            count("BLOBS_MAX_FILES_PER_RUN"),
+            count("BLOBS_MAX_BYTES"),
+            count("BLOBS_MAX_FILES"),
+            count("BLOBS_FREE_BYTES", least=0),
+        ),
+        RunBounds(
+            count("RUN_MAX_HPARAMS_BYTES"),
+            count("RUN_MAX_HPARAMS"),
+            count("RUN_MAX_SEQUENCES"),
+            count("RUN_MAX_TAGS"),
+            count("BLOBS_MAX_FILES_PER_RUN"),
+        ),
     )
 
 

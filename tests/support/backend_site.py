@@ -25,7 +25,7 @@ class MemoryBlobs:
         self.parts: dict[str, list[bytes]] = {}
         self.is_away = False
 
-    def upload(self, key: str, content_type: str) -> Upload:
+    def upload(self, key: str, content_type: str, size_bytes: int | None = None) -> Upload:
         return Upload(f"memory:{key}")
 
     def read(self, key: str) -> Iterator[bytes] | None:

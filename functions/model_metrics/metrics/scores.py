@@ -1,5 +1,6 @@
 """Scores of counts: pure. A score that has nothing to count is None."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
@@ -43,8 +44,11 @@ def classification(confusion: Confusion) -> Classification:
     """Of all that was counted."""
     total = sum(confusion.values())
     right = sum(count for (actual, predicted), count in confusion.items() if actual == predicted)
-    labels = sorted({label for pair in confusion for label in pair})
-    classes = {label: _scores(confusion, label, total) for label in labels}
+    actual, predicted = (_sums_by(confusion, place) for place in (0, 1))
+    classes = {
+        label: _scores(confusion.get((label, label), 0), actual[label], predicted[label], total)
+        for label in sorted(actual.keys() | predicted.keys())
+    }
     named = [classes[label] for label in sorted({actual for actual, _ in confusion})]
     mean = ClassScores(*(_mean([getattr(one, name) for one in named]) for name in ClassScores.__slots__))
     return Classification(total, _ratio(right, total), mean, classes)
@@ -57,10 +61,14 @@ def regression(predictions: int, absolute: float, squared: float) -> Regression:
     return Regression(predictions, absolute / predictions, squared / predictions, sqrt(squared / predictions))
 
 
-def _scores(confusion: Confusion, label: str, total: int) -> ClassScores:
-    hits = confusion.get((label, label), 0)
-    actual = sum(count for (one, _), count in confusion.items() if one == label)
-    predicted = sum(count for (_, one), count in confusion.items() if one == label)
+def _sums_by(confusion: Confusion, place: int) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for pair, count in confusion.items():
+        sums[pair[place]] += count
+    return sums
+
+
+def _scores(hits: int, actual: int, predicted: int, total: int) -> ClassScores:
     others = total - actual
     return ClassScores(
         precision=_ratio(hits, predicted),

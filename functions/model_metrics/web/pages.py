@@ -56,9 +56,9 @@ def answer(answers: Answers, method: str, path: str, fields: Mapping[str, Any]) 
         return _json(400, {"error": str(error)})
 
 
-def without_database() -> Answer:
-    """For as long as it is away."""
-    return _json(503, {"error": "the database is away"})
+def refused(status: int, said: str) -> Answer:
+    """In one line."""
+    return _json(status, {"error": said})
 
 
 def _json(status: int, document: Any, more: Mapping[str, str] | None = None) -> Answer:

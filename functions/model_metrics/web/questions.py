@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from headrace.functions.model_metrics.messages.storable import is_storable
+
 MOST_PARTS = 100
 _DEFAULT_SPAN = timedelta(hours=1)
+_FIRST = datetime.min.replace(tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
@@ -59,7 +62,7 @@ def read_question(fields: Mapping[str, Any], now: datetime) -> Question:
     if twice := [name for name, said in fields.items() if not isinstance(said, str)]:
         raise QuestionError(f"{twice[0]} is there more than once: give it once")
     end = _time(fields, "endTime") or now
-    start = _time(fields, "startTime") or end - _DEFAULT_SPAN
+    start = _time(fields, "startTime") or max(end, _FIRST + _DEFAULT_SPAN) - _DEFAULT_SPAN
     if start >= end:
         raise QuestionError("startTime has to be before endTime")
     start = start.replace(second=0, microsecond=0)
@@ -68,6 +71,8 @@ def read_question(fields: Mapping[str, Any], now: datetime) -> Question:
     if interval < least:
         raise QuestionError(f"interval has to be {least / _MINUTE:.0f}m or more: at most {MOST_PARTS} parts")
     of = {column: fields[name] for name, column in NAMES.items() if name in fields}
+    if unstorable := [name for name, column in NAMES.items() if not is_storable(of.get(column, ""))]:
+        raise QuestionError(f"{unstorable[0]} has a character that no name has")
     return Question(of, start, end, interval)
 
 
@@ -76,9 +81,9 @@ def _time(fields: Mapping[str, str], name: str) -> datetime | None:
         return None
     try:
         time = datetime.fromisoformat(text.replace(" ", "+"))  # a + in a query is a space
-    except ValueError:
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):  # of a year that isn't there in UTC
         raise QuestionError(f"{name} is no time; write it like 2026-05-17T12:30:00Z") from None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def _interval(text: str) -> timedelta:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from headrace.functions.run_tracking.messages.items import RUN_ID
@@ -14,6 +14,8 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 }
+_MOST_BYTES = 64 * 1024 * 1024
+_SENT_AT_ONCE = 256 * 1024
 
 
 class Answer(NamedTuple):
@@ -35,13 +37,24 @@ class RequestError(Exception):
 
 
 def as_json(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    """JSON as the standard has it: what isn't finite is null there."""
-    try:
-        text = json.dumps(document, allow_nan=False)
-    except ValueError:
-        text = json.dumps(_finite(document), allow_nan=False)
+    """JSON as the standard has it: what isn't finite is null there. Raises RequestError for too much."""
+    body = _encoded(document)
+    _check_size(len(body))
     headers = {**HEADERS, "Cache-Control": "no-store", **(headers or {})}
-    return Answer(status, "application/json", text.encode(), headers)
+    return Answer(status, "application/json", body, headers)
+
+
+def listed_in_parts(documents: Iterable[Any]) -> Answer:
+    """The same of a list, of which no more than one member is in memory, but for its bytes."""
+    parts, size = [], 0
+    for document in documents:
+        parts.append(b"," + _encoded(document))
+        size += len(parts[-1])
+        _check_size(size)
+    parts[:1] = [part[1:] for part in parts[:1]]
+    whole = [b"[", *parts, b"]"]
+    body = _each(whole) if size > _SENT_AT_ONCE else b"".join(whole)
+    return Answer(200, "application/json", body, {**HEADERS, "Cache-Control": "no-store"})
 
 
 def refused(error: RequestError) -> Answer:
@@ -59,6 +72,25 @@ def check_run_id(run_id: str) -> str:
     if not RUN_ID.fullmatch(run_id):
         raise RequestError(400, f"{run_id[:200]!r} is no id of a run")
     return run_id
+
+
+def _encoded(document: Any) -> bytes:
+    try:
+        return json.dumps(document, allow_nan=False).encode()
+    except ValueError:
+        return json.dumps(_finite(document), allow_nan=False).encode()
+
+
+def _check_size(size: int) -> None:
+    if size > _MOST_BYTES:
+        raise RequestError(400, f"the answer would be more than {_MOST_BYTES} bytes: ask for less at once")
+
+
+def _each(parts: list[bytes]) -> Iterator[bytes]:
+    """Sent one after another, and no longer in memory then."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()
 
 
 def _finite(value: Any) -> Any:

@@ -12,6 +12,12 @@ from headrace.functions.run_tracking.blobs.store import BlobError
 
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}")
 _ANY_TYPE = "application/octet-stream"
+# What a browser would run, or read as a page. `nosniff` keeps it from taking bytes of no type for a script.
+_ACTIVE = re.compile("script|html|xml|css", re.IGNORECASE)
+_ALONE = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _MOST_NAME = 200
@@ -24,9 +30,10 @@ def artifact(site: Site, event: Any, run_id: str) -> Answer:
     parts = None if blob is None else _read(site, blob["blob_key"])
     if blob is None or parts is None:
         raise RequestError(404, "the run has no such artifact")
-    content_type = blob["content_type"] if _TYPE.fullmatch(blob["content_type"]) else _ANY_TYPE
+    said = blob["content_type"]
+    content_type = said if _TYPE.fullmatch(said) and not _ACTIVE.search(said) else _ANY_TYPE
     more = {"Content-Disposition": _disposition(path), "Cache-Control": "no-store"}
-    return Answer(200, content_type, _in_parts(parts), {**HEADERS, **more})
+    return Answer(200, content_type, _in_parts(parts), {**HEADERS, **_ALONE, **more})
 
 
 def _read(site: Site, key: str) -> Iterator[bytes] | None:

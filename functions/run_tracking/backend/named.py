@@ -8,10 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from headrace.functions.run_tracking.backend.answers import Answer, RequestError, as_json
-from headrace.functions.run_tracking.backend.requests import members, named
+from headrace.functions.run_tracking.backend.requests import members, named, number
 from headrace.functions.run_tracking.backend.site import Site
 from headrace.functions.run_tracking.store.tables import EXPERIMENTS, TAGS
 
+_MOST = 10_000
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -21,13 +22,13 @@ class Kind:
 
     path: str
     table: sa.Table
-    find: Callable[[Site], Sequence[Mapping[str, Any]]]
+    find: Callable[[Site, int], Sequence[Mapping[str, Any]]]
     publish: Callable[[Site, str], None]
     remove: Callable[[Site, str], None]
 
     def list_all(self, site: Site, event: Any) -> Answer:
-        """By name."""
-        return as_json(self.find(site))
+        """By name; `limit`."""
+        return as_json(self.find(site, number(event.fields, "limit", _MOST, 1, _MOST)))
 
     def create(self, site: Site, event: Any) -> Answer:
         """`name`. One that is there already is the same one."""
@@ -46,14 +47,14 @@ class Kind:
 EXPERIMENT = Kind(
     "experiments",
     EXPERIMENTS,
-    find=lambda site: site.names.experiments(),
+    find=lambda site, limit: site.names.experiments(limit),
     publish=lambda site, key: site.publisher.delete_experiment(key),
     remove=lambda site, key: site.changes.delete_experiment(key),
 )
 TAG = Kind(
     "tags",
     TAGS,
-    find=lambda site: site.names.tags(),
+    find=lambda site, limit: site.names.tags(limit),
     publish=lambda site, key: site.publisher.delete_tag(key),
     remove=lambda site, key: site.changes.delete_tag(key),
 )

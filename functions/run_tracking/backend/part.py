@@ -10,10 +10,12 @@ import sqlalchemy as sa
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
 from headrace.functions.database.patience import patiently, said_by
+from headrace.functions.database.reading import TooLongError
 from headrace.functions.run_tracking.backend.answers import RequestError, as_json, refused
 from headrace.functions.run_tracking.backend.routes import answer
 from headrace.functions.run_tracking.backend.site import Site
 from headrace.functions.run_tracking.settings import Settings
+from headrace.functions.run_tracking.store.curves import TooManyPointsError
 from headrace.functions.run_tracking.store.tables import STEPS
 
 
@@ -32,6 +34,13 @@ def handle(context: Any, event: Any) -> Any:
         found = answer(context.user_data.site, event)
     except RequestError as error:
         found = refused(error)
+    except RecursionError:  # of a run from before there was a bound
+        found = refused(RequestError(500, "what is stored is nested too deep to be said"))
+    except TooManyPointsError as error:
+        found = refused(RequestError(400, str(error)))
+    except TooLongError as error:
+        context.logger.warn_with("a request takes too long to answer: it gets 503", path=event.path[:200])
+        found = refused(RequestError(503, str(error)))
     except sa.exc.SQLAlchemyError as error:
         context.logger.warn_with("the database is away: a request gets 503", error=said_by(error))
         found = as_json({"error": "the database is away"}, 503)

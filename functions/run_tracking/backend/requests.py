@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.functions.run_tracking.backend.answers import RequestError, check_run_id
+from headrace.functions.run_tracking.messages.nested import check_context
 from headrace.functions.run_tracking.store.curves import Steps
 
 _DEFAULT_DENSITY = 50
 _MOST_DENSITY = 100_000
-_MOST_POINTS = 1_000_000  # of one answer
+_MOST_TRACES = 10_000  # of one request
 _MOST_IDS = 1_000
 _MOST_NAME = 512  # as of a client's items
+_MOST_LETTERS = {"name": _MOST_NAME, "description": 100_000, "experiment": _MOST_NAME}
 _RANGE = re.compile(r"(-?\d{1,18})?[,:](-?\d{1,18})?")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL's text has none of them
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
@@ -49,11 +51,9 @@ def storable(text: str, what: str) -> str:
     return text
 
 
-def steps(fields: Mapping[str, str], traces: int) -> Steps:
+def steps(fields: Mapping[str, str]) -> Steps:
     """Of `record_density` and `record_range`, which is written START:STOP or START,STOP."""
     density = number(fields, "record_density", _DEFAULT_DENSITY, 2, _MOST_DENSITY)
-    if density * traces > _MOST_POINTS:
-        raise RequestError(400, f"that may be more than {_MOST_POINTS} points: ask for fewer at once")
     if not (text := fields.get("record_range", "").strip()):
         return Steps(density)
     if (found := _RANGE.fullmatch(text)) is None:
@@ -91,8 +91,8 @@ def run_ids(event: Any) -> list[str]:
 def traces(event: Any) -> list[tuple[str, dict[str, Any]]]:
     """Name and context of each. Matyan's clients say {} for none."""
     found = document(event) or []
-    if not isinstance(found, list):
-        raise RequestError(400, "the body has to be a list of names and contexts")
+    if not isinstance(found, list) or len(found) > _MOST_TRACES:
+        raise RequestError(400, f"the body has to be a list of at most {_MOST_TRACES} names and contexts")
     return [_trace(trace) for trace in found]
 
 
@@ -100,6 +100,10 @@ def _trace(trace: Any) -> tuple[str, dict[str, Any]]:
     context = trace.get("context") or {} if isinstance(trace, dict) else None
     if not isinstance(context, dict) or not isinstance(trace.get("name"), str):
         raise RequestError(400, 'each trace has to be {"name": text, "context": an object}')
+    try:
+        check_context(context)
+    except ValueError as error:
+        raise RequestError(400, f"a trace: {error}") from None
     return storable(trace["name"], "name"), context
 
 
@@ -119,5 +123,7 @@ def changes_of(body: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if not isinstance(value, kind):
             raise RequestError(400, f"{member} has to be a {'text' if kind is str else 'truth value'}")
+        if isinstance(value, str) and len(value) > (most := _MOST_LETTERS[member]):
+            raise RequestError(400, f"{member} has {len(value)} characters: at most {most}")
         found[member] = storable(value, member) if isinstance(value, str) else value
     return found

@@ -2,7 +2,13 @@
 
 from typing import Any
 
-from headrace.functions.run_tracking.backend.answers import Answer, RequestError, as_json, check_run_id
+from headrace.functions.run_tracking.backend.answers import (
+    Answer,
+    RequestError,
+    as_json,
+    check_run_id,
+    listed_in_parts,
+)
 from headrace.functions.run_tracking.backend.requests import number, steps, storable, traces, truth
 from headrace.functions.run_tracking.backend.site import Site
 from headrace.functions.run_tracking.store.reader import RunFilter
@@ -31,8 +37,7 @@ def metrics(site: Site, event: Any, run_id: str) -> Answer:
     """The curve of each trace in the body; `record_density` points at most, of `record_range`."""
     asked = traces(event)
     check_there(site, run_id)
-    wanted = steps(event.fields, len(asked))
-    return as_json([site.curves.read(run_id, name, context, wanted) for name, context in asked])
+    return listed_in_parts(site.curves.read(run_id, asked, steps(event.fields)))
 
 
 def logs(site: Site, event: Any, run_id: str) -> Answer:

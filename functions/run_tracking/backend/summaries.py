@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.functions.run_tracking.backend.answers import Answer, as_json
-from headrace.functions.run_tracking.backend.requests import number
+from headrace.functions.run_tracking.backend.requests import number, storable
 from headrace.functions.run_tracking.backend.site import Site
 
 _DEFAULT_ROWS, _MOST_ROWS = 1_000, 10_000
@@ -28,7 +28,7 @@ def _rows(folder: Path, event: Any, filters: tuple[str, ...]) -> Answer:
     wanted = None
     for name in filters:
         if name in event.fields:
-            is_it = dataset.field(name) == pa.scalar(event.fields[name], pa.string())
+            is_it = dataset.field(name) == pa.scalar(storable(event.fields[name], name), pa.string())
             wanted = is_it if wanted is None else wanted & is_it
     limit = number(event.fields, "limit", _DEFAULT_ROWS, 1, _MOST_ROWS)
     try:

@@ -11,7 +11,7 @@ def open_store(settings: Settings) -> BlobStore:
     """Raises SettingsError for what is no place, BlobError for one that can't be reached."""
     kind, colon, rest = settings.blobs.partition("://")
     if not colon:
-        return FolderStore(Path(settings.blobs), settings.frontier_url)
+        return FolderStore(Path(settings.blobs), settings.frontier_url, settings.blob_bounds)
     bucket, _, prefix = rest.partition("/")
     if kind != "s3" or not bucket:
         raise SettingsError(f"BLOBS is {settings.blobs!r}: expected a folder, or s3://BUCKET/PREFIX")
@@ -21,4 +21,5 @@ def open_store(settings: Settings) -> BlobStore:
         raise SettingsError(
             "BLOBS names a bucket, which needs boto3: pip install 'headrace[tracking]'"
         ) from None
-    return S3Store(bucket, f"{prefix.strip('/')}/" if prefix.strip("/") else "")
+    below = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    return S3Store(bucket, below, settings.blob_bounds.file_bytes)

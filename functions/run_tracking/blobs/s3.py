@@ -10,7 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from headrace.functions.run_tracking.blobs.signatures import VALID_SECONDS
-from headrace.functions.run_tracking.blobs.store import BlobError, Upload
+from headrace.functions.run_tracking.blobs.store import MOST_BYTES, BlobError, Upload, check_size
 from headrace.functions.run_tracking.messages.keys import can_be, check_blob_key
 
 _MOST_AT_ONCE = 1000
@@ -27,16 +27,18 @@ _QUICK = Config(
 class S3Store:
     """Keeps BlobStore. Clients put blobs into the bucket itself."""
 
-    def __init__(self, bucket: str, prefix: str) -> None:
-        """`prefix` stands before all keys; it is empty, or ends with a slash."""
-        self._bucket, self._prefix = bucket, prefix
+    def __init__(self, bucket: str, prefix: str, most_bytes: int = MOST_BYTES) -> None:
+        """`prefix` stands before all keys; it is empty, or ends with a slash. `most_bytes` is of a blob."""
+        self._bucket, self._prefix, self._most_bytes = bucket, prefix, most_bytes
         with _as_blob_error():
             self._client: Any = boto3.client("s3", config=_QUICK)
 
-    def upload(self, key: str, content_type: str) -> Upload:
-        """As BlobStore says it."""
+    def upload(self, key: str, content_type: str, size_bytes: int | None = None) -> Upload:
+        """As BlobStore says it. A size that is known is signed; of one that isn't, S3 has its own bound."""
         check_blob_key(key)
-        parameters = {"Bucket": self._bucket, "Key": self._prefix + key, "ContentType": content_type}
+        check_size(size_bytes, self._most_bytes)
+        size = {} if size_bytes is None else {"ContentLength": size_bytes}
+        parameters = {"Bucket": self._bucket, "Key": self._prefix + key, "ContentType": content_type, **size}
         with _as_blob_error():
             url = self._client.generate_presigned_url("put_object", parameters, VALID_SECONDS)
         return Upload(url, {"Content-Type": content_type})

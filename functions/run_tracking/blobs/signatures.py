@@ -5,6 +5,7 @@ import hmac
 import os
 import secrets
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -20,22 +21,29 @@ class Signatures:
     def __init__(self, folder: Path) -> None:
         self._secret = _secret_in(folder)
 
-    def sign(self, base_url: str, key: str, content_type: str) -> str:
-        """The whole address."""
+    def sign(self, base_url: str, key: str, content_type: str, most_bytes: int) -> str:
+        """The whole address. More than `most_bytes` may not come there."""
         expires = int(time.time()) + VALID_SECONDS
-        query = {"expires": expires, "signature": self._of(key, content_type, expires)}
+        signature = self._of(key, content_type, expires, most_bytes)
+        query = {"expires": expires, "most": most_bytes, "signature": signature}
         return f"{base_url}{UPLOADS}{quote(key)}?{urlencode(query)}"
 
-    def is_valid(self, key: str, content_type: str, expires: str, signature: str) -> bool:
-        """Whether it is ours, for that, and not over yet."""
-        if not (expires.isascii() and expires.isdigit() and len(expires) < 20):
-            return False
-        is_ours = hmac.compare_digest(self._of(key, content_type, int(expires)).encode(), signature.encode())
-        return is_ours and time.time() < int(expires)
+    def most_bytes(self, key: str, content_type: str, query: Mapping[str, str]) -> int | None:
+        """How many may come there; None where the address isn't ours, not for that, or over."""
+        expires, most = (_number(query.get(name, "")) for name in ("expires", "most"))
+        if expires is None or most is None:
+            return None
+        own = self._of(key, content_type, expires, most)
+        is_ours = hmac.compare_digest(own.encode(), query.get("signature", "").encode())
+        return most if is_ours and time.time() < expires else None
 
-    def _of(self, key: str, content_type: str, expires: int) -> str:
-        signed = "\n".join(("PUT", key, content_type, str(expires)))
+    def _of(self, key: str, content_type: str, expires: int, most_bytes: int) -> str:
+        signed = "\n".join(("PUT", key, content_type, str(expires), str(most_bytes)))
         return hmac.new(self._secret, signed.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _secret_in(folder: Path) -> bytes:

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+MOST_BYTES = 5 * 1024**3
+"""Of one blob: what one PUT of S3 takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Upload:
@@ -18,11 +21,19 @@ class BlobError(Exception):
     """The store is away, or refuses. One line."""
 
 
+class FullError(BlobError):
+    """The store has no room for it now."""
+
+
+class TooLargeError(Exception):
+    """The blob, or its run's blobs with it, are more than may be. One line."""
+
+
 class BlobStore(Protocol):
     """Keys are `run_id/artifact_path`. All may block, and raise BlobError."""
 
-    def upload(self, key: str, content_type: str) -> Upload:
-        """Signed. ValueError for a key that can't be."""
+    def upload(self, key: str, content_type: str, size_bytes: int | None = None) -> Upload:
+        """Signed, for so many bytes where that is known. ValueError for what is no key; TooLargeError."""
 
     def read(self, key: str) -> Iterator[bytes] | None:
         """In parts; None where nothing is."""
@@ -32,3 +43,9 @@ class BlobStore(Protocol):
 
     def delete_below(self, prefix: str) -> None:
         """All whose keys begin with `prefix`, which ends with a slash."""
+
+
+def check_size(size_bytes: int | None, most_bytes: int) -> None:
+    """Raises TooLargeError for a blob of more."""
+    if size_bytes is not None and size_bytes > most_bytes:
+        raise TooLargeError(f"a blob of {size_bytes} bytes: at most {most_bytes}, BLOBS_MAX_BYTES_PER_FILE")

@@ -26,7 +26,12 @@ class Uploads:
     async def put(self, path: str, data: bytes, content_type: str) -> str:
         """The key under which they are, once they are there. Raises TrackerError."""
         pauses = Pauses(self._patience_seconds)
-        asked = {"run_id": self._run_id, "artifact_path": path, "content_type": content_type}
+        asked = {
+            "run_id": self._run_id,
+            "artifact_path": path,
+            "content_type": content_type,
+            "size_bytes": len(data),
+        }
         while True:
             try:
                 said = await self._presign(asked)
@@ -39,7 +44,7 @@ class Uploads:
             except (KeyError, TypeError, ValueError) as error:
                 raise TrackerError(f"{self._presign_url}: that is no answer: {error!r}") from None
 
-    async def _presign(self, asked: dict[str, str]) -> dict[str, Any]:
+    async def _presign(self, asked: dict[str, Any]) -> dict[str, Any]:
         timeout = aiohttp.ClientTimeout(total=_SECONDS)
         async with self._session.post(self._presign_url, json=asked, timeout=timeout) as answer:
             await _check(answer, asked["artifact_path"])

@@ -2,25 +2,29 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from headrace.functions.run_tracking.blobs.folder import FolderStore
 from headrace.functions.run_tracking.blobs.signatures import UPLOADS
-from headrace.functions.run_tracking.blobs.store import BlobError, BlobStore
-from headrace.functions.run_tracking.messages.items import RUN_ID, Name
+from headrace.functions.run_tracking.blobs.store import BlobError, BlobStore, FullError, TooLargeError
+from headrace.functions.run_tracking.messages.items import RUN_ID, ContentType, Name
 from headrace.web import is_form_type
 
-_MOST_BYTES = 5 * 1024**3  # what one PUT of S3 takes
 _PART_BYTES = 256 * 1024
+_STATUSES = {ValueError: 400, TooLargeError: 413, FullError: 507, BlobError: 503}
+"""The first that fits."""
 
 
 class _Asked(Struct):
     run_id: str
     artifact_path: Name
-    content_type: str = "application/octet-stream"
+    content_type: ContentType = "application/octet-stream"
+    size_bytes: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    """Ours says it, the published client doesn't."""
 
 
 _ASKED = msgspec.json.Decoder(_Asked)
@@ -37,11 +41,9 @@ def routes(store: BlobStore) -> list[web.RouteDef]:
             if not RUN_ID.fullmatch(asked.run_id):
                 return _refused(400, f"{asked.run_id[:200]!r} is no id of a run")
             key = f"{asked.run_id}/{asked.artifact_path}"
-            upload = await asyncio.to_thread(store.upload, key, asked.content_type)
-        except ValueError as error:  # of msgspec too
-            return _refused(400, str(error))
-        except BlobError as error:
-            return _refused(503, str(error))
+            upload = await asyncio.to_thread(store.upload, key, asked.content_type, asked.size_bytes)
+        except tuple(_STATUSES) as error:  # of msgspec too
+            return _refusal(error)
         said = {"upload_url": upload.url, "s3_key": key, "headers": dict(upload.headers) or None}
         return web.json_response(said)
 
@@ -53,39 +55,33 @@ def routes(store: BlobStore) -> list[web.RouteDef]:
 
 def _taking(store: FolderStore) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def take(request: web.Request) -> web.StreamResponse:
-        key, query = request.match_info["key"], request.query
-        signed = (query.get("expires", ""), query.get("signature", ""))
-        if not store.signatures.is_valid(key, request.headers.get("Content-Type", ""), *signed):
+        key, content_type = request.match_info["key"], request.headers.get("Content-Type", "")
+        most_bytes = store.signatures.most_bytes(key, content_type, request.query)
+        if most_bytes is None:
             return _refused(403, "the address is not signed for that, or no more: ask for another one")
         try:
-            is_whole = await _receive(store, key, request)
-        except ValueError as error:  # of what stands there already, too
-            return _refused(400, str(error))
-        except BlobError as error:
-            return _refused(503, str(error))
-        if not is_whole:
-            return _refused(413, f"a blob is of at most {_MOST_BYTES} bytes")
+            await _receive(store, key, most_bytes, request)
+        except tuple(_STATUSES) as error:  # of what stands there already, too
+            return _refusal(error)
         return web.json_response({"status": "ok"})
 
     return take
 
 
-async def _receive(store: FolderStore, key: str, request: web.Request) -> bool:
-    """Whether it was small enough. Disks are written to in a thread, one part after another."""
-    if (request.content_length or 0) > _MOST_BYTES:
-        return False
-    received = 0
-    receiving = await asyncio.to_thread(store.receive, key)
+async def _receive(store: FolderStore, key: str, most_bytes: int, request: web.Request) -> None:
+    """Disks are written to in a thread, one part after another."""
+    receiving = await asyncio.to_thread(store.receive, key, most_bytes, request.content_length or 0)
     try:
         async for part in request.content.iter_chunked(_PART_BYTES):
-            received += len(part)
-            if received > _MOST_BYTES:
-                return False
             await asyncio.to_thread(receiving.write, part)
         await asyncio.to_thread(receiving.finish)
     finally:
         receiving.end()
-    return True
+
+
+def _refusal(error: Exception) -> web.Response:
+    status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
+    return _refused(status, str(error))
 
 
 def _refused(status: int, reason: str) -> web.Response:

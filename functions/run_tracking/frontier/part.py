@@ -30,7 +30,8 @@ def prepare(context: Any, settings: Settings) -> None:
         context.produce, settings.data_ingestion_topic, _OUTPUT, settings.publish_timeout_seconds
     )
     counts = Counts()
-    sockets, health = Sockets(publisher, counts), Health(publisher, counts, settings.brokers)
+    sockets = Sockets(publisher, counts, settings.run_bounds)
+    health = Health(publisher, counts, settings.brokers)
     app = application(settings, sockets, health)
     context.user_data.health = health
     context.platform.set_termination_callback(sockets.close)

@@ -8,9 +8,11 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from headrace.functions.run_tracking.frontier.counts import Counts
+from headrace.functions.run_tracking.frontier.named import Named
 from headrace.functions.run_tracking.frontier.publishing import Publisher, PublishError
 from headrace.functions.run_tracking.messages.envelopes import encode_messages
 from headrace.functions.run_tracking.messages.items import MOST_ITEM_BYTES, RUN_ID, ItemError, read_frame
+from headrace.functions.run_tracking.settings import RunBounds
 
 _MOST_FRAME_BYTES = 16 * 1024 * 1024
 _HEARTBEAT_SECONDS = 30.0
@@ -22,8 +24,8 @@ logger = logging.getLogger(__name__)
 class Sockets:
     """Clients that are connected."""
 
-    def __init__(self, publisher: Publisher, counts: Counts) -> None:
-        self._publisher, self._counts = publisher, counts
+    def __init__(self, publisher: Publisher, counts: Counts, bounds: RunBounds) -> None:
+        self._publisher, self._counts, self._bounds = publisher, counts, bounds
         self._open: WeakSet[web.WebSocketResponse] = WeakSet()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
@@ -36,10 +38,11 @@ class Sockets:
         )
         await socket.prepare(request)
         self._open.add(socket)
+        named = Named(self._bounds)
         with self._counts.connections.track_inprogress():
             async for frame in socket:
                 if frame.type in {WSMsgType.TEXT, WSMsgType.BINARY}:
-                    await socket.send_str(await self._reply(run_id, frame.data))
+                    await socket.send_str(await self._reply(run_id, named, frame.data))
         return socket
 
     async def close(self) -> None:
@@ -47,19 +50,23 @@ class Sockets:
         for socket in list(self._open):
             await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the frontier stops")
 
-    async def _reply(self, run_id: str, frame: str | bytes) -> str:
+    async def _reply(self, run_id: str, named: Named, frame: str | bytes) -> str:
         try:
-            await self._take(run_id, frame)
+            await self._take(run_id, named, frame)
         except (ItemError, PublishError) as error:
             self._counts.refused.labels(type(error).__name__).inc()
             logger.debug("run %s: a frame is refused: %s", run_id, error)
             return msgspec.json.encode({"status": "error", "error": str(error)}).decode()
         return _OK
 
-    async def _take(self, run_id: str, frame: str | bytes) -> None:
+    async def _take(self, run_id: str, named: Named, frame: str | bytes) -> None:
         """All of it is right, or none of it is published."""
         items, now = read_frame(run_id, frame), datetime.now(UTC)
-        values = encode_messages(run_id, items, now)
+        try:
+            named.check(items)
+            values = encode_messages(run_id, items, now)
+        except UnicodeEncodeError:  # Python's reader of JSON lets a half of a pair of surrogates through
+            raise ItemError("it has a character that no text has") from None
         for place, value in enumerate(values):
             if len(value) > MOST_ITEM_BYTES:
                 raise ItemError(f"item {place} is of {len(value)} bytes: at most {MOST_ITEM_BYTES}")

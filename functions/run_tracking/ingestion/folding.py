@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.functions.run_tracking.ingestion.hparams import set_attrs
+from headrace.functions.run_tracking.ingestion.hparams import Tree
+from headrace.functions.run_tracking.ingestion.quotas import OverQuotaError, Quotas
 from headrace.functions.run_tracking.messages.envelopes import Message
 from headrace.functions.run_tracking.messages.items import (
     AddTag,
@@ -28,7 +29,8 @@ from headrace.functions.run_tracking.messages.items import (
     RemoveTag,
     SetRunProperty,
 )
-from headrace.functions.run_tracking.store.identities import context_id
+from headrace.functions.run_tracking.settings import RunBounds
+from headrace.functions.run_tracking.store.identities import context_id, id_of_name
 
 LOG_RECORDS = "__log_records"
 """The sequence that log records are steps of, as Matyan has it."""
@@ -73,6 +75,8 @@ class Known:
     last_steps: dict[Sequence, int] = field(default_factory=dict)
     steps_given: Mapping[str, int] = field(default_factory=dict)
     """To messages without one, by source."""
+    quotas: Quotas = field(default_factory=Quotas)
+    bounds: RunBounds = field(default_factory=RunBounds)
 
 
 @dataclass(slots=True)
@@ -84,6 +88,8 @@ class RunWrites:
     is_deleted: bool = False
     has_its_end: bool = False
     """Whether one of the messages deletes it."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Messages that are over the run's bounds, by source, and why: nothing of them is written."""
     late_blobs: list[str] = field(default_factory=list)
     """Keys in the store that came after their run was deleted."""
     properties: dict[str, Any] = field(default_factory=dict)
@@ -118,7 +124,10 @@ def fold(run_id: str, known: Known, messages: Iterable[Sourced]) -> RunWrites:
         return writes
     folding = _Folding(writes, known)
     for source, message in messages:
-        folding.take(source, message)
+        try:
+            folding.take(source, message)
+        except OverQuotaError as error:
+            writes.refused[source] = str(error)
     return writes
 
 
@@ -126,6 +135,7 @@ class _Folding:
     def __init__(self, writes: RunWrites, known: Known) -> None:
         self._writes, self._known = writes, known
         self._started_at = known.started_at
+        self._tree: Tree | None = None
 
     def take(self, source: str, message: Message) -> None:  # noqa: C901  # one line for each kind
         writes = self._writes
@@ -145,12 +155,11 @@ class _Folding:
             case SetRunProperty() as item:
                 self._properties(item)
             case AddTag() as item:
-                writes.tags[_text(item.tag_name)] = True
-                writes.new_tags.add(_text(item.tag_name))
+                self._add_tag(_text(item.tag_name))
             case RemoveTag() as item:
-                writes.tags[_text(item.tag_name)] = False
+                self._remove_tag(_text(item.tag_name))
             case BlobRef() as item:
-                writes.blobs[_text(item.artifact_path)] = _text(item.content_type), _text(str(item.s3_key))
+                self._blob(item)
             case FinishRun() as item:
                 self._finish(message, item)
 
@@ -186,9 +195,27 @@ class _Folding:
 
     def _hparams(self, item: LogHParams) -> None:
         if isinstance(item.value, dict) and item.value:
-            if self._writes.attrs is None:
-                self._writes.attrs = self._known.attrs
-            set_attrs(self._writes.attrs, item.value)
+            if self._tree is None:
+                self._tree = Tree(self._known.attrs, self._known.bounds)
+            self._tree.set(item.value)
+            self._writes.attrs = self._tree.attrs
+
+    def _add_tag(self, name: str) -> None:
+        if (quota := self._known.quotas.tags) is not None:
+            quota.take(id_of_name(name))
+        self._writes.tags[name] = True
+        self._writes.new_tags.add(name)
+
+    def _remove_tag(self, name: str) -> None:
+        if (quota := self._known.quotas.tags) is not None:
+            quota.give_back(id_of_name(name))
+        self._writes.tags[name] = False
+
+    def _blob(self, item: BlobRef) -> None:
+        path = _text(item.artifact_path)
+        if (quota := self._known.quotas.artifacts) is not None:
+            quota.take(path)
+        self._writes.blobs[path] = _text(item.content_type), _text(str(item.s3_key))
 
     def _metric(self, source: str, message: Message, item: LogMetric) -> None:
         value = None if item.value in _NOT_FINITE else float(item.value)
@@ -220,12 +247,13 @@ class _Folding:
         )
 
     def _place(self, item: LogMetric | LogCustomObject) -> Sequence:
-        if not item.context:
-            return 0, _text(item.name)
-        written = _json(item.context)
-        identity = _context_id(written)
-        self._writes.contexts[identity] = written
-        return identity, _text(item.name)
+        written = _json(item.context) if item.context else None
+        place = _context_id(written) if written else 0, _text(item.name)
+        if (quota := self._known.quotas.sequences) is not None:
+            quota.take(place)
+        if written:
+            self._writes.contexts[place[0]] = written
+        return place
 
     def _next_step(self, source: str, place: Sequence) -> int:
         """The one behind the last, or the one that this message has got before."""

@@ -1,21 +1,72 @@
 """What has to be known of runs before their messages can be folded."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from headrace.functions.run_tracking.ingestion.folding import Known, Sourced
-from headrace.functions.run_tracking.messages.items import LogCustomObject, LogHParams, LogMetric, LogRecord
-from headrace.functions.run_tracking.store.tables import RUN_ATTRS, RUNS, STEPLESS, TOMBSTONES, TRACES
+from headrace.functions.run_tracking.ingestion.folding import LOG_RECORDS, Known, Sourced
+from headrace.functions.run_tracking.ingestion.quotas import Quota
+from headrace.functions.run_tracking.messages.items import (
+    AddTag,
+    BlobRef,
+    LogCustomObject,
+    LogHParams,
+    LogMetric,
+    LogRecord,
+)
+from headrace.functions.run_tracking.settings import RunBounds
+from headrace.functions.run_tracking.store.tables import (
+    BLOBS,
+    RUN_ATTRS,
+    RUN_TAGS,
+    RUNS,
+    STEPLESS,
+    TOMBSTONES,
+    TRACES,
+)
 
 _MOST_AT_ONCE = 500  # of what a statement names: SQLite has a limit
 
 
-def know(connection: sa.Connection, runs: Mapping[str, Sequence[Sourced]]) -> dict[str, Known]:
+class _Counted(NamedTuple):
+    """What a run may have so many of, and which columns tell one from another."""
+
+    what: str
+    setting: str
+    most: Callable[[RunBounds], int]
+    items: tuple[type[Any], ...]
+    names: tuple[sa.Column[Any], ...]
+
+    def name_of(self, row: Any) -> Any:
+        return tuple(row) if len(self.names) > 1 else row[0]
+
+
+_COUNTED = (
+    _Counted(
+        "sequences",
+        "RUN_MAX_SEQUENCES",
+        lambda bounds: bounds.sequences,
+        (LogMetric, LogCustomObject),
+        (TRACES.c.context_id, TRACES.c.name),
+    ),
+    _Counted("tags", "RUN_MAX_TAGS", lambda bounds: bounds.tags, (AddTag,), (RUN_TAGS.c.tag_id,)),
+    _Counted(
+        "artifacts",
+        "BLOBS_MAX_FILES_PER_RUN",
+        lambda bounds: bounds.artifacts,
+        (BlobRef,),
+        (BLOBS.c.artifact_path,),
+    ),
+)
+
+
+def know(
+    connection: sa.Connection, runs: Mapping[str, Sequence[Sourced]], bounds: RunBounds
+) -> dict[str, Known]:
     """Of each run, as far as its messages ask for it."""
-    found = {run_id: Known() for run_id in runs}
+    found = {run_id: Known(bounds=bounds) for run_id in runs}
     for row in _rows(connection, sa.select(TOMBSTONES.c.run_id), TOMBSTONES.c.run_id, found):
         found[row["run_id"]].is_deleted = True
     columns = sa.select(RUNS.c.id, RUNS.c.created_at, RUNS.c.client_started_at)
@@ -28,6 +79,7 @@ def know(connection: sa.Connection, runs: Mapping[str, Sequence[Sourced]]) -> di
     for run_id, of_run in runs.items():
         if sources := [_source(it) for it in of_run if _is_stepless(it)]:
             _know_steps(connection, run_id, sources, found[run_id])
+    _know_quotas(connection, runs, bounds, found)
     return found
 
 
@@ -38,6 +90,31 @@ def _know_steps(connection: sa.Connection, run_id: str, sources: Sequence[str], 
     last = sa.select(TRACES.c.context_id, TRACES.c.name, TRACES.c.last_step).where(TRACES.c.run_id == run_id)
     for context, name, step in connection.execute(last):
         known.last_steps[context, name] = step
+
+
+def _know_quotas(
+    connection: sa.Connection,
+    runs: Mapping[str, Sequence[Sourced]],
+    bounds: RunBounds,
+    found: Mapping[str, Known],
+) -> None:
+    """What is there is counted; its names are read only of runs that may come to have too much."""
+    for kind in _COUNTED:
+        most = kind.most(bounds)
+        come = {
+            run_id: sum(isinstance(it.message.item, kind.items) for it in of) for run_id, of in runs.items()
+        }
+        table, run = kind.names[0].table, kind.names[0].table.c.run_id
+        counted = sa.select(run, sa.func.count().label("there")).group_by(run)
+        asked = [run_id for run_id, count in come.items() if count]
+        there = {row["run_id"]: row["there"] for row in _rows(connection, counted, run, asked)}
+        for run_id in asked:
+            if there.get(run_id, 0) + come[run_id] <= most:
+                continue
+            names = connection.execute(sa.select(*kind.names).where(table.c.run_id == run_id))
+            quota = Quota(most, kind.what, kind.setting, {kind.name_of(row) for row in names})
+            quota.give_back((0, LOG_RECORDS))  # no client names it
+            setattr(found[run_id].quotas, kind.what, quota)
 
 
 def _any(of_run: Iterable[Sourced], kind: type[Any]) -> bool:

@@ -25,7 +25,7 @@ def prepare(context: Any, settings: Settings) -> None:
     data = context.user_data
     engine = open_engine(settings.database)
     patiently(lambda: migrate(engine, STEPS), context.logger)
-    data.writer = Writer(engine, settings.messages_per_transaction)
+    data.writer = Writer(engine, settings.messages_per_transaction, settings.run_bounds)
     data.control_topic = settings.control_events_topic
 
 

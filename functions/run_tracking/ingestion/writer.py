@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from headrace.functions.run_tracking.ingestion.folding import Sourced, fold
 from headrace.functions.run_tracking.ingestion.knowing import know
 from headrace.functions.run_tracking.ingestion.writing import Writing
+from headrace.functions.run_tracking.settings import RunBounds
 
 # Of what a message says: writing it again says the same. All else is the database's, and may pass.
 _OF_THE_MESSAGES = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError, ValueError, RecursionError)
@@ -28,9 +29,11 @@ class Outcome:
 class Writer:
     """Blocks. After any error of SQLAlchemy's the same messages may be written again."""
 
-    def __init__(self, engine: sa.Engine, messages_per_transaction: int) -> None:
+    def __init__(
+        self, engine: sa.Engine, messages_per_transaction: int, bounds: RunBounds | None = None
+    ) -> None:
         self._engine = engine
-        self._most = messages_per_transaction
+        self._most, self._bounds = messages_per_transaction, bounds or RunBounds()
         self._writing = Writing(engine.dialect.name)
 
     def write(self, messages: Sequence[Sourced]) -> Outcome:
@@ -57,10 +60,11 @@ class Writer:
         for it in messages:
             runs.setdefault(it.message.run_id, []).append(it)
         with self._engine.begin() as connection:
-            known = know(connection, runs)
+            known = know(connection, runs, self._bounds)
             writes = [fold(run_id, known[run_id], of_run) for run_id, of_run in sorted(runs.items())]
             self._writing.write(connection, writes)
         for run in writes:
+            outcome.failed |= run.refused
             if run.has_its_end:
                 outcome.deleted.add(run.run_id)
             elif run.late_blobs:

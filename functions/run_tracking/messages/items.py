@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from headrace.functions.run_tracking.messages.keys import check_blob_key
+from headrace.functions.run_tracking.messages.nested import check_context, check_depth
 
 RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 """Of a ULID, a UUID, and whatever else is one name of a folder."""
@@ -23,6 +24,11 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=512)]
 """An index of PostgreSQL takes no more, whatever the letters."""
 Identity: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 """Of a message, by whoever sends it: the same each time. For what has no step to be known by."""
+Title: TypeAlias = Annotated[str, Meta(max_length=512)]
+"""Of a run: many are listed at once."""
+Description: TypeAlias = Annotated[str, Meta(max_length=100_000)]
+Dtype: TypeAlias = Annotated[str, Meta(max_length=100)]
+ContentType: TypeAlias = Annotated[str, Meta(max_length=255)]
 Number: TypeAlias = float | Literal["NaN", "Infinity", "-Infinity"] | None
 """JSON has no word for what isn't finite: Python writes a bare NaN, JavaScript null, pydantic text."""
 
@@ -38,14 +44,22 @@ class LogMetric(Struct, tag_field="type", tag="log_metric", omit_defaults=True):
     step: Int64 | None = None
     epoch: Int64 | None = None
     context: dict[str, Any] | None = None
-    dtype: str | None = None
+    dtype: Dtype | None = None
     client_datetime: datetime | None = None
     message_id: Identity | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        check_context(self.context)
 
 
 class LogHParams(Struct, tag_field="type", tag="log_hparams"):
     value: Any
     """Nothing but an object has an effect."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        check_depth(self.value)
 
 
 class LogCustomObject(Struct, tag_field="type", tag="log_custom_object", omit_defaults=True):
@@ -54,9 +68,14 @@ class LogCustomObject(Struct, tag_field="type", tag="log_custom_object", omit_de
     step: Int64 | None = None
     epoch: Int64 | None = None
     context: dict[str, Any] | None = None
-    dtype: str | None = None
+    dtype: Dtype | None = None
     client_datetime: datetime | None = None
     message_id: Identity | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        check_context(self.context)
+        check_depth(self.value)
 
 
 class LogTerminalLine(Struct, tag_field="type", tag="log_terminal_line"):
@@ -72,12 +91,17 @@ class LogRecord(Struct, tag_field="type", tag="log_record", omit_defaults=True):
     extra_args: dict[str, Any] | None = None
     message_id: Identity | None = None
 
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        check_depth(self.logger_info)
+        check_depth(self.extra_args)
+
 
 class BlobRef(Struct, tag_field="type", tag="blob_ref", omit_defaults=True):
     """Says that an artifact is in the store. `s3_key` and `blob_key` are two spellings of one field."""
 
     artifact_path: Name
-    content_type: str = "application/octet-stream"
+    content_type: ContentType = "application/octet-stream"
     s3_key: str | None = None
     blob_key: str | None = None
 
@@ -91,8 +115,8 @@ class BlobRef(Struct, tag_field="type", tag="blob_ref", omit_defaults=True):
 class SetRunProperty(Struct, tag_field="type", tag="set_run_property", omit_defaults=True):
     """What isn't there stays as it is."""
 
-    name: str | None = None
-    description: str | None = None
+    name: Title | None = None
+    description: Description | None = None
     archived: bool | None = None
     experiment: Name | None = None
 

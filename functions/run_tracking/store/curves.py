@@ -1,14 +1,24 @@
 """A metric's steps, no more of them than somebody can look at."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.engine import for_reading
+from headrace.functions.database.reading import Reading, reading
 from headrace.functions.run_tracking.store.identities import context_id
 from headrace.functions.run_tracking.store.tables import SEQUENCES
+
+MOST_POINTS = 1_000_000
+"""Of one answer."""
+
+
+class TooManyPointsError(Exception):
+    """More than one answer may have."""
+
+    def __init__(self) -> None:
+        super().__init__(f"that is more than {MOST_POINTS} points: ask for fewer at once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +34,40 @@ class Curves:
     """Reads one database. Blocks, and raises SQLAlchemy's errors."""
 
     def __init__(self, engine: sa.Engine) -> None:
-        self._engine = for_reading(engine)
+        self._engine = engine
 
-    def read(self, run_id: str, name: str, context: Mapping[str, Any], wanted: Steps) -> dict[str, Any]:
-        """`iters` and `values`, equally long, spread evenly, with the first and the last; or empty."""
-        s = SEQUENCES.c
-        is_its = (s.run_id == run_id) & (s.context_id == context_id(context)) & (s.name == name)
-        if wanted.start is not None:
-            is_its &= s.step >= wanted.start
-        if wanted.stop is not None:
-            is_its &= s.step < wanted.stop
-        with self._engine.connect() as connection:
-            count = connection.execute(sa.select(sa.func.count()).where(is_its)).scalar_one()
-            rows = connection.execute(_thinned(is_its, count, wanted.density)).all()
-        return {
-            "name": name,
-            "context": context,
-            "iters": [row.step for row in rows],
-            "values": [row.value for row in rows],
-        }
+    def read(
+        self, run_id: str, asked: Iterable[tuple[str, Mapping[str, Any]]], wanted: Steps
+    ) -> Iterator[dict[str, Any]]:
+        """One after another. `asked` are names and contexts. Raises TooManyPointsError, and TooLongError."""
+        points = 0
+        with reading(self._engine) as now:
+            for trace in asked:
+                curve = _curve(now, run_id, trace, wanted, MOST_POINTS - points)
+                points += len(curve["iters"])
+                yield curve
+
+
+def _curve(
+    now: Reading, run_id: str, trace: tuple[str, Mapping[str, Any]], wanted: Steps, room: int
+) -> dict[str, Any]:
+    """`iters` and `values`, equally long, spread evenly, with the first and the last; or empty."""
+    s, (name, context) = SEQUENCES.c, trace
+    is_its = (s.run_id == run_id) & (s.context_id == context_id(context)) & (s.name == name)
+    if wanted.start is not None:
+        is_its &= s.step >= wanted.start
+    if wanted.stop is not None:
+        is_its &= s.step < wanted.stop
+    (counted,) = now.rows(sa.select(sa.func.count().label("steps")).where(is_its))
+    if min(counted["steps"], wanted.density) > room:
+        raise TooManyPointsError
+    rows = now.rows(_thinned(is_its, counted["steps"], wanted.density))
+    return {
+        "name": name,
+        "context": context,
+        "iters": [row["step"] for row in rows],
+        "values": [row["value"] for row in rows],
+    }
 
 
 def _thinned(is_its: sa.ColumnElement[bool], count: int, most: int) -> Any:

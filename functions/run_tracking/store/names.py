@@ -1,34 +1,35 @@
 """What the API says of experiments and tags, and of all together."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.engine import for_reading
+from headrace.functions.database.reading import reading
 from headrace.functions.run_tracking.store import tables as t
 
 
 class Names:
-    """Reads one database. Blocks, and raises SQLAlchemy's errors."""
+    """Reads one database. Blocks, and raises SQLAlchemy's errors, and TooLongError."""
 
     def __init__(self, engine: sa.Engine) -> None:
-        self._engine = for_reading(engine)
+        self._engine = engine
 
     def check(self) -> None:
         """Nothing, where the database answers."""
         self._rows(sa.select(sa.literal(1)))
 
-    def experiments(self) -> list[dict[str, Any]]:
-        """All, by name."""
+    def experiments(self, limit: int) -> list[dict[str, Any]]:
+        """The first by name."""
         runs = sa.select(sa.func.count()).where(t.RUNS.c.experiment_id == t.EXPERIMENTS.c.id)
         more = {"description": None, "archived": False}
-        return [{**row, **more} for row in self._named(t.EXPERIMENTS, runs)]
+        return [{**row, **more} for row in self._named(t.EXPERIMENTS, runs, limit)]
 
-    def tags(self) -> list[dict[str, Any]]:
-        """All, by name."""
+    def tags(self, limit: int) -> list[dict[str, Any]]:
+        """The first by name."""
         runs = sa.select(sa.func.count()).where(t.RUN_TAGS.c.tag_id == t.TAGS.c.id)
         more = {"color": None, "description": None, "archived": False}
-        return [{**row, **more} for row in self._named(t.TAGS, runs)]
+        return [{**row, **more} for row in self._named(t.TAGS, runs, limit)]
 
     def is_there(self, table: sa.Table, key: str) -> bool:
         """Whether EXPERIMENTS, or TAGS, has that id."""
@@ -47,10 +48,10 @@ class Names:
         query = sa.select(*(query.scalar_subquery().label(name) for name, query in counted.items()))
         return dict(self._rows(query)[0])
 
-    def _named(self, table: sa.Table, runs: Any) -> list[sa.RowMapping]:
+    def _named(self, table: sa.Table, runs: Any, limit: int) -> Sequence[sa.RowMapping]:
         counted = runs.correlate(table).scalar_subquery().label("run_count")
-        return self._rows(sa.select(table.c.id, table.c.name, counted).order_by(table.c.name))
+        return self._rows(sa.select(table.c.id, table.c.name, counted).order_by(table.c.name).limit(limit))
 
-    def _rows(self, query: Any) -> list[sa.RowMapping]:
-        with self._engine.connect() as connection:
-            return list(connection.execute(query).mappings())
+    def _rows(self, query: Any) -> Sequence[sa.RowMapping]:
+        with reading(self._engine) as now:
+            return now.rows(query)

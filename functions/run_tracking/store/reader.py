@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from headrace.functions.database.engine import for_reading
+from headrace.functions.database.reading import reading
 from headrace.functions.run_tracking.store import tables as t
 
 _BUCKETS = {
@@ -21,6 +21,7 @@ _BUCKETS = {
     "figure": "figures",
 }
 _HIDDEN = ("logs", "log_records")
+_MOST_LETTERS = 8_000_000  # of one answer's lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,10 @@ class RunFilter:
 
 
 class Reader:
-    """Reads one database. Blocks, and raises SQLAlchemy's errors."""
+    """Reads one database. Blocks, and raises SQLAlchemy's errors, and TooLongError."""
 
     def __init__(self, engine: sa.Engine) -> None:
-        self._engine = for_reading(engine)
+        self._engine = engine
 
     def runs(self, wanted: RunFilter, limit: int) -> list[dict[str, Any]]:
         """The newest first."""
@@ -83,12 +84,12 @@ class Reader:
 
     def last_lines(self, run_id: str, limit: int) -> list[dict[str, Any]]:
         """Of the terminal: `step` and `line`, in order."""
-        rows = self._tail(t.TERMINAL_LINES, run_id, limit)
+        rows = self._tail(t.TERMINAL_LINES, "line", run_id, limit)
         return [{"step": row["step"], "line": row["line"]} for row in rows]
 
     def last_records(self, run_id: str, limit: int) -> list[dict[str, Any]]:
         """Of the log: `step`, and what the record has, in order."""
-        rows = self._tail(t.LOG_RECORDS, run_id, limit)
+        rows = self._tail(t.LOG_RECORDS, "record", run_id, limit)
         return [{**json.loads(row["record"]), "step": row["step"]} for row in rows]
 
     def _traces(self, run_id: str) -> dict[str, list[dict[str, Any]]]:
@@ -129,13 +130,19 @@ class Reader:
             for p in (row["artifact_path"] for row in rows)
         ]
 
-    def _tail(self, table: sa.Table, run_id: str, limit: int) -> list[sa.RowMapping]:
-        query = sa.select(table).where(table.c.run_id == run_id)
-        return self._rows(query.order_by(table.c.step.desc()).limit(limit))[::-1]
+    def _tail(self, table: sa.Table, text: str, run_id: str, limit: int) -> Sequence[sa.RowMapping]:
+        """As many as that, or as are of so many letters together: one at least."""
+        query = sa.select(table).where(table.c.run_id == run_id).order_by(table.c.step.desc()).limit(limit)
+        last = query.subquery()
+        letters = sa.func.length(last.c[text])
+        behind = sa.func.sum(letters).over(order_by=last.c.step.desc()) - letters
+        counted = sa.select(last, behind.label("behind")).subquery()
+        few = sa.select(counted).where(counted.c.behind < _MOST_LETTERS)
+        return self._rows(few.order_by(counted.c.step))
 
-    def _rows(self, query: Any) -> list[sa.RowMapping]:
-        with self._engine.connect() as connection:
-            return list(connection.execute(query).mappings())
+    def _rows(self, query: Any) -> Sequence[sa.RowMapping]:
+        with reading(self._engine) as now:
+            return now.rows(query)
 
 
 def _listed(row: sa.RowMapping, tags: Sequence[str]) -> dict[str, Any]:

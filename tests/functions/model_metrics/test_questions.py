@@ -48,6 +48,11 @@ def test_intervals_are_written_as_in_go(text: str, minutes: int) -> None:
         ({"interval": "90s"}, "interval has to be whole minutes"),
         ({"interval": "0m"}, "interval has to be whole minutes"),
         ({"interval": f"{10**15}h"}, "interval is too long"),
+        ({"startTime": "0001-01-01T00:00:00+14:00"}, "startTime is no time"),
+        ({"endTime": "9999-12-31T23:59:59-14:00"}, "endTime is no time"),
+        ({"endTime": "0001-01-01T00:00:00Z"}, "startTime has to be before endTime"),
+        ({"modelName": "a\0"}, "modelName has a character that no name has"),
+        ({"namespace": "\ud800"}, "namespace has a character that no name has"),
         ({"startTime": "2026-05-16", "interval": "1m"}, "interval has to be 22m or more: at most 100 parts"),
     ],
 )

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from model_metrics_rows import RESPONSE
 from postgresql import PostgreSQL
 
+from headrace.functions.database import reading
 from headrace.functions.database.engine import for_reading, open_engine
 from headrace.functions.database.migrate import migrate
 from headrace.functions.model_metrics import handler as function
@@ -19,6 +20,7 @@ from headrace.functions.model_metrics.metrics import work
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
 from headrace.functions.model_metrics.store.tables import STEPS
 from headrace.functions.model_metrics.store.writer import IgnoredRow, Rows, Writer
+from headrace.functions.model_metrics.web import answers
 from headrace.functions.model_metrics.web.answers import Answers
 
 METRICS = "/api/v1/metrics/pipeline/"
@@ -115,6 +117,40 @@ def test_errors_are_scored_as_a_whole_and_in_parts(site: Site) -> None:
     found = site.read(f"{METRICS}regression", **HOUR)
     assert (found["predictions"], found["mae"], found["mse"]) == (120, 1.0, 1.25)
     assert len(found["parts"]) == 60
+
+
+def test_years_are_summed_up_by_the_database(engine: sa.Engine) -> None:
+    days = [{**KEY, "bucket": NOON + timedelta(days=day), "responses": day} for day in range(2000)]
+    with engine.begin() as connection:
+        connection.execute(sa.insert(COUNTS), days)
+    parts = Site(engine).read(
+        f"{METRICS}responses", startTime="0001-01-01T00:00:00Z", endTime="9999-12-31T23:59:59Z"
+    )
+    assert sum(part["responses"] for part in parts) == sum(range(2000))
+    whole = Site(engine).read(f"{METRICS}responses", startTime="2026-05-17T00:00:00Z", endTime="2033-01-01")
+    assert sum(part["responses"] for part in whole) == sum(range(2000))
+
+
+def test_more_classes_than_one_can_look_at_are_refused(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = [{"actual": f"{n}.5", "predicted": f"{n}.25", "predictions": 1} for n in range(10)]
+    with engine.begin() as connection:
+        connection.execute(sa.insert(CONFUSION), [{**KEY, "bucket": NOON, **label} for label in labels])
+    site = Site(engine)
+    assert len(site.read(f"{METRICS}classification", **HOUR)["classes"]) == 20
+    monkeypatch.setattr(answers, "_MOST_CLASSES", 19)
+    status, said = site.said(f"{METRICS}classification", **HOUR)
+    assert (status, said["error"].partition(":")[0]) == (400, "there are more than 19 classes in that time")
+    monkeypatch.setattr(answers, "_MOST_SUMS", 9)
+    assert site.said(f"{METRICS}classification", **HOUR)[1]["error"].startswith("that is more than 9 sums")
+
+
+def test_a_question_that_takes_too_long_gets_a_line(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_SECONDS", -1.0)
+    status, said = site.said(f"{METRICS}responses", **HOUR)
+    assert (status, said["error"]) == (503, "that takes longer than -1 s to read: ask for less")
+    assert "a request takes too long to answer" in site.warnings[0]
 
 
 def test_a_time_without_anything_has_no_scores(site: Site) -> None:

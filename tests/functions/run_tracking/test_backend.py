@@ -14,10 +14,13 @@ from backend_site import BASE, Backend
 from postgresql import PostgreSQL
 from run_rows import BEGAN, Rows
 
+from headrace.functions.database import reading
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
+from headrace.functions.run_tracking.backend import answers
 from headrace.functions.run_tracking.messages.envelopes import read_event, read_message
 from headrace.functions.run_tracking.messages.items import DeleteRun
+from headrace.functions.run_tracking.store import curves, reader
 from headrace.functions.run_tracking.store import tables as t
 from headrace.functions.run_tracking.store.identities import id_of_name
 
@@ -207,6 +210,7 @@ def test_summaries_are_what_spark_has_left_or_nothing(backend: Backend) -> None:
     assert [row["run"] for row in backend.read("/summaries/runs", experiment="e", limit="1")] == ["a"]
     assert backend.read("/summaries/runs", experiment=HOSTILE) == []
     assert backend.read("/summaries/experiments") == []
+    assert backend.said("GET", "/summaries/experiments", experiment="\ud800")[0] == 400
 
 
 def test_it_says_what_and_how_it_is(backend: Backend) -> None:
@@ -215,6 +219,107 @@ def test_it_says_what_and_how_it_is(backend: Backend) -> None:
     for path in ("/health/live/", "/health/live", "/health/ready/", "/health/ready"):
         assert backend.ask("GET", path).status_code == 200
     assert backend.ask("HEAD", "/health/live/").status_code == 200
+
+
+# ---- no question asks for too much
+
+
+def test_many_curves_are_as_many_points_as_there_are(
+    rows: Rows, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The published client asks for up to 50,000 points of each metric of a run."""
+    rows.run("r")
+    for number in range(25):
+        rows.metric("r", f"m{number}", [1.0, 2.0])
+    asked = [{"name": f"m{number}"} for number in range(25)]
+    found = backend.done("POST", "/runs/r/metric/get-batch/", asked, record_density="50000")
+    assert [curve["values"] for curve in found] == [[1.0, 2.0]] * 25
+    monkeypatch.setattr(curves, "MOST_POINTS", 49)
+    status, said = backend.said("POST", "/runs/r/metric/get-batch/", asked)
+    assert (status, said["error"]) == (400, "that is more than 49 points: ask for fewer at once")
+
+
+def test_a_long_answer_comes_in_parts_and_a_longer_one_is_refused(
+    rows: Rows, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.run("r")
+    rows.metric("r", "loss", [float(step) for step in range(100)])
+    asked = [{"name": "loss"}] * 3
+    whole = backend.done("POST", "/runs/r/metric/get-batch/", asked)
+    monkeypatch.setattr(answers, "_SENT_AT_ONCE", 100)
+    answer = backend.ask("POST", f"{BASE}/runs/r/metric/get-batch/", asked)
+    parts = list(answer.body)
+    assert len(parts) == 5
+    assert json.loads(b"".join(parts)) == whole
+    for path in ("/runs/r/metric/get-batch/", "/runs/r/info/"):
+        monkeypatch.setattr(answers, "_MOST_BYTES", 300)
+        status, said = backend.said(*(("POST", path, asked) if "batch" in path else ("GET", path)))
+        assert (status, said["error"].partition(":")[0]) == (400, "the answer would be more than 300 bytes")
+
+
+@pytest.mark.parametrize(("path", "member"), [("logs", "line"), ("log-records", "message")])
+def test_the_last_lines_are_no_more_than_one_answer_holds(
+    rows: Rows, backend: Backend, monkeypatch: pytest.MonkeyPatch, path: str, member: str
+) -> None:
+    rows.run("r")
+    table, column = (t.TERMINAL_LINES, "line") if path == "logs" else (t.LOG_RECORDS, "record")
+    texts = ["x" * 1000, "a" * 100, "b" * 100, "c" * 100]
+    written = texts if path == "logs" else [json.dumps({"message": text}) for text in texts]
+    rows.put(table, *({"run_id": "r", "step": n, column: text} for n, text in enumerate(written)))
+    monkeypatch.setattr(reader, "_MOST_LETTERS", 200)
+    assert [one["step"] for one in backend.read(f"/runs/r/{path}/")] == [2, 3]
+    monkeypatch.setattr(reader, "_MOST_LETTERS", 1)
+    (last,) = backend.read(f"/runs/r/{path}/")
+    assert last[member] == texts[-1]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [{"name": "loss"}] * 10_001,
+        [{"name": "loss", "context": {"a": json.loads("[" * 50 + "]" * 50)}}],
+        [{"name": "loss", "context": {"a": "x" * 5000}}],
+    ],
+)
+def test_what_no_run_has_is_not_asked_for(rows: Rows, backend: Backend, asked: Any) -> None:
+    rows.run("r")
+    status, said = backend.said("POST", "/runs/r/metric/get-batch/", asked)
+    assert status == 400
+    assert "\n" not in said["error"]
+
+
+@pytest.mark.parametrize(("member", "most"), [("name", 512), ("experiment", 512), ("description", 100_000)])
+def test_a_property_is_no_longer_than_a_clients(rows: Rows, backend: Backend, member: str, most: int) -> None:
+    rows.run("r")
+    backend.done("PUT", "/runs/r/", {member: "x" * most})
+    status, said = backend.said("PUT", "/runs/r/", {member: "x" * (most + 1)})
+    assert (status, said["error"]) == (400, f"{member} has {most + 1} characters: at most {most}")
+
+
+def test_what_is_nested_too_deep_is_said_in_a_line(rows: Rows, backend: Backend) -> None:
+    rows.run("r")
+    rows.put(t.RUN_ATTRS, {"run_id": "r", "attrs": '{"nan": NaN, "a": ' + "[" * 990 + "]" * 990 + "}"})
+    said = {"error": "what is stored is nested too deep to be said"}
+    assert backend.said("GET", "/runs/r/info/") == (500, said)
+
+
+def test_names_are_listed_up_to_a_number_of_them(rows: Rows, backend: Backend) -> None:
+    for name in ("b", "a", "c"):
+        rows.experiment(name)
+        rows.tag(name)
+    for path in ("/experiments/", "/tags/"):
+        assert [one["name"] for one in backend.read(path, limit="2")] == ["a", "b"]
+        assert backend.said("GET", path, limit="10001")[0] == 400
+
+
+def test_a_question_that_takes_too_long_gets_a_line(
+    rows: Rows, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_run(rows)
+    monkeypatch.setattr(reading, "MOST_SECONDS", -1.0)
+    said = {"error": "that takes longer than -1 s to read: ask for less"}
+    assert backend.said("GET", "/runs/r/info/") == (503, said)
+    assert "a request takes too long to answer" in backend.warnings[0]
 
 
 # ---- artifacts
@@ -227,9 +332,32 @@ def test_an_artifact_comes_in_parts_and_is_no_page_of_ours(rows: Rows, backend: 
     assert (answer.status_code, answer.content_type) == (200, "text/plain")
     assert list(answer.body) == [b"<script>", b"x" * 10, b"</script>"]
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "sandbox" in policy
+    assert "'self'" not in policy
+    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
     disposition = answer.headers["Content-Disposition"]
     assert disposition == "attachment; filename=\"model.bin\"; filename*=UTF-8''model.bin"
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/html",
+        "Application/XHTML+xml",
+        "image/svg+xml",
+        "application/ecmascript",
+        "text/css",
+    ],
+)
+def test_what_a_browser_would_run_is_sent_as_bytes(rows: Rows, backend: Backend, content_type: str) -> None:
+    rows.run("r")
+    rows.put(t.BLOBS, {"run_id": "r", "artifact_path": "a", "content_type": content_type, "blob_key": "r/a"})
+    backend.blobs.parts["r/a"] = [b"<script>alert(1)</script>"]
+    answer = backend.ask("GET", f"{BASE}/runs/r/artifacts/download/", path="a")
+    assert answer.content_type == "application/octet-stream"
+    assert list(answer.body) == [b"<script>alert(1)</script>"]
 
 
 @pytest.mark.parametrize(

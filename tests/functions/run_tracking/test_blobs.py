@@ -1,6 +1,7 @@
 """Both stores of blobs, through real HTTP: what is put where they say is there, and nothing else is."""
 
 import asyncio
+import http.client
 import json
 import socket
 import stat
@@ -10,7 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
@@ -23,9 +24,9 @@ from moto.server import ThreadedMotoServer
 from headrace.functions.run_tracking.blobs.folder import FolderStore
 from headrace.functions.run_tracking.blobs.open import open_store
 from headrace.functions.run_tracking.blobs.s3 import S3Store
-from headrace.functions.run_tracking.blobs.store import BlobError, BlobStore
+from headrace.functions.run_tracking.blobs.store import BlobError, BlobStore, TooLargeError
 from headrace.functions.run_tracking.frontier import artifacts
-from headrace.functions.run_tracking.settings import SettingsError, read_settings
+from headrace.functions.run_tracking.settings import BlobBounds, SettingsError, read_settings
 
 TYPE = "application/x-weights"
 HOSTILE = (
@@ -226,6 +227,7 @@ def changed(url: str, **changes: str) -> str:
         lambda url: changed(url, expires="-1"),
         lambda url: changed(url, expires="9" * 5000),
         lambda url: changed(url, expires="٣"),
+        lambda url: changed(url, most="99999999999"),
         lambda url: url.replace("r/a", "r/b"),
         lambda url: url.partition("?")[0],
     ],
@@ -248,15 +250,75 @@ def test_an_address_of_yesterday_is_refused(folder: FolderStore, monkeypatch: py
     assert sent(url, b"1", **{"Content-Type": TYPE})[0] == 403
 
 
-def test_what_is_too_large_is_refused_and_leaves_nothing(
-    folder: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@contextmanager
+def bounded(folder: Path, **bounds: int) -> Iterator[FolderStore]:
+    """Behind a server."""
+    stores = []
+
+    def build(url: str) -> list[web.RouteDef]:
+        stores.append(FolderStore(folder, url, BlobBounds(**bounds)))
+        return artifacts.routes(stores[0])
+
+    with served(build):
+        yield stores[0]
+
+
+def test_what_is_too_large_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    with bounded(tmp_path / "blobs", file_bytes=1000) as folder:
+        url = folder.upload("r/a", TYPE).url
+        assert sent(url, b"x" * 1000, **{"Content-Type": TYPE})[0] == 200
+        status, said = sent(url, b"x" * 1001, **{"Content-Type": TYPE})
+        assert status == 413
+        assert b"at most 1000, BLOBS_MAX_BYTES_PER_FILE" in said
+        assert content(folder, "r/a") == b"x" * 1000
+        assert files_of(tmp_path / "blobs") == ["r/a"]
+
+
+def in_chunks(url: str, *parts: bytes) -> tuple[int, bytes]:
+    """Status and body. No head says how long it will be, and no end is said to it."""
+    where = urlsplit(url)
+    link = http.client.HTTPConnection(where.hostname or "", where.port, timeout=20)
+    with closing(link):
+        link.putrequest("PUT", f"{where.path}?{where.query}")
+        link.putheader("Content-Type", TYPE)
+        link.putheader("Transfer-Encoding", "chunked")
+        link.endheaders()
+        for part in parts:
+            link.send(b"%x\r\n%s\r\n" % (len(part), part))
+        answer = link.getresponse()
+        return answer.status, answer.read()
+
+
+def test_more_than_was_signed_for_is_refused_as_it_comes(tmp_path: Path) -> None:
+    with bounded(tmp_path / "blobs") as folder:
+        url = folder.upload("r/a", TYPE, 300_000).url
+        assert in_chunks(url, b"x" * 300_000, b"x")[0] == 413
+        assert files_of(tmp_path / "blobs") == []
+        assert in_chunks(url, b"x" * 300_000, b"")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("bounds", "status", "says"),
+    [
+        ({"run_bytes": 10}, 413, b"BLOBS_MAX_BYTES_PER_RUN"),
+        ({"all_bytes": 10}, 507, b"BLOBS_MAX_BYTES"),
+        ({"free_bytes": 1 << 60}, 507, b"BLOBS_FREE_BYTES"),
+    ],
+)
+def test_what_has_no_room_is_refused_where_it_is_asked_for_and_where_it_comes(
+    tmp_path: Path, bounds: dict[str, int], status: int, says: bytes
 ) -> None:
-    monkeypatch.setattr(artifacts, "_MOST_BYTES", 1000)
-    url = folder.upload("r/a", TYPE).url
-    assert sent(url, b"x" * 1000, **{"Content-Type": TYPE})[0] == 200
-    assert sent(url, b"x" * 1001, **{"Content-Type": TYPE})[0] == 413
-    assert content(folder, "r/a") == b"x" * 1000
-    assert files_of(tmp_path / "blobs") == ["r/a"]
+    asked = {"run_id": "r", "artifact_path": "a", "content_type": TYPE}
+    with bounded(tmp_path / "blobs", **bounds) as folder:
+        base = folder.upload("r/a", TYPE).url.partition("/api/")[0] + PRESIGN
+        for told in ({"size_bytes": 11}, {}):
+            code, answer = sent(base, json.dumps(asked | told).encode(), "POST")
+            if not told:
+                assert code == 200
+                url = json.loads(answer)["upload_url"]
+                code, answer = sent(url, b"x" * 11, **{"Content-Type": TYPE})
+            assert (code, says in answer) == (status, True), answer
+        assert files_of(tmp_path / "blobs") == []
 
 
 def test_a_body_that_breaks_off_leaves_nothing(folder: FolderStore, tmp_path: Path) -> None:
@@ -286,7 +348,7 @@ def test_an_artifact_is_no_folder_of_others_nor_the_other_way_round(
 
 def test_two_may_delete_at_once(folder: FolderStore, tmp_path: Path) -> None:
     for number in range(300):
-        receiving = folder.receive(f"r/{number % 7}/{number}")
+        receiving = folder.receive(f"r/{number % 7}/{number}", 0)
         receiving.finish()
         receiving.end()
     with ThreadPoolExecutor(4) as threads:
@@ -315,7 +377,7 @@ def test_a_secret_is_made_once_whoever_comes_first_and_is_for_nobody_else(tmp_pa
         stores = list(threads.map(lambda _: FolderStore(tmp_path / "blobs", "http://x"), range(32)))
     (url,) = {changed(store.upload("r/a", TYPE).url, expires="1", signature="") for store in stores}
     assert url
-    signed = {store.signatures._of("r/a", TYPE, 1) for store in stores}
+    signed = {store.signatures._of("r/a", TYPE, 1, 2) for store in stores}
     assert len(signed) == 1
     secret = tmp_path / "blobs" / ".secret"
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
@@ -324,6 +386,14 @@ def test_a_secret_is_made_once_whoever_comes_first_and_is_for_nobody_else(tmp_pa
 
 
 # ---- a bucket
+
+
+def test_an_address_in_a_bucket_is_for_the_bytes_that_were_asked_for(bucket: str) -> None:
+    store = S3Store(bucket, "", 1000)
+    query = parse_qs(urlsplit(store.upload("r/a", TYPE, 1000).url).query)
+    assert query["X-Amz-SignedHeaders"] == ["content-length;content-type;host"]
+    with pytest.raises(TooLargeError, match="a blob of 1001 bytes: at most 1000, BLOBS_MAX_BYTES_PER_FILE"):
+        store.upload("r/a", TYPE, 1001)
 
 
 @pytest.mark.full
@@ -393,7 +463,7 @@ def presigned(store: BlobStore, body: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_client_is_told_where_to_put_an_artifact(store: BlobStore) -> None:
-    asked = {"run_id": "r", "artifact_path": "models/a.bin", "content_type": TYPE}
+    asked = {"run_id": "r", "artifact_path": "models/a.bin", "content_type": TYPE, "size_bytes": 7}
     status, said = presigned(store, json.dumps(asked).encode())
     assert status == 200
     assert said["s3_key"] == "r/models/a.bin"
@@ -418,6 +488,7 @@ def test_a_client_is_told_where_to_put_an_artifact(store: BlobStore) -> None:
         b'{"run_id": "r", "artifact_path": ""}',
         b'{"run_id": "r", "artifact_path": "a\\u0000"}',
         b'{"run_id": "r", "artifact_path": "\\ud800"}',
+        b'{"run_id": "r", "artifact_path": "a", "size_bytes": -1}',
     ],
 )
 def test_what_can_not_be_signed_is_refused_in_one_line(tmp_path: Path, body: bytes) -> None:

@@ -25,7 +25,7 @@ def blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderStore:
     monkeypatch.setenv("BLOBS", str(tmp_path / "blobs"))
     store = FolderStore(tmp_path / "blobs", "http://x")
     for key in ("r/a", "r/b/c", "r2/a", "q/a"):
-        receiving = store.receive(key)
+        receiving = store.receive(key, 100)
         receiving.write(b"1")
         receiving.finish()
         receiving.end()
@@ -38,7 +38,7 @@ class AwayStore:
     def __init__(self, store: FolderStore, refusals: int) -> None:
         self._store, self.refusals = store, refusals
 
-    def upload(self, key: str, content_type: str) -> Upload:
+    def upload(self, key: str, content_type: str, size_bytes: int | None = None) -> Upload:
         return self._store.upload(key, content_type)
 
     def read(self, key: str) -> Iterator[bytes] | None:

@@ -244,7 +244,9 @@ async def frontier(folder: Path, published: list[bytes]) -> AsyncIterator[tuple[
         published.append(value)
 
     publisher, counts = Publisher(produce, "t", "kafka", 5.0), Counts()
-    app = frontier_application(settings, Sockets(publisher, counts), Health(publisher, counts, ()))
+    app = frontier_application(
+        settings, Sockets(publisher, counts, settings.run_bounds), Health(publisher, counts, ())
+    )
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, settings.frontier_host, port).start()
