@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import struct
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from headrace.runtime.wire.frames import Headers, WireRecord
 from headrace.runtime.wire.produce import (
@@ -17,6 +19,7 @@ from headrace.runtime.wire.produce import (
     decode_produced,
     encode_produce,
 )
+from headrace.runtime.worker.given.in_turn import InTurn
 
 _TRACE = frozenset({"traceparent", "tracestate", "baggage"})
 _ASKING = threading.RLock()  # of all messages: each is asked for seldom, and at once
@@ -97,6 +100,10 @@ def _tell(future: Future[Confirmed], said: Produced) -> None:
         future.set_result(Confirmed(said.partition, said.offset))
 
 
+_Item: TypeAlias = tuple[int, int, Message, OnItsWay]
+"""Lane and offset of the record that a message is of, and the message."""
+
+
 class WorkerProduces:
     """Sends messages to the processor, and bounds by bytes those that no broker has confirmed yet."""
 
@@ -118,6 +125,7 @@ class WorkerProduces:
         self._outputs = outputs
         self._is_transactional = is_transactional
         self._send = send
+        self._send_in_turn = InTurn(self._send_each)
         self._place = place
         self._room = threading.Condition()
         self._open: dict[int, OnItsWay] = {}
@@ -128,7 +136,8 @@ class WorkerProduces:
     def produce(self, message: Message) -> OnItsWay:
         """Returns once it is on its way to the processor: at once, unless too much is.
 
-        Raises RuntimeError in a process that the handler has forked, ValueError for an output that isn't one.
+        Raises RuntimeError in a process that the handler has forked, ValueError for an output that isn't one
+        and for what can't be a message.
         """
         self._check_output(message)
         if self._is_forked:
@@ -139,14 +148,24 @@ class WorkerProduces:
             message = message._replace(headers=traced(message.headers, origin))
         goes_with_commit = not message.output and self._is_transactional(lane_id)
         one = OnItsWay(message.size_bytes, goes_with_commit=goes_with_commit)
-        with self._room:
-            while self._open_bytes and self._open_bytes + one.size_bytes > WINDOW_BYTES:
-                self._room.wait()
-            number, self._next = self._next, self._next + 1
-            self._open[number] = one
-            self._open_bytes += one.size_bytes
-        self._send(encode_produce(Produce(number, lane_id, offset, message)))
+        self._send_in_turn((lane_id, offset, message, one))
         return one
+
+    def _send_each(self, waiting: deque[_Item]) -> None:
+        """In turn: the processor takes no number before the one below it."""
+        while waiting:
+            lane_id, offset, message, one = waiting.popleft()
+            try:
+                data = encode_produce(Produce(self._next, lane_id, offset, message))
+            except (struct.error, UnicodeEncodeError) as error:
+                raise ValueError(f"produce({message.topic!r}): no message can say that: {error}") from None
+            with self._room:
+                while self._open_bytes and self._open_bytes + one.size_bytes > WINDOW_BYTES:
+                    self._room.wait()
+                self._open[self._next] = one
+                self._open_bytes += one.size_bytes
+                self._next += 1
+            self._send(data)
 
     def _check_output(self, message: Message) -> None:
         name = message.output

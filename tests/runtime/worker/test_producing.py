@@ -1,12 +1,24 @@
 """What a handler may learn of a message that it has produced, and when."""
 
 import asyncio
+import sys
 import threading
+from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
 from headrace.runtime.wire.frames import WireRecord, split_frames
-from headrace.runtime.wire.produce import NO_LANE, WAITING, WINDOW_BYTES, Message, Produced, encode_produced
+from headrace.runtime.wire.produce import (
+    NO_LANE,
+    WAITING,
+    WINDOW_BYTES,
+    Message,
+    Produce,
+    Produced,
+    decode_produce,
+    encode_produced,
+)
 from headrace.runtime.worker.given.producing import Confirmed, OnItsWay, ProduceError, WorkerProduces
 
 WRITTEN = Produced(0, 3, 7)
@@ -24,6 +36,11 @@ class Worker:
 
     def _place(self) -> tuple[int, int, WireRecord | None]:
         return NO_LANE, -1, None
+
+    def said(self) -> Iterator[Produce]:
+        """All that it has sent, in that order."""
+        for _, body in split_frames(bytearray(b"".join(self.sent))):
+            yield decode_produce(body)
 
     def hear(self, said: Produced) -> None:
         [(_, body)] = split_frames(bytearray(encode_produced([said])))
@@ -81,3 +98,40 @@ async def test_who_gives_up_waiting_keeps_nobody_from_learning_of_it() -> None:
         await asyncio.wait_for(worker.message, 0.001)
     worker.hear(WRITTEN)
     assert await worker.message == Confirmed(3, 7)
+
+
+@pytest.fixture
+def _threads_change_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_threads_change_often")
+def test_what_threads_produce_is_sent_by_its_numbers_and_in_each_threads_order() -> None:
+    worker = Worker()
+
+    def produce(key: bytes) -> None:
+        for number in range(1000):
+            worker.produce(Message("t", b"%d" % number, key))
+
+    threads = [threading.Thread(target=produce, args=[b"%d" % number]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    said = list(worker.said())
+    assert [it.number for it in said] == list(range(4001))
+    for key in {it.message.key for it in said if it.message.key}:
+        values = [int(it.message.value or b"") for it in said if it.message.key == key]
+        assert all(before < after for before, after in pairwise(values))
+
+
+def test_what_cannot_be_a_message_takes_no_number() -> None:
+    worker = Worker()
+    for wrong in (Message("\ud800", b"x"), Message("t", b"x", partition=2**40)):
+        with pytest.raises(ValueError, match=r"produce\(.*\): "):
+            worker.produce(wrong)
+    worker.produce(Message("t", b"x"))
+    assert [it.number for it in worker.said()] == [0, 1]
