@@ -62,6 +62,8 @@ class DeliveryPolicy:
     """Somebody waits for what the handler returns."""
     result_topic: str = ""
     """Where what handlers return is produced; empty where it isn't."""
+    produce_topics: frozenset[tuple[str, str]] | None = None
+    """The only places for what handlers produce, by output, empty for the brokers, and topic; None: any."""
     exactly_once: bool = False
     """What handlers produce is written in one transaction with the commit of their records."""
     is_ranges: bool = False

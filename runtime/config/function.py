@@ -20,7 +20,7 @@ from headrace.runtime.config.function_fields import (
 )
 from headrace.runtime.config.handler_lookup import code_fault, handler_fault
 from headrace.runtime.config.mlrun import is_from_mlrun
-from headrace.runtime.config.output import OutputReader, OutputSpec
+from headrace.runtime.config.output import OutputReader, OutputSpec, check_topics, place_of
 from headrace.runtime.config.spark import SparkSpec, read_spark
 from headrace.runtime.config.trigger import BesideFile, TriggerReader, TriggerSpec
 from headrace.runtime.config.trigger_kinds import TriggerKind, annotated_models, installed_kinds
@@ -155,6 +155,12 @@ class FunctionSpec:
         return self.fields.disable
 
     @property
+    def produce_topics(self) -> frozenset[tuple[str, str]] | None:
+        """The only places for messages of its handlers, by output and topic; None: there is no list."""
+        is_given = "produce_topics" in self.fields.model_fields_set
+        return frozenset(map(place_of, self.fields.produce_topics)) if is_given else None
+
+    @property
     def event_timeout_seconds(self) -> float | None:
         """Bounds one call of the handler; None: nothing does."""
         return self.fields.event_timeout_seconds or None
@@ -260,6 +266,10 @@ class _Load:
         )
         self._replicas(spec, triggers)
         outputs = OutputReader(self.findings, self.folder, self.kinds).read_all(spec.outputs)
+        if "produce_topics" in spec.model_fields_set and isinstance(spec.outputs, dict):
+            # Of those kinds that have one.
+            results = [getattr(it.settings, "result_topic", "") for it in triggers]
+            check_topics(spec.produce_topics, spec.outputs, results, self.findings)
         if self.findings.problems:
             return None
         written = self.findings.source.data

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt
 from pydantic import AfterValidator
 
+from headrace.runtime.config.output import ProduceTopics
 from headrace.runtime.settings.declare import KeysLike, Settings, section, setting
 from headrace.runtime.settings.names import NAME_RULE, is_name
 from headrace.runtime.settings.types import (
@@ -221,6 +222,15 @@ class SpecFields(Settings):
         {},
         in_examples=False,
         effect="Other clusters, by name, for `context.produce(..., output=NAME)`.",
+    )
+    produce_topics: ProduceTopics = setting(
+        "produceTopics",
+        (),
+        absent="any topic",
+        refuses_nothing=True,
+        in_examples=False,
+        effect="The only topics that messages of its handlers may go to, resultTopic's included: TOPIC, or"
+        " OUTPUT/TOPIC for one of spec.outputs; [] is none. `context.produce` for another one raises.",
     )
     resources: ResourceFields = section("resources", ResourceFields, effect="What a worker may use.")
     event_timeout_seconds: Annotated[Seconds, Gt(0)] = setting(

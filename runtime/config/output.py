@@ -1,21 +1,60 @@
-"""`spec.outputs`: where a function's messages go besides the brokers of its triggers."""
+"""`spec.outputs` and `spec.produceTopics`: where a function's messages go, and where they may."""
 
 import pathlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from headrace.runtime.config.trigger_kinds import TriggerKind, find_kind
 from headrace.runtime.settings.declare import Settings, setting
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.names import NAME_RULE, is_name
 from headrace.runtime.settings.reader import Reading, Surroundings, read_settings
-from headrace.runtime.settings.types import Text
+from headrace.runtime.settings.types import Text, Texts
 from headrace.runtime.settings.variables import MissingVariableError
 from headrace.runtime.settings.yaml_source import Path
 
 OUTPUTS: Path = ("spec", "outputs")
+TOPICS: Path = ("spec", "produceTopics")
 DEFAULT_OUTPUT_KIND = "kafka-cluster"
+
+
+_TOPIC = re.compile(r"([a-z0-9-]+/)?[A-Za-z0-9._-]{1,249}")
+
+
+def _topics(listed: tuple[str, ...]) -> tuple[str, ...]:
+    for topic in listed:
+        if not _TOPIC.fullmatch(topic):
+            raise ValueError(
+                f"has {topic!r}, which is no topic; expected TOPIC, or OUTPUT/TOPIC for one of spec.outputs"
+            )
+    return listed
+
+
+ProduceTopics = Annotated[Texts, AfterValidator(_topics)]
+
+
+def place_of(listed: str) -> tuple[str, str]:
+    """Output and topic of an entry of `spec.produceTopics`; an empty output is the trigger's own brokers."""
+    output, _, topic = listed.rpartition("/")
+    return output, topic
+
+
+def check_topics(
+    listed: tuple[str, ...], outputs: Mapping[str, object], results: Iterable[str], findings: Findings
+) -> None:
+    """`results` are the topics of the triggers' `resultTopic`, which the list is about too."""
+    for at, (output, _) in enumerate(map(place_of, listed)):
+        if output and output not in outputs:
+            findings.problem((*TOPICS, at), f"spec.outputs has no {output!r}")
+    for topic in dict.fromkeys(results):
+        if topic and topic not in listed:
+            findings.problem(
+                TOPICS, f"doesn't have {topic}, which a resultTopic is: add it there, or remove it here"
+            )
 
 
 class OutputFields(Settings):

@@ -12,8 +12,8 @@ from headrace.runtime.partitions.books.unacked import NOBODY
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.loose_lane import LooseLane
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.frames import WireRecord
-from headrace.runtime.wire.produce import WAITING, Message, Produce, Said, encode_produced
+from headrace.runtime.wire.frames import NonsenseError, WireRecord
+from headrace.runtime.wire.produce import WAITING, Message, Produce, Said, encode_produced, place_name
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.outbox import Outbox
 
@@ -50,9 +50,18 @@ class Produces:
         return self._holds_up
 
     def take(self, worker: WorkerHandle, lane: Lane | None, said: Produce) -> None:
-        """One of the worker's handlers has produced it, for a record of `lane`; None where that is over."""
+        """One of the worker's handlers has produced it, for a record of `lane`; None where that is over.
+
+        Raises NonsenseError for what it may not be sent to.
+        """
         partition = None if lane is None else self._shared.partition_of(lane)
-        message = said.message
+        message, topics = said.message, self._shared.policy.produce_topics
+        if (
+            topics is not None and (message.output, message.topic) not in topics
+        ):  # its worker would have known
+            raise NonsenseError(
+                f"it produces for {place_name(message)}, which spec.produceTopics doesn't have"
+            )
         if lane is None or partition is None:
             call = Call()
         else:

@@ -20,6 +20,7 @@ def policy_of(function: FunctionSpec, spec: TriggerSpec) -> DeliveryPolicy:
     return replace(
         policy,
         event_timeout_seconds=function.event_timeout_seconds,
+        produce_topics=function.produce_topics,
         memory_limit_bytes=function.memory_limit_bytes,
     )
 
@@ -57,6 +58,7 @@ def worker_start(
         guests=[(it.kind, it.name, own.event or STREAM_EVENT, own.wants_replies) for it, own in guests],
         result_topic=policy.result_topic,
         outputs=[it.name for it in function.outputs],
+        produce_topics=None if policy.produce_topics is None else sorted(policy.produce_topics),
         exactly_once=policy.exactly_once,
         source_options=policy.source_options,
         spark_url=spark.lasting_url if spark else "",

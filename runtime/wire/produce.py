@@ -39,6 +39,11 @@ class Message(NamedTuple):
         return len(self.value or b"") + len(self.key or b"") + 100
 
 
+def place_name(message: Message) -> str:
+    """As `spec.produceTopics` names where it goes."""
+    return f"{message.output}/{message.topic}" if message.output else message.topic
+
+
 class Produce(NamedTuple):
     """The `number`th message of a worker process, from 0. `lane_id` and `offset`: the record that it is of.
 

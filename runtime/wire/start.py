@@ -48,6 +48,8 @@ class WorkerStart:
     """Whether what the handler produces is written with the commit of its record, and not to be awaited."""
     outputs: Sequence[str] | None = ()
     """What a message may name as its output; None: anything."""
+    produce_topics: Sequence[tuple[str, str]] | None = None
+    """The only places for a message, by output and topic; None: any."""
     guests: Sequence[tuple[str, str, str, bool]] = ()
     """Other triggers that share the worker: their kind, name, event and wants_replies, as above and below."""
     decoder: str = ""

@@ -92,6 +92,7 @@ class WorkerLoop:
             link.send,
             self.acks.producer,
             start.outputs,
+            start.produce_topics,
             # Of the stream, not of a trigger that shares its workers, nor of none.
             is_transactional=lambda it: (
                 self._exactly_once and getattr(self._source_of.get(it), "trigger", None) is own

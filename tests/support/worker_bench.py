@@ -179,6 +179,7 @@ async def bench(
             exactly_once=policy.exactly_once,
             spark_session_id=spark_session_id,
             outputs=list(outputs),
+            produce_topics=None if policy.produce_topics is None else sorted(policy.produce_topics),
             log_level=log_level,
             running_event_loop=running_event_loop,
         )

@@ -5,7 +5,7 @@ import json
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,6 +18,7 @@ from headrace.runtime.wire.produce import (
     Produced,
     decode_produced,
     encode_produce,
+    place_name,
 )
 from headrace.runtime.worker.given.in_turn import InTurn
 
@@ -112,17 +113,19 @@ class WorkerProduces:
         send: Callable[[bytes], None],
         place: Callable[[], tuple[int, int, WireRecord | None]],
         outputs: Sequence[str] | None = (),
+        topics: Iterable[Sequence[str]] | None = None,
         *,
         is_transactional: Callable[[int], bool] = lambda _: False,
     ) -> None:
         """`place`: lane and offset of the record that the caller works for, and itself where it is one.
 
-        `outputs` are all that a message may name; None: it may name any. `is_transactional`: whether messages
-        of that lane's records go with a commit.
+        `outputs` are all that a message may name, `topics`, each with its output, all that it may go to;
+        None: any. `is_transactional`: whether messages of that lane's records go with a commit.
         """
         self.trace_headers: Callable[[], Headers] = lambda: ()
         """Of the span that is current where it is called, if one is. Its owner may set it."""
         self._outputs = outputs
+        self._topics = None if topics is None else frozenset(map(tuple, topics))
         self._is_transactional = is_transactional
         self._send = send
         self._send_in_turn = InTurn(self._send_each)
@@ -136,10 +139,10 @@ class WorkerProduces:
     def produce(self, message: Message) -> OnItsWay:
         """Returns once it is on its way to the processor: at once, unless too much is.
 
-        Raises RuntimeError in a process that the handler has forked, ValueError for an output that isn't one
-        and for what can't be a message.
+        Raises RuntimeError in a process that the handler has forked, ValueError for a place that it may not
+        go to, and for what can't be a message.
         """
-        self._check_output(message)
+        self._check_place(message)
         if self._is_forked:
             raise RuntimeError(f"produce({message.topic}): in a process that the handler has forked")
         lane_id, offset, record = self._place()
@@ -167,11 +170,15 @@ class WorkerProduces:
                 self._next += 1
             self._send(data)
 
-    def _check_output(self, message: Message) -> None:
+    def _check_place(self, message: Message) -> None:
         name = message.output
         if name and self._outputs is not None and name not in self._outputs:
             known = f"it has {', '.join(self._outputs)}" if self._outputs else "spec.outputs names none"
             raise ValueError(f"produce({message.topic}): the function has no output {name!r}; {known}")
+        if self._topics is not None and (name, message.topic) not in self._topics:
+            raise ValueError(
+                f"produce({message.topic}): spec.produceTopics doesn't have {place_name(message)}"
+            )
 
     def on_produced(self, body: bytes) -> None:
         """A PRODUCED frame has come (link thread)."""

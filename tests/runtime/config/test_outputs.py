@@ -10,6 +10,7 @@ from function_files import load_changed, problems_of
 from headrace.runtime.config.derived.json_schema import function_schema
 from headrace.runtime.config.derived.reference import configuration_reference
 from headrace.runtime.config.trigger_kinds import installed_kinds
+from headrace.runtime.processor.worker_start import policy_of
 from headrace.triggers.kafka.settings.output import KafkaOutputSettings
 
 SASL = {"enable": True, "user": "u", "password": "hunter2", "mechanism": "SCRAM-SHA-512"}
@@ -133,3 +134,48 @@ def test_the_reference_names_no_annotation_of_an_output() -> None:
     part = after.partition("\n## ")[0]
     assert "| `sasl.password` | string |" in part
     assert "nuclio.io/" not in part
+
+
+def with_topics(topics: object, result_topic: str = "") -> Any:
+    def change(document: dict[str, Any]) -> None:
+        document["spec"]["outputs"] = {"archive": {"brokers": ["a:1"]}}
+        document["spec"]["produceTopics"] = topics
+        document["spec"]["triggers"]["t"]["attributes"]["resultTopic"] = result_topic
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("listed", "places"),
+    [([], set()), (["totals", "archive/totals"], {("", "totals"), ("archive", "totals")})],
+)
+def test_the_topics_that_are_listed_are_all_that_messages_may_go_to(
+    tmp_path: Path, listed: list[str], places: set[tuple[str, str]]
+) -> None:
+    function = load_changed(tmp_path, with_topics(listed))
+    assert policy_of(function, function.triggers[0]).produce_topics == frozenset(places)
+
+
+def test_without_a_list_messages_may_go_anywhere(tmp_path: Path) -> None:
+    function = load_changed(tmp_path, with_outputs({}))
+    assert policy_of(function, function.triggers[0]).produce_topics is None
+
+
+@pytest.mark.parametrize(
+    ("listed", "says"),
+    [
+        (None, "spec.produceTopics"),
+        ("totals", "spec.produceTopics: 'totals' is not a list of strings"),
+        (
+            ["a b"],
+            "spec.produceTopics: the list has 'a b', which is no topic; expected TOPIC, or OUTPUT/TOPIC",
+        ),
+        (["other/totals"], "spec.produceTopics[0]: spec.outputs has no 'other'"),
+        (["archive/out"], "spec.produceTopics: doesn't have out, which a resultTopic is"),
+    ],
+)
+def test_a_list_that_can_not_be_is_one_line(tmp_path: Path, listed: object, says: str) -> None:
+    (line,) = problems_of(tmp_path, with_topics(listed, "out" if listed == ["archive/out"] else "")).split(
+        "\n"
+    )
+    assert says in line

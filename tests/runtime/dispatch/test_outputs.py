@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from worker_bench import QUICK, Bench, bench, records, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
@@ -149,3 +150,53 @@ async def test_with_exactly_once_it_goes_at_once_and_holds_back_the_commit(tmp_p
         assert partition.checkpoint.offset == 0
         archive.end(Written(0, 5))
         await until(lambda: partition.checkpoint.offset == 1)
+
+
+LISTED = replace(QUICK, produce_topics=frozenset({("archive", "out")}))
+
+
+async def test_a_topic_that_is_not_listed_raises_in_the_handler_and_others_are_reached(
+    tmp_path: Path,
+) -> None:
+    handler = """
+        def handler(context, event):
+            for topic, output in [("out", ""), ("other", "archive"), ("out", "other"), ("out", "archive")]:
+                try:
+                    context.produce(topic, event.body, output=output)
+                except ValueError as error:
+                    write(error)
+    """
+    async with archiving(tmp_path, handler, LISTED) as (b, archive):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 1))
+        await until(lambda: archive.sent)
+        archive.end(Written(0, 7))
+        await b.settled(partition, 1)
+        assert b.lines() == [
+            f"produce({topic}): spec.produceTopics doesn't have {place}"
+            for topic, place in [("out", "out"), ("other", "archive/other"), ("out", "other/out")]
+        ]
+        assert b.dispatcher.workers[0].restarts == 0
+
+
+async def test_a_worker_that_sends_elsewhere_all_the_same_is_killed_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = """
+        from headrace.runtime.wire.produce import NO_LANE, Message, Produce, encode_produce
+
+        def handler(context, event):
+            if not exists("said"):
+                write("", "said")
+                said = Produce(0, NO_LANE, -1, Message("other", b"x"))
+                os.write(int(sys.argv[1]), encode_produce(said))
+                time.sleep(60)
+    """
+    async with archiving(tmp_path, handler, LISTED) as (b, archive):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 3))
+        await b.settled(partition, 3)
+        assert archive.values == []
+        assert b.dispatcher.workers[0].restarts == 1
+    (line,) = (it for it in caplog.messages if "says what can't be" in it)
+    assert "(it produces for other, which spec.produceTopics doesn't have)" in line

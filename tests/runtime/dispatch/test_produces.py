@@ -383,3 +383,31 @@ async def test_nothing_is_handed_out_while_too_much_waits_for_a_commit(tmp_path:
             await asyncio.sleep(0)
         assert cluster.sent == []
         assert partition.checkpoint.offset == 200
+
+
+async def test_threads_of_a_handler_produce_at_the_same_time(tmp_path: Path) -> None:
+    handler = """
+        import threading
+        sys.setswitchinterval(1e-6)
+
+        def handler(context, event):
+            def produce(name):
+                for number in range(200):
+                    context.produce("out", b"%d" % number, key=name)
+
+            threads = [threading.Thread(target=produce, args=[name]) for name in "abcd"]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    """
+    async with producing(tmp_path, handler) as (b, cluster):
+        (partition,) = b.assign(("t", 0))
+        b.feed(partition, records(0, 1))
+        await until(lambda: len(cluster.sent) == 800 and not partition.lane.in_flight_count)
+        for name in (b"a", b"b", b"c", b"d"):
+            values = [message.value for message, _ in cluster.sent if message.key == name]
+            assert values == [b"%d" % number for number in range(200)]
+        cluster.confirm()
+        assert partition.checkpoint.offset == 1
+        assert b.dispatcher.workers[0].restarts == 0
