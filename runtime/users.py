@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from headrace.runtime.errors import UsageError
 
@@ -18,6 +19,9 @@ T = TypeVar("T")
 OPTION = "--worker-user"
 """Where such a user comes from; HEADRACE_WORKER_USER says the same."""
 
+_SOCKET_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_LISTENING = "0A"
+_LOOPBACK = ("127.0.0.1", "::1")
 _PR_SET_NO_NEW_PRIVS = 38
 # Bits of a process's capabilities.
 _NEEDED = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
@@ -127,6 +131,49 @@ def _capabilities() -> int:
     status = Path("/proc/self/status").read_text()
     found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return int(found[1], 16) if found else 0
+
+
+class Listener(NamedTuple):
+    """A TCP socket that listens: its address as the kernel writes it, its user, and the kernel's number."""
+
+    address: str
+    uid: int
+    number: str
+
+
+def listeners(port: int) -> Iterator[Listener]:
+    """Of whatever user. Linux only: elsewhere it finds none."""
+    for table in filter(Path.exists, map(Path, _SOCKET_TABLES)):
+        for line in table.read_text().splitlines()[1:]:
+            fields = line.split()
+            address, _, number = fields[1].partition(":")
+            if fields[3] == _LISTENING and int(number, 16) == port:
+                yield Listener(address, int(fields[7]), fields[9])
+
+
+def is_served_by_us(host: str, port: int) -> bool:
+    """Whether all that may get what is sent there, an address of loopback or `localhost`, is this user's.
+
+    Where the kernel doesn't tell, as elsewhere than on Linux, it is believed.
+    """
+    if not any(map(os.path.exists, _SOCKET_TABLES)):
+        return True
+    addresses = {it for name in (_LOOPBACK if host == "localhost" else [host]) for it in _gets(name)}
+    owners = {it.uid for it in listeners(port) if it.address in addresses}
+    return owners == {os.geteuid()}
+
+
+def _gets(host: str) -> Iterator[str]:
+    """What a socket is bound to that may get what is sent to this address, as the kernel writes it."""
+    address = ip_address(host)
+    yield from (_as_the_kernel(address.packed), "0" * 32)
+    if address.version == 4:
+        yield from ("0" * 8, _as_the_kernel(ip_address(f"::ffff:{host}").packed))
+
+
+def _as_the_kernel(packed: bytes) -> str:
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
 
 
 def gain_no_privileges() -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.runtime.errors import UsageError
-from headrace.runtime.users import look_into
+from headrace.runtime.users import listeners, look_into
 
 HOST = "127.0.0.1"
 
@@ -23,7 +23,6 @@ _PORTS = range(20000, 32000)
 _MARKED = 100
 _marks: deque[int] = deque()
 
-_LISTENING = "0A"
 # As the kernel writes them: 127.0.0.1, 0.0.0.0, ::ffff:127.0.0.1 and ::.
 _REACHED_BY_HOST = {"0100007F", "0" * 8, "0" * 16 + "FFFF00000100007F", "0" * 32}
 
@@ -89,14 +88,7 @@ def check_listener(pid: int, port: int) -> None:
 
 def _listening(port: int) -> set[str]:
     """The kernel's numbers of the sockets that get what is sent to HOST."""
-    found = set()
-    for table in filter(Path.exists, map(Path, ("/proc/net/tcp", "/proc/net/tcp6"))):
-        for line in table.read_text().splitlines()[1:]:
-            fields = line.split()
-            address, _, number = fields[1].partition(":")
-            if fields[3] == _LISTENING and int(number, 16) == port and address in _REACHED_BY_HOST:
-                found.add(fields[9])
-    return found
+    return {it.number for it in listeners(port) if it.address in _REACHED_BY_HOST}
 
 
 def _sockets(pid: int) -> set[str]:

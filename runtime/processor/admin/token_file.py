@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from headrace.runtime.users import is_served_by_us
+
 _MAX_BYTES = 4096
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a link or a FIFO of somebody else's harms nobody
 
@@ -16,7 +18,7 @@ _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a link or a FIFO of som
 def kept_for_commands(token: str, url: str) -> Iterator[Path | None]:
     """The file for as long as this lasts; None where it can't be written.
 
-    It is locked meanwhile: what a run that was killed has left is deleted by the next one.
+    It is locked meanwhile: what a run that was killed has left is deleted by the next one, or by who looks.
     """
     try:
         path = _path(url)
@@ -33,13 +35,21 @@ def kept_for_commands(token: str, url: str) -> Iterator[Path | None]:
 
 
 def find_token(url: str) -> str:
-    """What a run of this user's keeps for the admin server at `url`; empty where there is none."""
+    """What a run of this user's keeps for the admin server at `url`, on loopback; empty where there is none.
+
+    None is told where the run has ended, or another user's process may answer there instead.
+    """
     try:
-        file = os.open(_path(url), os.O_RDONLY | _FLAGS)
+        path = _path(url)
+        file = os.open(path, os.O_RDONLY | _FLAGS)
     except (OSError, RuntimeError):
         return ""
     try:
-        return os.read(file, _MAX_BYTES).decode("ascii", "replace").strip() if _is_private(file) else ""
+        if not _is_private(file) or _has_ended(path):
+            return ""
+        if not is_served_by_us(urlsplit(url).hostname or "", _port(url)):
+            return ""
+        return os.read(file, _MAX_BYTES).decode("ascii", "replace").strip()
     finally:
         os.close(file)
 
@@ -47,21 +57,37 @@ def find_token(url: str) -> str:
 def _path(url: str) -> Path:
     """By port: 127.0.0.1 and localhost are one."""
     base = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser().absolute()
-    return base / "headrace" / f"admin-{urlsplit(url).port or 80}"
+    return base / "headrace" / f"admin-{_port(url)}"
+
+
+def _port(url: str) -> int:
+    return urlsplit(url).port or 80
 
 
 def _taken(path: Path) -> int:
     """An empty file, locked. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for other in path.parent.glob("admin-*"):
-        with suppress(OSError):
-            os.close(_locked(other))
-            other.unlink()
+        _has_ended(other)
     file = _locked(path, os.O_CREAT)
     if _is_private(file):
         return file
     os.close(file)
     raise PermissionError(f"{path} belongs to somebody else, or others may read it")
+
+
+def _has_ended(path: Path) -> bool:
+    """Whether its run has, which would hold its lock; then it is deleted."""
+    try:
+        file = _locked(path)
+    except BlockingIOError:
+        return False
+    except OSError:  # somebody else is about to delete it
+        return True
+    with suppress(OSError):
+        path.unlink()
+    os.close(file)
+    return True
 
 
 def _locked(path: Path, create: int = 0) -> int:

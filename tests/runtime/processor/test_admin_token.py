@@ -2,8 +2,13 @@
 
 import os
 import re
+import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +19,7 @@ from neighbour import needs_neighbour, said_by_neighbour
 from processes import is_running
 from replica import Replica, replica, wait_until, write_function
 
+from headrace.runtime.cli.running.access import signed
 from headrace.runtime.processor.admin.token_file import find_token, kept_for_commands
 
 HANDLER = "def handler(context, event): ..."
@@ -145,15 +151,85 @@ def test_a_file_that_others_have_planted_is_neither_read_nor_written(
     assert find_token(url) == ""
 
 
+@contextmanager
+def listening(host: str, uid: int = -1) -> Iterator[int]:
+    """At a free port, as that user."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        server = socket.create_server((host, 0), family=family, dualstack_ipv6=host == "::")
+    except OSError as error:
+        pytest.skip(f"this machine has no {host}: {error}")
+    with server:
+        os.fchown(server.fileno(), uid, -1)
+        yield server.getsockname()[1]
+
+
 def test_what_a_killed_run_has_left_is_swept_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     left = tmp_path / "headrace" / "admin-1"
     left.parent.mkdir()
     left.write_text("old")
-    with kept_for_commands("one", "http://127.0.0.1:2") as one, kept_for_commands("two", "http://[::1]:3"):
+    with (
+        listening("127.0.0.1") as port,
+        kept_for_commands("one", f"http://127.0.0.1:{port}") as one,
+        kept_for_commands("two", "http://[::1]:3"),
+    ):
         assert not left.exists()
         assert one is not None
-        assert find_token("http://localhost:2") == one.read_text() == "one"
+        assert find_token(f"http://localhost:{port}") == one.read_text() == "one"
+
+
+_KEEPS = """
+import sys
+from headrace.runtime.cli.running.access import signed
+from headrace.runtime.processor.admin.token_file import kept_for_commands
+with kept_for_commands("secret", sys.argv[1]):
+    print("kept", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_token_of_a_run_that_was_killed_is_sent_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with listening("127.0.0.1") as port:
+        url = f"http://127.0.0.1:{port}"
+        keeps = [sys.executable, "-c", _KEEPS, url]
+        with subprocess.Popen(keeps, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as its_run:
+            assert its_run.stdout is not None
+            assert its_run.stdout.readline() == b"kept\n"
+            assert signed(url, "") == {"Authorization": "Bearer secret"}
+            its_run.kill()
+        assert signed(url, "") == {}
+        assert list((tmp_path / "headrace").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a socket away")
+@pytest.mark.parametrize(
+    ("theirs", "asked", "is_sent"),
+    [
+        ("127.0.0.1", "127.0.0.1", False),
+        ("127.0.0.1", "localhost", False),
+        ("0.0.0.0", "127.0.0.1", False),
+        ("::", "127.0.0.1", False),
+        ("::1", "localhost", False),
+        ("::1", "[::1]", False),
+        ("127.0.0.2", "127.0.0.1", True),
+    ],
+)
+def test_a_token_goes_to_no_other_users_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: str, asked: str, *, is_sent: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with listening(theirs, 65534) as port, ExitStack() as stack:
+        url = f"http://{asked}:{port}"
+        if is_sent or theirs == "::1":
+            ours = stack.enter_context(socket.socket())
+            ours.bind(("127.0.0.1", port))
+            ours.listen()
+        with kept_for_commands("secret", url):
+            assert bool(signed(url, "")) == is_sent
 
 
 def test_an_empty_host_is_not_everywhere(tmp_path: Path) -> None:
