@@ -13,6 +13,11 @@ class HeadraceError(Exception):
 
     exit_code = 1
 
+    @property
+    def shown(self) -> str:
+        """For a terminal: no text that it quotes, a server's say, passes for a line of its own."""
+        return printable_lines(str(self)).replace("\n", "\n    ")
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -71,6 +76,11 @@ class ConfigError(HeadraceError):
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
 
+    @property
+    def shown(self) -> str:
+        """A line for each."""
+        return "\n".join(printable(str(problem)) for problem in self.problems)
+
 
 class UsageError(HeadraceError):
     """The command line or the machine cannot do what was asked: no Java, a port in use."""
@@ -94,3 +104,8 @@ class HandlerLoadError(HeadraceError):
     """The user's handler could not be imported or its init_context raised."""
 
     exit_code = 2
+
+    @property
+    def shown(self) -> str:
+        """With the user's own traceback as Python writes it."""
+        return printable_lines(str(self))

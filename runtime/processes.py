@@ -60,7 +60,8 @@ def die_with_parent() -> None:
 def keep_to_itself() -> None:
     """Have other processes of the same user read neither this one's environment nor its memory nor its files.
 
-    Root can. What this process starts begins anew. Linux only: elsewhere it does nothing.
+    Who has CAP_SYS_PTRACE can, as root often has: users.ways_into_us. What this process starts begins anew.
+    Linux only: elsewhere it does nothing.
     """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0)

@@ -25,6 +25,9 @@ _LOOPBACK = ("127.0.0.1", "::1")
 _PR_SET_NO_NEW_PRIVS = 38
 # Bits of a process's capabilities.
 _NEEDED = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
+# With one of them a process looks into another one of its user that keeps to itself; by the last two, which
+# newer kernels take, into its environment alone.
+_LOOK_INTO = {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38}
 # Prints the first of its arguments that can't be read, and where on the way there it ends.
 _LOOK = """
 import os, sys
@@ -120,16 +123,27 @@ def find_user(name: str) -> ProcessUser:
         raise UsageError(f"{OPTION} {name}: that user may do everything; name one that may not")
     if os.geteuid():
         raise UsageError(f"{OPTION} {name}: only root can start processes of another user")
-    if missing := [capability for capability, bit in _NEEDED.items() if not _capabilities() >> bit & 1]:
+    held = _capabilities("CapEff")
+    if missing := [capability for capability, bit in _NEEDED.items() if not held >> bit & 1]:
         raise UsageError(f"{OPTION} {name}: root lacks {', '.join(missing)} here; add what is missing")
     about = {"HOME": found.pw_dir, "USER": name, "LOGNAME": name}
     groups = tuple(os.getgrouplist(name, found.pw_gid))
     return ProcessUser(name, found.pw_uid, found.pw_gid, groups, about)
 
 
-def _capabilities() -> int:
-    status = Path("/proc/self/status").read_text()
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+def ways_into_us() -> list[str]:
+    """The capabilities by which what this process starts as its own user can look into it. Linux only."""
+    # What root executes gets all that is not barred; what others do, only what is passed on.
+    held = _capabilities("CapAmb" if os.geteuid() else "CapBnd")
+    return [capability for capability, bit in _LOOK_INTO.items() if held >> bit & 1]
+
+
+def _capabilities(which: str) -> int:
+    """As bits. 0 elsewhere than on Linux."""
+    status = Path("/proc/self/status")
+    found = re.search(
+        rf"^{which}:\s*([0-9a-f]+)$", status.read_text() if status.exists() else "", re.MULTILINE
+    )
     return int(found[1], 16) if found else 0
 
 

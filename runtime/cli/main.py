@@ -8,7 +8,7 @@ from keyword import iskeyword
 
 import click
 
-from headrace.runtime.errors import HeadraceError, printable_lines
+from headrace.runtime.errors import HeadraceError
 from headrace.runtime.processes import keep_files_private, stop_at_once
 
 # By name: the module here that has it, which is imported when it is asked for, and what the list says of it.
@@ -64,5 +64,5 @@ def main() -> None:
         headrace(prog_name="headrace")
     except HeadraceError as error:
         logging.shutdown()  # what led to it comes first
-        click.echo(f"headrace: {printable_lines(str(error))}", err=True)
+        click.echo(f"headrace: {error.shown}", err=True)
         sys.exit(error.exit_code)

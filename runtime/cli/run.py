@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -12,13 +13,18 @@ from headrace.runtime.config.trigger import BesideFile
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.log import set_up_logging
 from headrace.runtime.processes import keep_to_itself
+from headrace.runtime.processor.admin.token import TOKEN_VARIABLE
 from headrace.runtime.processor.declare import parameters
 from headrace.runtime.processor.loading import load_functions
 from headrace.runtime.processor.options import RunOptions, beside_files
 from headrace.runtime.processor.run import run_functions
 from headrace.runtime.settings.overrides import exposed_keys, parse_overrides
+from headrace.runtime.settings.resolved import HIDDEN
+from headrace.runtime.users import ways_into_us
 
 logger = logging.getLogger(__name__)
+
+_OF_CLIENTS = ("spec.triggers.", "spec.outputs.")  # handlers have all that stands elsewhere
 
 
 @click.command()
@@ -41,6 +47,8 @@ def run(**given: Any) -> None:
                 key,
                 key,
             )
+        if options.worker_user is None and (secret := list(_kept_from_handlers(functions))):
+            _warn_of_ways(secret)
         for notice in (notice for function in functions for notice in function.notices):
             logger.info("%s", notice)
     # Not uvloop: it made no difference to the rates. The processor's time is aiokafka's and the kernel's.
@@ -52,6 +60,25 @@ async def _run(functions: list[FunctionSpec], options: RunOptions) -> None:
     logging.shutdown()
     # All is given back. A thread may wait on, as for a name server that is away: nobody waits for it.
     os._exit(0)
+
+
+def _kept_from_handlers(functions: list[FunctionSpec]) -> Iterator[str]:
+    """What this process knows and doesn't give to handlers."""
+    for function in functions:
+        if any(it.value == HIDDEN and it.path.startswith(_OF_CLIENTS) for it in function.settings):
+            yield f"the secrets of {function.name}"
+    if os.environ.get(TOKEN_VARIABLE):
+        yield TOKEN_VARIABLE
+
+
+def _warn_of_ways(secret: list[str]) -> None:
+    if ways := ways_into_us():
+        logger.warning(
+            "handlers can read %s in this process: they run as its user, with %s; --worker-user NAME keeps "
+            "them out, and so does a container without these capabilities",
+            ", ".join(secret),
+            ", ".join(ways),
+        )
 
 
 def _load(options: RunOptions, beside: BesideFile) -> list[FunctionSpec]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from headrace.runtime.errors import ConfigError
+from headrace.runtime.errors import ConfigError, printable
 from headrace.runtime.processor.declare import parameter
 from headrace.runtime.processor.loading import Loaded, load_functions
 from headrace.runtime.processor.options import RunOptions, beside_files
@@ -58,10 +58,10 @@ def _as_json(loaded: Loaded, *, resolved: bool) -> dict[str, Any]:
 
 
 def _as_text(loaded: Loaded, *, resolved: bool) -> Iterator[str]:
-    yield from map(str, loaded.problems)
+    yield from (printable(str(problem)) for problem in loaded.problems)
     if loaded.function is not None:
         yield f"{loaded.function.path}: function {loaded.function.name} is valid"
-        yield from (f"note: {notice}" for notice in loaded.function.notices)
+        yield from (f"note: {printable(notice)}" for notice in loaded.function.notices)
         yield from _table(loaded.function.settings) if resolved else ()
 
 

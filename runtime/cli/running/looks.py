@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.runtime.cli.running.access import signed
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.client import ask_admin, somebody_else
+from headrace.runtime.processor.admin.client import ask_admin, problem_of, somebody_else
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ async def ask_json(admin: str, token: str, path: str) -> Any:
     status, told = await ask_admin(admin, "GET", path, signed(admin, token))
     if status == 200:
         return told
-    problem = told.get("problem") if isinstance(told, dict) else None
+    problem = problem_of(told)
     raise HeadraceError(f"{admin}: {problem}") if problem else somebody_else(admin)
 
 
@@ -108,22 +108,22 @@ def read_look(admin: str, told: Any) -> Look:
     """From the body of /api/status. Raises HeadraceError where it is something else."""
     try:
         replicas = told["replicas"]
-        problems = [(it["name"], line) for it in replicas for line in it["problems"]]
+        problems = [(it["name"], str(line)) for it in replicas for line in it["problems"]]
         return Look(
-            told["functions"],
+            list(map(str, told["functions"])),
             [f"{name}: {line}" if name else line for name, line in problems] if replicas else ["starting"],
             [_trigger(it["name"], row) for it in replicas for row in it["triggers"]],
         )
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError):
         raise somebody_else(admin) from None
 
 
 def _trigger(replica: str, row: Any) -> Trigger:
     return Trigger(
-        replica=replica,
+        replica=str(replica),
         title=f"{row['function']}/{row['name']}",
-        kind=row["kind"],
-        url=row.get("url") or "",
+        kind=str(row["kind"]),
+        url=str(row.get("url") or ""),
         workers=list(map(_worker, row["workers"])),
         partitions=list(map(_partition, row["partitions"])),
     )
@@ -131,12 +131,12 @@ def _trigger(replica: str, row: Any) -> Trigger:
 
 def _worker(row: Any) -> Worker:
     return Worker(
-        index=row["index"],
-        pid=row["pid"],
-        state=row["state"],
-        in_flight=row["inFlight"],
-        restarts=row["restarts"],
-        running=row["running"] or "",
+        index=_int(row["index"]),
+        pid=_int_or_none(row["pid"]),
+        state=str(row["state"]),
+        in_flight=_int(row["inFlight"]),
+        restarts=_int(row["restarts"]),
+        running=str(row["running"] or ""),
         places=list(map(_place, row["runningRecords"])),
     )
 
@@ -144,16 +144,26 @@ def _worker(row: Any) -> Worker:
 def _partition(row: Any) -> Partition:
     return Partition(
         place=_place(row),
-        state=row["state"],
-        is_stuck=row["isStuck"],
-        worker=row["worker"],
-        committed=row["committed"],
-        committable=row["committable"],
-        end=row["end"],
-        lag=row["lag"],
-        in_flight=row["inFlight"],
-        reason=row["reason"] or "",
+        state=str(row["state"]),
+        is_stuck=bool(row["isStuck"]),
+        worker=_int_or_none(row["worker"]),
+        committed=_int_or_none(row["committed"]),
+        committable=_int(row["committable"]),
+        end=_int(row["end"]),
+        lag=_int(row["lag"]),
+        in_flight=_int(row["inFlight"]),
+        reason=str(row["reason"] or ""),
     )
+
+
+def _int(told: Any) -> int:
+    if type(told) is not int:
+        raise TypeError(told)
+    return told
+
+
+def _int_or_none(told: Any) -> int | None:
+    return None if told is None else _int(told)
 
 
 def _place(row: Any) -> str:

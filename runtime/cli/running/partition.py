@@ -8,7 +8,7 @@ import click
 
 from headrace.runtime.cli.running.access import signed, token_option
 from headrace.runtime.errors import HeadraceError, UsageError, printable
-from headrace.runtime.processor.admin.client import admin_option, ask_admin, somebody_else
+from headrace.runtime.processor.admin.client import admin_option, ask_admin, problem_of, somebody_else
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 from headrace.runtime.processor.admin.routes import NAME
 
@@ -71,11 +71,11 @@ def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None
     path = f"/api/partitions/{topic}/{number}/{action}"
     status, answer = asyncio.run(ask_admin(admin, "POST", path, signed(admin, token)))
     try:
-        found = answer["done"] if status == 200 else answer["problem"]
+        done = list(map(str, answer["done"])) if status == 200 else []
     except (KeyError, TypeError):
         raise somebody_else(admin) from None
     if status != 200:
         kinds = {401: UsageError, 404: NoSuchPartitionError, 409: NotHaltedError}
-        raise kinds.get(status, HeadraceError)(found)
-    for line in found:
+        raise kinds.get(status, HeadraceError)(problem_of(answer) or str(somebody_else(admin)))
+    for line in done:
         click.echo(printable(line))

@@ -13,9 +13,10 @@ _MOST_SHOWN = 1000
 
 
 def log_line(line: LogLine) -> str:
-    """As it comes."""
+    """As it comes; what follows in a message stands indented."""
     values = "".join(f"  {name}={value!r}" for name, value in line.values.items())
-    return printable_lines(f"{line.level:8} {line.message}{values}")
+    message = printable_lines(line.message).replace("\n", "\n    ")
+    return f"{line.level:8} {message}{printable(values)}"
 
 
 def as_lines(result: TrialResult) -> Iterator[str]:

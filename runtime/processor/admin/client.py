@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import click
 
-from headrace.runtime.errors import HeadraceError, UsageError
+from headrace.runtime.errors import HeadraceError, UsageError, printable
 from headrace.runtime.web.hosts import is_loopback, reachable
 
 _ANSWER_SECONDS = 30.0
@@ -37,6 +37,12 @@ admin_option = click.option(
     callback=_checked_url,
     help="The admin server of the running function.",
 )
+
+
+def problem_of(told: Any) -> str:
+    """Why an admin server hasn't done what it was asked, in one line; empty where it doesn't say."""
+    problem = told.get("problem") if isinstance(told, dict) else None
+    return printable(str(problem)) if problem else ""
 
 
 def somebody_else(admin: str) -> HeadraceError:
@@ -86,9 +92,9 @@ async def function_url(admin: str, name: str) -> str:
     """Where a running function's http trigger listens, to be asked from here. Raises HeadraceError."""
     status, told = await ask_admin(admin, "GET", "/api/status")
     try:
-        functions = [str(function) for function in told["functions"]]
+        functions = [printable(str(function)) for function in told["functions"]]
         rows = [row for replica in told["replicas"] for row in replica["triggers"]]
-        urls = {row["function"]: row["url"] for row in rows if "url" in row}
+        urls = {printable(str(row["function"])): row["url"] for row in rows if "url" in row}
     except (KeyError, TypeError):
         raise somebody_else(admin) from None
     if status != 200:

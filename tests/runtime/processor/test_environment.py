@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from broker import Broker, embedded
+from forked import PROGRAM
 from kafka_records import produce
 from processes import java_children
 from replica import lines, replica, set_spec, wait_until, write_function
@@ -14,6 +15,7 @@ from spark import QUICK, use_spark
 
 from headrace.runtime.embedded.programs import run_program
 from headrace.runtime.environment import FOR_TRACES, PASSED_ON, PASSED_TO_JAVA, picked
+from headrace.runtime.users import ways_into_us
 
 HANDLER = """
     def handler(context, event):
@@ -146,3 +148,71 @@ def test_another_process_of_the_same_user_cannot_look_into_a_processor() -> None
         command = [sys.executable, "-P", "-c", f"import headrace.runtime.processes\n{drop}{SIBLINGS}"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == ["environ refused", "fd refused", "mem refused"]
+
+
+# Of the kernel's two ways into a process that keeps to itself: what a child of its user gets of it.
+WAYS = """
+import ctypes, os, sys
+from headrace.runtime.processes import keep_to_itself
+from headrace.runtime.users import ways_into_us
+for change in (os.setgid, os.setuid):
+    change(int(sys.argv[1]))
+ways = ways_into_us()
+keep_to_itself()
+if (child := os.fork()) == 0:
+    try:
+        open(f"/proc/{os.getppid()}/environ", "rb").read(1)
+        reads = True
+    except PermissionError:
+        reads = False
+    traces = ctypes.CDLL(None).ptrace(0x4206, os.getppid(), 0, 0) == 0
+    print(*ways, reads, traces, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+_ROOT_IN_A_CONTAINER = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap"
+
+
+needs_ways = pytest.mark.skipif(
+    os.geteuid() != 0 or "CAP_SYS_PTRACE" not in ways_into_us(), reason="it needs root with CAP_SYS_PTRACE"
+)
+
+
+@needs_ways
+@pytest.mark.parametrize(
+    ("uid", "bounds", "says"),
+    [
+        (0, "+all", " ".join([*ways_into_us(), "True True"])),
+        (0, _ROOT_IN_A_CONTAINER, "False False"),
+        (0, f"{_ROOT_IN_A_CONTAINER},+sys_ptrace", "CAP_SYS_PTRACE True True"),
+        (65534, "+all", "False False"),
+    ],
+    ids=["root", "root in a container", "with CAP_SYS_PTRACE", "another user"],
+)
+def test_by_which_capabilities_a_handler_looks_into_its_processor(uid: int, bounds: str, says: str) -> None:
+    bounded = ["setpriv", f"--bounding-set={bounds}", "--inh-caps=-all"]
+    tries = [*bounded, sys.executable, "-P", "-c", WAYS, str(uid)]
+    assert subprocess.run(tries, capture_output=True, text=True, check=True).stdout.strip() == says
+
+
+@needs_ways
+@pytest.mark.parametrize(
+    ("bounds", "secret", "is_told"),
+    [
+        ((), "hunter2", True),
+        ((), "", False),
+        (("setpriv", f"--bounding-set={_ROOT_IN_A_CONTAINER}", "--inh-caps=-all"), "hunter2", False),
+    ],
+    ids=["root with a secret", "root without one", "root in a container"],
+)
+def test_who_runs_handlers_that_can_read_its_secrets_is_told_once(
+    tmp_path: Path, bounds: tuple[str, ...], secret: str, *, is_told: bool
+) -> None:
+    handler = "def handler(context, event): ..."
+    sasl = {"enable": bool(secret), "user": "u", "password": secret}
+    function = write_function(tmp_path / "f", handler, "127.0.0.1:1", ["t"], workers=1, sasl=sasl)
+    with replica(function, program=(*bounds, *PROGRAM)) as running:
+        running.logged("admin server at")
+        told = [line for line in running.log.splitlines() if "handlers can read the secrets of f" in line]
+        assert len(told) == is_told
+        assert "hunter2" not in running.log

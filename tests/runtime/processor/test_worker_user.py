@@ -10,7 +10,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,8 +29,21 @@ _KEPT = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpca
 BOUNDED = ("setpriv", f"--bounding-set={_KEPT}", "--inh-caps=-all")
 # Tried from inside a handler, whose folder says where secrets are.
 ATTACKS = """
-    import json, subprocess
+    import ctypes, errno, json, resource, socket, subprocess
     PROCESSOR = os.getppid()
+    LIBC = ctypes.CDLL(None, use_errno=True)
+
+    def call(name, *arguments):
+        if getattr(LIBC, name)(*arguments) == -1:
+            raise OSError(ctypes.get_errno(), name)
+
+    def write_to(path):
+        with open(path, "wb", buffering=0) as file:
+            file.write(b"0")
+
+    def servers_beside():
+        paths = (line.split()[-1] for line in open("/proc/net/unix") if "headrace" in line)
+        return sorted({path for path in paths if path.startswith("/")})
 
     def each_beside():
         children = pathlib.Path(f"/proc/{PROCESSOR}/task/{PROCESSOR}/children").read_text().split()
@@ -42,8 +55,22 @@ ATTACKS = """
         for pid in each_beside():
             yield f"signal {pid}", lambda p=pid: os.kill(p, 0)
             yield f"see what is open in {pid}", lambda p=pid: os.listdir(f"/proc/{p}/fd")
-            for what in ("environ", "mem", "maps"):
+            for what in ("environ", "mem", "maps", "auxv", "syscall", "fdinfo/0"):
                 yield f"read {what} of {pid}", lambda p=pid, w=what: open(f"/proc/{p}/{w}", "rb").read(1)
+            for what in ("mem", "oom_score_adj", "clear_refs", "timerslack_ns"):
+                yield f"write {what} of {pid}", lambda p=pid, w=what: write_to(f"/proc/{p}/{w}")
+            for what in ("cwd", "exe", "root", "fd/1"):
+                yield f"follow {what} of {pid}", lambda p=pid, w=what: os.readlink(f"/proc/{p}/{w}")
+            yield f"trace {pid}", lambda p=pid: call("ptrace", 0x4206, p, 0, 0)
+            yield f"take what is open in {pid}", lambda p=pid: call("syscall", 438, os.pidfd_open(p), 1, 0)
+            yield f"slow {pid} down", lambda p=pid: os.setpriority(os.PRIO_PROCESS, p, 19)
+            yield f"move {pid}", lambda p=pid: os.sched_setaffinity(p, {0})
+            yield f"limit {pid}", lambda p=pid: resource.prlimit(p, resource.RLIMIT_NOFILE, (0, 0))
+        for path in servers_beside():
+            yield f"ask {path}", lambda p=path: socket.socket(socket.AF_UNIX).connect(p)
+        lease = f"/proc/self/fd/{sys.argv[3]}"
+        yield "write the lease", lambda: os.pwrite(os.open(lease, os.O_RDWR), bytes(16), 0)
+        yield "type into a terminal", lambda: open("/dev/tty", "w")
         yield "end a stranger", lambda: os.kill(int(secrets[-1].split("/")[2]), 0)
         yield "become root", lambda: os.setuid(0)
 
@@ -52,9 +79,11 @@ ATTACKS = """
         for name, attempt in attempts(json.loads((FOLDER / 'secrets').read_text())):
             try:
                 attempt()
-            except PermissionError:
-                continue
-            done.append(name)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.EACCES, errno.ENXIO):
+                    done.append(f"{name}: {error}")
+            else:
+                done.append(name)
         status = pathlib.Path("/proc/self/status").read_text()
         about = {line.split(":")[0]: line.split()[1:] for line in status.splitlines()}
         write(json.dumps({
@@ -115,8 +144,10 @@ def test_a_handler_is_the_user_and_gets_at_nothing_of_its_processor(
     given = (*USER, "--replicas", replicas)
     with (
         subprocess.Popen(["sleep", "600"]) as stranger,
+        ExitStack() as at_end,
         replica(function, *given, program=neighbours_program()) as running,
     ):
+        at_end.callback(stranger.kill)
         running.wait_ready()
         (token,) = (place / "state" / "headrace").iterdir()
         closed = [str(secret), str(token), f"/proc/{stranger.pid}/environ"]
@@ -133,7 +164,6 @@ def test_a_handler_is_the_user_and_gets_at_nothing_of_its_processor(
             "capabilities": ["0" * 16] * 2,
             "session": True,
         }
-        stranger.kill()
         assert running.stop() == 0
 
 

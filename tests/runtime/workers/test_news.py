@@ -12,6 +12,7 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.lane import TrialLane
 from headrace.runtime.wire import frames as wire
 from headrace.runtime.wire.frames import Ack, Kind, NonsenseError
+from headrace.runtime.wire.produce import Message, Produce, encode_produce
 from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, encode_part, encode_reply
 from headrace.runtime.workers.in_flight import InFlight
 from headrace.runtime.workers.news import News
@@ -119,7 +120,10 @@ def test_what_is_not_a_workers_to_say_is_refused() -> None:
 
 numbers = st.integers(0, 12) | st.sampled_from([2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1])
 offsets = st.integers(-2, 12) | st.sampled_from([-(2**63), 2**31, 2**62, 2**63 - 1])
+bytes_or_none = st.none() | st.binary(max_size=3)
+messages = st.builds(Message, st.text(max_size=3), bytes_or_none, bytes_or_none, output=st.text(max_size=3))
 said = st.one_of(
+    st.builds(Produce, numbers, st.integers(0, 2**32 - 1), offsets, messages).map(encode_produce),
     st.builds(wire.encode_progress, numbers, numbers, st.integers(0, 2**32 - 1), numbers),
     st.builds(wire.encode_failed, numbers, numbers, st.text(max_size=5)),
     st.builds(wire.encode_returned, st.lists(st.tuples(numbers, numbers), max_size=3)),
