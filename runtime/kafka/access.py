@@ -28,6 +28,8 @@ class AccessNames:
     """What doesn't answer where nobody does."""
     advice: str
     """What to do then."""
+    tls: str
+    """What has it speak TLS."""
 
 
 OPTION_NAMES = AccessNames(
@@ -38,6 +40,7 @@ OPTION_NAMES = AccessNames(
     broker="Kafka broker",
     advice="start one with `headrace kafka up`, say where it is with --brokers or HEADRACE_BROKERS, "
     "or how to get in with --tls and --user",
+    tls="--tls",
 )
 
 
@@ -160,10 +163,10 @@ class BrokerAccess:
         return ("SASL_" if self.sign_in else "") + ("SSL" if self.tls else "PLAINTEXT")
 
     def client_options(self) -> dict[str, Any]:
-        """For any of aiokafka's clients, whose answers are bounded from now on. Raises TlsError."""
-        from headrace.runtime.kafka.answers import bound_answers
+        """For any of aiokafka's clients, whose connections are guarded from now on. Raises TlsError."""
+        from headrace.runtime.kafka.connections.guarded import guard_connections
 
-        bound_answers()
+        guard_connections()
         options: dict[str, Any] = {
             "bootstrap_servers": [address.strip() for address in self.addresses.split(",")],
             "security_protocol": self.security_protocol,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,13 +11,19 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from headrace.runtime.errors import BrokerError, UsageError
+from headrace.runtime.errors import BrokerError, UsageError, one_line
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import connect_errors, start_client
 from headrace.runtime.kafka.topics import create_topics, end_offsets, know_topics, refuse_errors
 
-_CONNECT_SECONDS = 5.0
+_CONNECT_SECONDS = 5.0  # for each address: as long as a connection waits for a first answer
+_MORE_SECONDS = 1.0
 _READ_MS = 10_000  # for a record that is there; a gap behind the last one gives none
+
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+logger = logging.getLogger(__name__)
 
 
 class Line(NamedTuple):
@@ -169,16 +176,18 @@ async def partitions_of(brokers: BrokerAccess, topic: str) -> list[int]:
     found = await find_partitions(brokers, topic)
     if not found:
         raise BrokerError(
-            f"there is no topic {topic} at {brokers}: "
-            f"create it with `headrace kafka topics --create {topic}:8`"
+            f"there is no topic {one_line(topic)} at {brokers}: "
+            f"create it with `headrace kafka topics --create {one_line(topic)}:8`"
         )
     return found
 
 
 async def find_partitions(brokers: BrokerAccess, topic: str) -> list[int]:
-    """The topic's partitions; none where there is no such topic."""
+    """The topic's partitions; none where there is no such topic, as of a name that none can have."""
     from aiokafka.admin import AIOKafkaAdminClient
 
+    if _NAME.fullmatch(topic) is None:
+        return []
     async with connected(AIOKafkaAdminClient, brokers) as admin:
         (found,) = await admin.describe_topics([topic])
     return [] if found["error_code"] else sorted(part["partition"] for part in found["partitions"])
@@ -196,21 +205,25 @@ async def connected(kind: Callable[..., Any], brokers: BrokerAccess, **options: 
     """One of aiokafka's clients, started, and closed at the end. Its errors become ours."""
     from aiokafka.errors import KafkaError
 
-    from headrace.runtime.kafka.refusals import no_answer, refusal
+    from headrace.runtime.kafka.refusals import not_connected, strangers
 
     client = kind(**brokers.client_options(), **options)
     close = getattr(client, "stop", None) or client.close
     try:
         with connect_errors() as heard:
-            async with asyncio.timeout(_CONNECT_SECONDS):
+            async with asyncio.timeout(_CONNECT_SECONDS * (1 + brokers.addresses.count(",")) + _MORE_SECONDS):
                 await start_client(client)
     except (KafkaError, TimeoutError, OSError, ValueError) as error:
         await close()
-        raise BrokerError(refusal(heard.last, brokers) or no_answer(brokers)) from error
+        raise BrokerError(not_connected(heard, brokers, error)) from error
+    for line in strangers(heard, brokers):
+        logger.warning("%s; another address answers", line)
     try:
         await asyncio.sleep(0)  # its tasks begin: aiokafka's close would raise what cancels one before that
         yield client
     except KafkaError as error:
         raise BrokerError(f"the broker at {brokers} refused: {error}") from error
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{one_line(error.object)} is no name at a broker; expected UTF-8") from error
     finally:
         await close()

@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from headrace.runtime.kafka.connections.strangers import StrangerError, address
 from headrace.runtime.tasks import run_to_end
 
 _LAST_ANSWER_SECONDS = 1.0
+_FAILURES = ("Unable connect", "Unable to request metadata")
+_HOST_AND_PORT = 2
 
 
 async def start_client(client: Any) -> None:
@@ -22,24 +25,25 @@ async def start_client(client: Any) -> None:
     await run_to_end(client.start(), _LAST_ANSWER_SECONDS)
 
 
-class AnswerTooLargeError(ConnectionError):
-    """Whoever answers announces more than any answer is. The connection is closed."""
-
-
 class ConnectErrors(logging.Handler):
-    """`last` is the cause that was heard last."""
+    """`last` is the cause that was heard last, `by_address` has those of addresses that were tried first."""
 
     def __init__(self) -> None:
-        super().__init__(logging.ERROR)
+        super().__init__(logging.WARNING)
         self.last: BaseException | None = None
+        self.by_address: dict[str, BaseException] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """The exception is the line's last argument."""
-        if str(record.msg).startswith("Unable connect") and isinstance(record.args, tuple):
-            error = record.args[-1]
-            self.last = error if isinstance(error, BaseException) else None
-            if self.last is not None and isinstance(self.last.__cause__, AnswerTooLargeError):
-                self.last = self.last.__cause__
+        """The exception is the line's last argument, behind host and port, or a broker's id."""
+        if not str(record.msg).startswith(_FAILURES) or not isinstance(record.args, tuple):
+            return
+        *where, error = record.args
+        if not isinstance(error, BaseException):
+            return
+        cause = error.__cause__
+        self.last = cause if isinstance(cause, StrangerError) else error
+        if len(where) == _HOST_AND_PORT:
+            self.by_address[address(*where)] = self.last
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.runtime.errors import BrokerError, UsageError
+from headrace.runtime.errors import BrokerError, UsageError, one_line
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import connected, partitions_of
 from headrace.runtime.kafka.dead_letter_headers import Headers, Provenance, split_headers
@@ -87,10 +87,18 @@ class DeadLetterTopic:
                 )
 
     async def _poll(self, tp: Any) -> list[Any]:
+        from aiokafka.errors import KafkaError
+
         try:
             return list((await self._consumer.getmany(tp, timeout_ms=_POLL_MS)).get(tp, ()))
-        except ValueError as error:  # the client decodes header names; codecs raise others
-            raise BrokerError(f"a record of {tp.topic}/{tp.partition} can't be decoded ({error})") from error
+        except KafkaError:
+            raise
+        except Exception as error:  # the client decodes header names; each codec raises what it likes
+            offset, why = await self._consumer.position(tp), one_line(str(error) or type(error).__name__)
+            raise BrokerError(
+                f"a record of {tp.topic}/{tp.partition}, at offset {offset} or in the batch of that one, "
+                f"can't be decoded ({why}): those behind it are reached as {tp.partition}/OFFSET"
+            ) from error
 
 
 @asynccontextmanager

@@ -10,7 +10,9 @@ from aiokafka.errors import (
 )
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.connecting import AnswerTooLargeError
+from headrace.runtime.kafka.addresses import DEFAULT_PORT
+from headrace.runtime.kafka.connecting import ConnectErrors
+from headrace.runtime.kafka.connections.strangers import StrangerError, Tls
 from headrace.runtime.kafka.oauth import TokenRefusedError
 
 _BAD_SIGN_IN = (AuthenticationFailedError, SaslAuthenticationFailed)
@@ -30,10 +32,53 @@ def refusal(error: BaseException | None, brokers: BrokerAccess) -> str | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"({error.verify_message}): check {brokers.names.authority}"
         return f"the certificate of {brokers} is not trusted {why}"
-    if isinstance(error, AnswerTooLargeError):
-        advice = f": {brokers.names.advice}" if brokers.names.advice else ""
-        return f"what answers at {brokers} speaks no Kafka, or only with TLS ({error}){advice}"
+    if isinstance(error, StrangerError):
+        return f"{error.where or brokers} {error.what}: {_what_to_do(error.tls, brokers)}"
     return None
+
+
+def _what_to_do(tls: Tls, brokers: BrokerAccess) -> str:
+    names = brokers.names
+    match tls:
+        case Tls.MISSING:
+            return f"set {names.tls}, or name its port without TLS"
+        case Tls.PERHAPS_MISSING:
+            return f"check the address, or set {names.tls}"
+        case Tls.UNWANTED:
+            return f"leave out {names.tls}, or name its port with TLS"
+    return f"check the address, and {names.tls}"
+
+
+def refused(heard: ConnectErrors, brokers: BrokerAccess) -> BaseException | None:
+    """One of REFUSALS, at whichever address."""
+    return next((it for it in _causes(heard, brokers) if isinstance(it, REFUSALS)), None)
+
+
+def strangers(heard: ConnectErrors, brokers: BrokerAccess) -> list[str]:
+    """A line for each of its addresses at which something else answered, or nothing."""
+    found = {it.where: it for it in _causes(heard, brokers) if isinstance(it, StrangerError)}
+    return [str(refusal(found[where], brokers)) for where in sorted(found)]
+
+
+def not_connected(heard: ConnectErrors, brokers: BrokerAccess, error: BaseException) -> str:
+    """The one line of a start that has failed: what is refused, or else who is there at all."""
+    if (why := refused(heard, brokers)) is not None:
+        return str(refusal(why, brokers))
+    away = [cause for cause in _causes(heard, brokers) if not isinstance(cause, StrangerError)]
+    lines = strangers(heard, brokers)
+    if lines and not away:
+        return "; ".join(lines)
+    cause = min((str(it) or type(it).__name__ for it in away), default=str(error))
+    return "; ".join([f"{no_answer(brokers)} ({cause})", *lines])
+
+
+def _causes(heard: ConnectErrors, brokers: BrokerAccess) -> list[BaseException]:
+    """Of its own addresses, as another cluster's client may start at the same time; else what came last."""
+    own = {
+        name for it in brokers.addresses.replace(" ", "").split(",") for name in (it, f"{it}:{DEFAULT_PORT}")
+    }
+    found = [error for where, error in heard.by_address.items() if where in own]
+    return found or ([heard.last] if heard.last else [])
 
 
 def no_answer(brokers: BrokerAccess) -> str:

@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -78,12 +79,17 @@ def _tell(token: AdminToken, kept: Path | None, *, is_local: bool) -> None:
     """Where whoever is to move a partition finds the token."""
     if kept is not None:
         logger.info("to move a halted partition takes the token in %s", kept)
-    if token.is_made_up and not (kept and is_local):
-        logger.info(
-            "to move a halted partition from elsewhere, `headrace partition` needs %s=%s",
-            TOKEN_VARIABLE,
-            token.text,
-        )
+    if not token.is_made_up or (kept is not None and is_local):
+        return
+    if is_local and not sys.stderr.isatty():  # a log that others may read later has it only where it must
+        message = "nobody can move a halted partition: no file can keep the token (%s); give one in %s"
+        logger.warning(message, "~/.local/state/headrace, or XDG_STATE_HOME", TOKEN_VARIABLE)
+        return
+    logger.info(
+        "to move a halted partition from elsewhere, `headrace partition` needs %s=%s",
+        TOKEN_VARIABLE,
+        token.text,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +105,14 @@ async def _begin(start: _Start, stack: AsyncExitStack) -> Supervisor | Processor
     """All that has to be there before there is one. What it enters is the caller's to leave."""
     functions, options, stopping, front = start.functions, start.options, start.stopping, start.front
     user = _worker_user(functions, options)
-    front.doing = "embedded servers"
+    front.doing = "embedded servers" if options.embedded_kafka or options.embedded_v3io else ""
     services = await stack.enter_async_context(started(functions, options, stopping))
     passed = picked(os.environ, options.pass_env)
     functions = with_addresses([with_environment(function, passed) for function in functions])
-    front.doing = "Spark"
-    spark = await stack.enter_async_context(_spark_server(functions, user, stopping))
+    given = SparkLink.from_environment()
+    sharers = [] if given else sharing(functions)
+    front.doing = "Spark" if sharers else ""
+    spark = await stack.enter_async_context(_spark_server(sharers, user, stopping)) if sharers else given
     if options.replicas > 1:
         told = replace(options, brokers=services["kafka"], v3io=services["v3io"])
         supervisor = Supervisor(functions, told, spark)
@@ -172,21 +180,17 @@ def _files_of_workers(functions: Sequence[FunctionSpec]) -> Iterator[Path]:
 
 @asynccontextmanager
 async def _spark_server(
-    functions: Sequence[FunctionSpec], user: ProcessUser, stopping: Stopping
-) -> AsyncIterator[SparkLink | None]:
-    """The one that functions without a remote share: the supervisor's, or one of this process's own."""
-    given = SparkLink.from_environment()
-    if given is None and (sharers := sharing(functions)):
-        server = SparkServer(sharers, user=user)
-        with stopping.killing(server.kill):
-            async with server:
-                early = start_task(_at_an_early_stop(server.kill, stopping), "the watch over an early stop")
-                try:
-                    yield server.link
-                finally:
-                    await end_tasks([early])
-    else:
-        yield given
+    sharers: Sequence[FunctionSpec], user: ProcessUser, stopping: Stopping
+) -> AsyncIterator[SparkLink]:
+    """The one of this process's own that functions without a remote share."""
+    server = SparkServer(sharers, user=user)
+    with stopping.killing(server.kill):
+        async with server:
+            early = start_task(_at_an_early_stop(server.kill, stopping), "the watch over an early stop")
+            try:
+                yield server.link
+            finally:
+                await end_tasks([early])
 
 
 async def _at_an_early_stop(kill: Callable[[], None], stopping: Stopping) -> None:

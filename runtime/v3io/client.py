@@ -17,6 +17,9 @@ T = TypeVar("T")
 
 CALL_SECONDS = 30.0
 """For one request and its answer."""
+FIRST_SECONDS = 5.0
+"""For the first answer that there ever is, then twice that: so soon an address that is another's is said."""
+_DOUBT = "; is that the address of a v3io web API?"
 _AWAY = frozenset({429, 500, 502, 503, 504})
 _MISUNDERSTOOD = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
@@ -37,6 +40,8 @@ class V3ioClient:
         self.access = access
         self._connections = connections
         self._call_seconds = call_seconds
+        self._patience_seconds = min(FIRST_SECONDS, call_seconds)
+        self._has_answered = False
         self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
@@ -96,7 +101,7 @@ class V3ioClient:
             return understood(json.loads(answer) if answer.strip() else None)
         except _MISUNDERSTOOD:  # whatever it is that answers there
             what, said = self._named(function, path), one_line(answer[:200].decode(errors="replace"))
-            raise V3ioAwayError(f"{what} was answered by what makes no sense: {said}") from None
+            raise V3ioAwayError(f"{what} was answered by what makes no sense: {said}{_DOUBT}") from None
 
     async def _sent(
         self, method: str, path: str, headers: Mapping[str, str], data: bytes | None, query: Mapping[str, str]
@@ -105,19 +110,32 @@ class V3ioClient:
         what, url = self._named(headers.get("X-v3io-function", method), path), URL(path, encoded=True)
         try:
             async with (
-                asyncio.timeout(self._call_seconds),
+                asyncio.timeout(seconds := self._patience_seconds),
                 self._session.request(
                     method, url, headers=headers, data=data, params=query, allow_redirects=False
                 ) as response,
             ):
                 answer = await response.read()
         except TimeoutError:
-            raise V3ioAwayError(f"{what}: no answer within {self._call_seconds:g} s") from None
+            self._patience_seconds = min(2 * seconds, self._call_seconds)
+            raise V3ioAwayError(f"{what}: no answer within {seconds:g} s{self._doubt}") from None
+        except (
+            aiohttp.ServerDisconnectedError,
+            aiohttp.ClientResponseError,
+            aiohttp.ClientSSLError,
+        ) as error:
+            raise V3ioAwayError(f"{what}: {one_line(str(error))}{self._doubt}") from None
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             raise V3ioAwayError(f"{what}: {one_line(str(error) or type(error).__name__)}") from None
+        self._patience_seconds, self._has_answered = self._call_seconds, True
         if response.status >= 300:
             raise _refusal(what, response.status, answer)
         return answer
+
+    @property
+    def _doubt(self) -> str:
+        """Until there is an answer."""
+        return "" if self._has_answered else _DOUBT
 
     def _named(self, function: str, path: str) -> str:
         return f"{self.access}: {function} {path}"

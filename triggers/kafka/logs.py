@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 3.0
 _ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
+_WORTH_SAYING = 2  # in a row: a broker may end a connection as it likes, and the next one does
 _DOUBT_SECONDS = 0.5
 
 
@@ -68,16 +69,16 @@ class Logs:
 
     async def run_forever(self) -> None:
         """What can't be read yet is tried again."""
-        is_said = False
+        failures = 0
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._is_due.wait()
             self._is_due.clear()
             errors = [error for step in (self._settle_doubted, self._look) if (error := await _tried(step))]
-            if errors and not is_said:
+            failures = failures + 1 if errors else 0
+            if failures == _WORTH_SAYING:
                 logger.warning("what the topics are now can't be read yet (%r); trying again", errors[0])
-            is_said = bool(errors)
             if errors:
                 await asyncio.sleep(_RETRY_SECONDS)
                 if self._lost or self.epochs.doubted:

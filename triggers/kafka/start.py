@@ -169,8 +169,8 @@ async def _read_starts(
 
 
 def _is_readable(tp: TopicPartition, topic: Topic | None, group: Group) -> bool:
-    """Somebody leads it; and it isn't the log before or after the one that the group has given."""
-    if topic is None or tp.partition in topic.leaderless:
+    """It is there, and led; and it isn't the log before or after the one that the group has given."""
+    if topic is None or tp.partition in topic.leaderless or not 0 <= tp.partition < topic.partition_count:
         return False
     return group.given_id(PartitionKey(*tp)) in {None, topic.id}
 

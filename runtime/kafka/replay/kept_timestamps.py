@@ -21,11 +21,19 @@ def why_lost(timestamp: int, now: int, config: Mapping[str, str]) -> str | None:
         ruling = name if _limit(config, name) < _UNLIMITED else _DIFFERENCE
         if away > _limit(config, ruling):
             return f"would be refused: {ruling} is {_limit(config, ruling)}"
-    retention = int(config.get(_RETENTION, -1))
+    retention = _number(config, _RETENTION, -1)
     if "delete" in config.get("cleanup.policy", "delete") and 0 <= retention < now - timestamp:
         return f"would be deleted: {_RETENTION} is {retention}"
     return None
 
 
 def _limit(config: Mapping[str, str], name: str) -> int:
-    return int(config.get(name, _UNLIMITED))
+    return _number(config, name, _UNLIMITED)
+
+
+def _number(config: Mapping[str, str], name: str, otherwise: int) -> int:
+    """Brokers that hide a setting, or have another idea of it, say something else."""
+    try:
+        return int(config.get(name, otherwise))
+    except (ValueError, TypeError):
+        return otherwise

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.runtime.errors import BrokerError, UsageError
+from headrace.runtime.errors import BrokerError, UsageError, one_line
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import connected, find_partitions, partitions_of
 from headrace.runtime.kafka.configs import read_config
@@ -69,12 +69,13 @@ class Replay:
         topic = self._to or (letter.provenance and letter.provenance.topic)
         if not topic:
             return None, "it doesn't say where it comes from; --to names a topic"
+        shown = one_line(topic)
         if not self._to and topic not in self._sources:
-            return None, f"it says it comes from {topic}; --source {topic} lets it go there"
+            return None, f"it says it comes from {shown}; --source {shown} lets it go there"
         if topic not in self._partitions:
             self._partitions[topic] = await find_partitions(self._brokers, topic)
         if not self._partitions[topic]:
-            return None, f"there is no topic {topic}; --to names another one"
+            return None, f"there is no topic {shown}; --to names another one"
         return topic, None
 
     async def _config(self, topic: str) -> Mapping[str, str]:

@@ -4,6 +4,8 @@ from io import BytesIO
 
 from aiokafka.protocol.abstract import AbstractType
 
+_BYTES = 16
+
 
 class Uuid(AbstractType[bytes]):  # type: ignore[misc]  # aiokafka is untyped
     """16 bytes as they are."""
@@ -15,5 +17,7 @@ class Uuid(AbstractType[bytes]):  # type: ignore[misc]  # aiokafka is untyped
 
     @classmethod
     def decode(cls, data: BytesIO) -> bytes:
-        """The next 16."""
-        return data.read(16)
+        """The next 16. Raises ValueError."""
+        if len(found := data.read(_BYTES)) < _BYTES:
+            raise ValueError("an id that is cut off")
+        return found

@@ -188,7 +188,7 @@ def test_a_command_gets_in_the_same_ways(
 SIGNED_IN = {"enable": True, "user": "ada", "password": SECRET}
 
 
-def test_a_certificate_that_nobody_trusts_is_said_each_time(world: World, tmp_path: Path) -> None:
+def test_a_certificate_that_nobody_trusts_is_said(world: World, tmp_path: Path) -> None:
     stranger = Authority().pair("ada")
     folder = write_function(
         tmp_path / "f",
@@ -201,7 +201,7 @@ def test_a_certificate_that_nobody_trusts_is_said_each_time(world: World, tmp_pa
     )
     with replica(folder) as running:
         running.logged("or it does not take accessCertificate")
-        running.logged("trying again in 2 s")
+        running.logged("trying again every 2 s")
 
 
 @pytest.mark.full

@@ -8,7 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, LeaderNotAvailableError, for_code
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaError,
+    LeaderNotAvailableError,
+    UnknownError,
+    for_code,
+)
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String
 
@@ -82,7 +88,10 @@ async def end_of_epoch(consumer: AIOKafkaConsumer, tp: TopicPartition, epoch: in
         if leader is None or leader < 0:
             raise LeaderNotAvailableError(f"{tp.topic}/{tp.partition}")
         answer: Any = await client.send(leader, _EndRequest(tp, epoch))
-        ((_, ((code, _, _, end),)),) = answer.topics
+        rows = [row for topic, rows in answer.topics for row in rows if (topic, row[1]) == tp]
+        if len(rows) != 1:
+            raise UnknownError(f"the broker says nothing about {tp.topic}/{tp.partition}")
+        ((code, _, _, end),) = rows
         if code:
             error: KafkaError = for_code(code)()
             raise error

@@ -61,7 +61,7 @@ async def high_watermark(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int:
     client: Any = consumer._client  # noqa: SLF001
     request = OffsetRequest(-1, 0, [(tp.topic, [(tp.partition, -1)])])
     response: Any = await client.send(client.cluster.leader_for_partition(tp), request)
-    ((_, ((_, error_code, _, offset),)),) = response.topics
+    ((_, ((_, error_code, _, offset),)),) = response.topics  # an answer about anything else isn't let through
     if error_code:
         error: KafkaError = for_code(error_code)()
         raise error

@@ -91,8 +91,7 @@ async def _ask(
     asked = None if names is None else sorted(names)
     request = _TopicsRequest(asked, for_writing=for_writing)
     response: Any = await admin._send_request(request)  # noqa: SLF001
-    topics: list[dict[str, Any]] = response.to_object()["topics"]
-    return topics
+    return [topic for topic in response.to_object()["topics"] if topic["topic"] is not None]
 
 
 def _topic(described: Mapping[str, Any]) -> Topic:

@@ -67,7 +67,7 @@ class MemberCommits:
         while True:
             who = session.member_id, session.machine.epoch
             response = await session.coordinator.send(FetchCommitsRequest(session.settings.group, who, keys))
-            code, commits = read_commits(response)
+            code, commits = read_commits(response, session.settings.group)
             if not code:
                 if missing := set(keys) - commits.keys():
                     raise UnknownError(f"the broker says nothing about {len(missing)} partitions")

@@ -6,7 +6,7 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.conn import CloseReason
-from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
+from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, RequestTimedOutError
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
 _ANSWER_SECONDS = 5.0
@@ -27,17 +27,23 @@ class Coordinator:
         """Its answer. Raises KafkaError; what breaks off on the way has it looked for again."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                if self._node is None:
-                    found = await self._client.coordinator_lookup(CoordinationType.GROUP, self._group)
-                    await self._ready(found)
-                    self._node = found
-                return await self._client.send(self._node, request, group=ConnectionGroup.COORDINATION)
+                try:
+                    return await self._sent(request)
+                except KafkaConnectionError:  # a broker may end a connection as it likes
+                    return await self._sent(request)
         except TimeoutError as error:
             self._hang_up()
             raise RequestTimedOutError(f"no answer within {_ANSWER_SECONDS:g} s") from error
         except KafkaError:
             self.forget()
             raise
+
+    async def _sent(self, request: object) -> Any:
+        if self._node is None:
+            found = await self._client.coordinator_lookup(CoordinationType.GROUP, self._group)
+            await self._ready(found)
+            self._node = found
+        return await self._client.send(self._node, request, group=ConnectionGroup.COORDINATION)
 
     async def ask_aside(self, request: object) -> Any:
         """What no member depends on: behind other questions, and not tried again. Raises KafkaError."""
@@ -57,7 +63,7 @@ class Coordinator:
             response = await self._client.send(self._client.get_random_node(), request)
         for error_code, _, _, _, entries in response.resources:
             for name, value, *_ in entries:
-                if not error_code and name == _SESSION:
+                if not error_code and name == _SESSION and str(value).isdecimal():
                     return int(value) / 1000
         return None
 

@@ -96,10 +96,12 @@ class FetchCommitsRequest(Request[FetchCommitsStruct]):  # type: ignore[misc]  #
         return request_struct_class([(self._group, *self._who, topics, {})], True, {})
 
 
-def read_commits(response: Any) -> tuple[int, dict[PartitionKey, Commit]]:
-    """The first error there is, or 0; and a commit for each partition, below 0 where there is none."""
+def read_commits(response: Any, name: str) -> tuple[int, dict[PartitionKey, Commit]]:
+    """Of that group: the first error there is, or 0; and a commit for each partition, below 0 where none."""
     code, commits = 0, {}
-    for _, topics, group_error, _ in response.groups:
+    for group, topics, group_error, _ in response.groups:
+        if group != name:
+            continue
         code = code or group_error
         for topic, rows, _ in topics:
             for number, offset, _, metadata, error_code, _ in rows:

@@ -44,12 +44,12 @@ class Neighbours:
     async def _look(self, moves: Moves) -> None:
         try:
             (group,) = (await self._coordinator.ask_aside(DescribeConsumerGroup(self._group))).groups
-        except (KafkaError, NotImplementedError, TimeoutError) as error:
+            _, _, _, _, _, _, _, members, *_ = group
+            others = [member for member in members if member[0] != self._member_id()]
+            have, get = _by_partition(others, _HAS), _by_partition(others, _GETS)
+        except (KafkaError, NotImplementedError, TimeoutError, ValueError, AttributeError) as error:
             logger.debug("who is in group %s can't be asked: %r", self._group, error)
             return
-        _, _, _, _, _, _, _, members, *_ = group
-        others = [member for member in members if member[0] != self._member_id()]
-        have, get = _by_partition(others, _HAS), _by_partition(others, _GETS)
         if moves.given or moves.revoked:
             before = {**have, **self._had}
             self.came = {key: before.get(key, _UNKNOWN) for key in moves.given}

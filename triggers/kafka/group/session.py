@@ -19,6 +19,7 @@ from headrace.triggers.kafka.group.coordinator import Coordinator
 from headrace.triggers.kafka.group.heartbeat import JOIN, Answer, Heartbeat
 from headrace.triggers.kafka.group.holdings import Moves
 from headrace.triggers.kafka.group.machine import Machine
+from headrace.triggers.kafka.group.nameless import Nameless
 from headrace.triggers.kafka.group.neighbours import Neighbours
 from headrace.triggers.kafka.group.refusals import LOST, NO_SUCH_API, Verdict, line, verdict
 from headrace.triggers.kafka.group.session_end import SessionEnd
@@ -75,6 +76,7 @@ class Session:
         self._is_session_known = False
         self._is_over = False
         self._names: dict[bytes, str] = {}
+        self._nameless = Nameless(settings.group)
         self._due = asyncio.Event()
         self._confirmations: list[asyncio.Future[bool]] = []
 
@@ -188,6 +190,7 @@ class Session:
             with contextlib.suppress(KafkaError, TimeoutError):  # they are asked for after the next answer
                 async with asyncio.timeout(_NAMES_SECONDS):
                     self._names |= await topic_names(self._admin, machine.topics)
+        self._nameless.look(machine.holdings.unnamed - self._names.keys(), now_ns())
         has_moved = self._move(has_joined=has_joined)
         if machine.epoch != before and not has_moved:
             self.neighbours.on_changed(Moves())

@@ -3,6 +3,7 @@
 from io import BytesIO
 from typing import Any
 
+from aiokafka.errors import UnknownError
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, CompactString, Int8, Int16, Int32, Schema, TaggedFields
@@ -12,6 +13,8 @@ from headrace.triggers.kafka.group.heartbeat import Answer, Heartbeat, Part
 from headrace.triggers.kafka.group.settings import GroupSettings
 
 _UNCHANGED_MS = -1
+_LEAST_SECONDS = 0.05
+"""Between heartbeats, whatever is asked for."""
 _TOPIC = (("topic_id", Uuid), ("partitions", CompactArray(Int32)), ("tags", TaggedFields))
 _ASSIGNMENT = Schema(("topics", CompactArray(*_TOPIC)), ("tags", TaggedFields))
 
@@ -105,15 +108,18 @@ def _by_topic(parts: frozenset[Part]) -> list[tuple[bytes, list[int], dict[int, 
 
 
 def read_answer(response: Any) -> Answer:
-    """As the machine reads it."""
+    """As the machine reads it. Raises UnknownError where that makes no sense."""
     assigned = None
     if response.assignment is not None:
         topics, _ = response.assignment
         assigned = frozenset((topic_id, number) for topic_id, numbers, _ in topics for number in numbers)
+    is_odd = response.member_epoch <= 0 or any(number < 0 for _, number in assigned or ())
+    if is_odd and not response.error_code:
+        raise UnknownError("an answer to a heartbeat that makes no sense")
     return Answer(
         response.error_code,
         response.error_message or "",
         response.member_epoch,
-        response.heartbeat_interval_ms / 1000,
+        max(response.heartbeat_interval_ms / 1000, _LEAST_SECONDS),
         assigned,
     )

@@ -13,6 +13,7 @@ from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.joins import Joins
 from headrace.triggers.kafka.client.subscriptions import resubscribe
 from headrace.triggers.kafka.membership.contract import Owner
+from headrace.triggers.kafka.membership.others import bear_with_others
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 
@@ -37,6 +38,7 @@ class ClassicMembership(ConsumerRebalanceListener):  # type: ignore[misc]  # aio
         )
         internals.watch_session(consumer, self._renewed)
         tell_partitions_apart(consumer)
+        bear_with_others(consumer, settings.consumer_group)
         internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
 
     @property

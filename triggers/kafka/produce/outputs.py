@@ -15,9 +15,9 @@ from aiokafka.errors import (
 
 from headrace.runtime.config.on_failure import TOPIC_NAME
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.connecting import connect_errors
+from headrace.runtime.kafka.connecting import ConnectErrors, connect_errors
 from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
-from headrace.runtime.kafka.refusals import no_answer, refusal
+from headrace.runtime.kafka.refusals import not_connected, refusal
 from headrace.runtime.partitions.books.held import Confirm
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.produce import Message
@@ -236,7 +236,7 @@ class Outputs:
                     with connect_errors() as heard:
                         client = await start_producer(self._access, self._client_id)
                 except KafkaError as error:
-                    self._not_yet(error, heard.last)
+                    self._not_yet(error, heard)
                     await asyncio.sleep(wait_seconds)
                     wait_seconds = min(2 * wait_seconds, _MAX_RETRY_SECONDS)  # brokers may lock out
                 else:
@@ -247,11 +247,10 @@ class Outputs:
                 self._problem = ""
             return self._current
 
-    def _not_yet(self, error: KafkaError, cause: BaseException | None) -> None:
-        refused = refusal(cause, self._access) or refusal(error, self._access)
+    def _not_yet(self, error: KafkaError, heard: ConnectErrors) -> None:
+        problem = refusal(error, self._access) or not_connected(heard, self._access, error)
         if isinstance(error, ClusterAuthorizationFailedError):
-            refused = f"{self._access} does not let this user write to any topic"
-        problem = refused or f"{no_answer(self._access)} ({cause or error})"
+            problem = f"{self._access} does not let this user write to any topic"
         if problem != self._problem:
             logger.warning("%s; %s; trying again", problem, WHAT_WAITS)
         self._problem = problem

@@ -16,6 +16,7 @@ def broker_access(settings: ClusterAttributes) -> BrokerAccess:
         certificate="accessCertificate",
         broker="broker",
         advice="",
+        tls="tls.enable",
     )
     return BrokerAccess(", ".join(settings.brokers), _tls(settings), _sign_in(sasl), names)
 

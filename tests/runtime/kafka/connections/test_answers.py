@@ -12,9 +12,9 @@ from servers import GuardedBroker
 
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.answers import MAX_BYTES
 from headrace.runtime.kafka.client import connected
-from headrace.runtime.kafka.connecting import AnswerTooLargeError, connect_errors
+from headrace.runtime.kafka.connecting import connect_errors
+from headrace.runtime.kafka.connections.strangers import MAX_BYTES, AnswerTooLargeError
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 
@@ -40,10 +40,17 @@ async def answering(first: bytes) -> AsyncIterator[tuple[BrokerAccess, list[int]
         yield BrokerAccess(f"127.0.0.1:{server.sockets[0].getsockname()[1]}"), sent
 
 
-@pytest.mark.parametrize("first", [HTTP, b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff"])
-async def test_an_answer_without_end_is_not_taken_in(first: bytes) -> None:
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (HTTP, "is a web server, and does not speak Kafka"),
+        (b"\x7f\xff\xff\xff", "speaks no Kafka, or only with TLS"),
+        (b"\xff\xff\xff\xff", "speaks no Kafka, or only with TLS"),
+    ],
+)
+async def test_an_answer_without_end_is_not_taken_in(first: bytes, said: str) -> None:
     async with answering(first) as (access, sent), asyncio.timeout(120):
-        with connect_errors() as heard, pytest.raises(BrokerError, match="speaks no Kafka, or only with TLS"):
+        with connect_errors() as heard, pytest.raises(BrokerError, match=said):
             async with connected(AIOKafkaAdminClient, access):
                 pass
         assert isinstance(heard.last, AnswerTooLargeError)
@@ -51,7 +58,9 @@ async def test_an_answer_without_end_is_not_taken_in(first: bytes) -> None:
 
 
 async def test_a_broker_that_takes_tls_only_is_named_as_such(guarded: GuardedBroker) -> None:
-    with pytest.raises(BrokerError, match="speaks no Kafka, or only with TLS"):
+    with pytest.raises(
+        BrokerError, match=f"^{guarded.tls_bootstrap} speaks TLS: set --tls, or name its port"
+    ):
         async with connected(AIOKafkaConsumer, BrokerAccess(guarded.tls_bootstrap)):
             pass
 
