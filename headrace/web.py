@@ -1,10 +1,14 @@
-"""For functions that have an HTTP server of their own, by aiohttp, beside their triggers.
+"""An HTTP server for a function that needs one of its own: aiohttp's, with bounds on what clients do to it.
 
-    from headrace.web import refuse_foreign_pages
+    from headrace.web import Limits, Server, refuse_foreign_pages
 
-    app = web.Application(middlewares=[refuse_foreign_pages("127.0.0.1")])
+    async def listen() -> None:
+        app = aiohttp.web.Application(middlewares=[refuse_foreign_pages("127.0.0.1")])
+        await Server(app, Limits()).listen("127.0.0.1", 8090, who="the front", instead="set FRONT_PORT")
 
-What an http trigger's crossOriginProtection does, for such a server.
+Connections, heads, bodies that haven't come whole and frames of WebSockets are counted, for all clients
+together. `whole_body`, `body_in_parts` and `frames` take what has come. `refuse_foreign_pages` does what an
+http trigger's crossOriginProtection does.
 """
 
 from collections.abc import Iterable
@@ -12,10 +16,26 @@ from collections.abc import Iterable
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from headrace.runtime.web.cross_origin import is_form_type
-from headrace.runtime.web.guard import Guard
+from headrace.runtime.web.bodies import body_in_parts, whole_body
+from headrace.runtime.web.bounds import Limits
+from headrace.runtime.web.cross_origin import Guard, is_form_type
+from headrace.runtime.web.frames import frames
+from headrace.runtime.web.listening import ListenError
+from headrace.runtime.web.refusals import RefusedError
+from headrace.runtime.web.server import Check, Server
 
-__all__ = ["is_form_type", "refuse_foreign_pages"]
+__all__ = [
+    "Check",
+    "Limits",
+    "ListenError",
+    "RefusedError",
+    "Server",
+    "body_in_parts",
+    "frames",
+    "is_form_type",
+    "refuse_foreign_pages",
+    "whole_body",
+]
 
 
 def refuse_foreign_pages(host: str, names: Iterable[str] = ()) -> Middleware:

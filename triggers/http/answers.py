@@ -31,13 +31,6 @@ def text(status: int, said: str, headers: Mapping[str, str] | None = None) -> we
     return web.Response(status=status, text=f"{said}\n", headers={**_SERVER, **(headers or {})})
 
 
-def closing(status: int, said: str) -> web.Response:
-    """The same, and the connection ends: what the client still sends on it is not to be read."""
-    answer = text(status, said)
-    answer.force_close()
-    return answer
-
-
 def headers_of(reply: Reply, told: Mapping[str, str]) -> CIMultiDict[str]:
     """Of what the handler, or who speaks for it, has answered; what it doesn't say stands in `told`.
 

@@ -148,7 +148,7 @@ class HttpSettings(Settings):
         "readBufferSize",
         _DEFAULT_HEAD_BYTES,
         unit="bytes",
-        effect="A longer request line or header is answered with 400.",
+        effect="A longer head, request line and headers together, is answered with 431.",
     )
 
     max_concurrency: MaxConcurrency = max_concurrency()

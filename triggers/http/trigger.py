@@ -4,7 +4,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from aiohttp import HttpVersion10, web
+from aiohttp import web
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
@@ -12,21 +12,24 @@ from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.errors import printable
 from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.web.bodies import is_waiting, whole_body
+from headrace.runtime.web.bounds import Limits
+from headrace.runtime.web.server import Server
 from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.http.answers import closing, headers_of, send_parts, text
+from headrace.triggers.http.answers import headers_of, send_parts, text
 from headrace.triggers.http.askers import Askers
 from headrace.triggers.http.cors import PREFLIGHT_VARY, Cors
 from headrace.triggers.http.event import head_of
-from headrace.triggers.http.expectations import go_on, is_waiting, refusal_of_body
 from headrace.triggers.http.ingresses import Ingresses
 from headrace.triggers.http.requests import STOPPING, Requests
-from headrace.triggers.http.server import BODY_SECONDS, Server
 from headrace.triggers.http.settings import HttpSettings
 from headrace.triggers.http.target import path_of
 
 logger = logging.getLogger(__name__)
 
 HEALTH_PATH = "/__internal/health"
+IDLE_SECONDS = 75.0
+"""Longer than most clients keep a connection, and than a head may take."""
 _EVENT = "headrace.triggers.http.event:HttpEvent"
 _ONCE = FailurePolicy(max_attempts=1, then="report")  # whoever asked decides whether to ask again
 
@@ -57,18 +60,23 @@ class HttpTrigger(Trigger):
         self._spec = spec
         settings: HttpSettings = spec.settings
         wait_seconds = spec.fields.worker_availability_timeout_milliseconds / 1000
-        self._most_body_bytes = settings.max_request_body_size
         self._requests = Requests(spec.name, dispatch, metrics, wait_seconds)
         self._ingresses = Ingresses(settings.paths, *metrics.named)
         self._askers = Askers(settings)
         self._cors = Cors(settings.cors)
-        self._server = Server(settings, self._answer)
+        self._most_body_bytes = settings.max_request_body_size
+        limits = Limits(
+            idle_seconds=IDLE_SECONDS,
+            most_head_bytes=settings.read_buffer_size,
+            most_body_bytes=settings.max_request_body_size,
+        )
+        self._server = Server(self._answer, limits, cancels=True)
         self._is_stopping = asyncio.Event()
 
     async def run(self) -> None:
         """Listen until `stop`. Raises UsageError where it can't."""
         if not self._is_stopping.is_set():
-            await self._server.start(self._spec.name, is_shared=self._spec.replica_index is not None)
+            await self._listen()
             logger.info("%s: listens at %s", self._spec.name, self._server.url)
         await self._is_stopping.wait()
 
@@ -87,33 +95,29 @@ class HttpTrigger(Trigger):
         """Where it is reached."""
         return TriggerStatus({"url": self._server.url or None, "openRequests": self._requests.open_count})
 
+    async def _listen(self) -> None:
+        name, settings = self._spec.name, self._spec.settings
+        await self._server.listen(
+            settings.host,
+            settings.port,
+            who=f"trigger {name}",
+            instead=f"choose another port with --set triggers.{name}.attributes.port=..., 0 for a free one",
+            is_shared=self._spec.replica_index is not None,
+        )
+
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Everything that may be wrong with a request, then what the handler says."""
-        answer = self._own_answer(request) or refusal_of_body(request, self._most_body_bytes)
-        if answer is not None:
+        if (answer := self._own_answer(request)) is not None:
             if is_waiting(request):  # what it sends next may be its body, or its next request
                 answer.force_close()
             return answer
-        if not request.can_read_body:
-            return await self._asked(request, b"")
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                await go_on(request)
-                body = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            return closing(413, "the body is longer than maxRequestBodySize")
-        except TimeoutError:
-            return closing(408, "the body took too long")
+        body = await whole_body(request, self._most_body_bytes) if request.can_read_body else b""
         return await self._asked(request, body)
 
-    def _own_answer(self, request: web.BaseRequest) -> web.Response | None:  # noqa: PLR0911  # a line for each
+    def _own_answer(self, request: web.BaseRequest) -> web.Response | None:
         """To what no handler sees."""
-        if request.version < HttpVersion10:
-            return text(400, "no version of HTTP")
         if refusal := self._askers.refusal(request.method, request.headers):
             return text(403, refusal)
-        if request.method == "CONNECT":  # any 2xx would make the connection a tunnel, to nowhere
-            return closing(501, "no way through here to others")
         if request.raw_path == HEALTH_PATH:
             return text(200, "ok")
         if self._cors.is_enabled and (answer := self._cors_answer(request)) is not None:

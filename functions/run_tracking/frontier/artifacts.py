@@ -12,9 +12,10 @@ from headrace.functions.run_tracking.blobs.folder import FolderStore
 from headrace.functions.run_tracking.blobs.signatures import UPLOADS
 from headrace.functions.run_tracking.blobs.store import BlobError, BlobStore, FullError, TooLargeError
 from headrace.functions.run_tracking.messages.items import RUN_ID, ContentType, Name
-from headrace.web import is_form_type
+from headrace.web import body_in_parts, is_form_type, whole_body
 
 _PART_BYTES = 256 * 1024
+_MOST_ASKED_BYTES = 1024**2
 _STATUSES = {ValueError: 400, TooLargeError: 413, FullError: 507, BlobError: 503}
 """The first that fits."""
 
@@ -37,7 +38,7 @@ def routes(store: BlobStore) -> list[web.RouteDef]:
         if is_form_type(request.content_type):
             return _refused(415, "Content-Type has to be application/json")
         try:
-            asked = _ASKED.decode(await request.read())
+            asked = _ASKED.decode(await whole_body(request, _MOST_ASKED_BYTES))
             if not RUN_ID.fullmatch(asked.run_id):
                 return _refused(400, f"{asked.run_id[:200]!r} is no id of a run")
             key = f"{asked.run_id}/{asked.artifact_path}"
@@ -72,7 +73,7 @@ async def _receive(store: FolderStore, key: str, most_bytes: int, request: web.R
     """Disks are written to in a thread, one part after another."""
     receiving = await asyncio.to_thread(store.receive, key, most_bytes, request.content_length or 0)
     try:
-        async for part in request.content.iter_chunked(_PART_BYTES):
+        async for part in body_in_parts(request, most_bytes, _PART_BYTES):
             await asyncio.to_thread(receiving.write, part)
         await asyncio.to_thread(receiving.finish)
     finally:

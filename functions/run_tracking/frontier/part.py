@@ -17,7 +17,7 @@ from headrace.functions.run_tracking.frontier.health import Health
 from headrace.functions.run_tracking.frontier.publishing import Publisher
 from headrace.functions.run_tracking.frontier.sockets import Sockets
 from headrace.functions.run_tracking.settings import Settings, SettingsError
-from headrace.web import refuse_foreign_pages
+from headrace.web import Limits, ListenError, Server, refuse_foreign_pages
 
 _REQUEST_ID = "X-Request-ID"
 _OUTPUT = "kafka"
@@ -26,6 +26,18 @@ _OUTPUT = "kafka"
 
 def prepare(context: Any, settings: Settings) -> None:
     """Returns once it listens. Raises SettingsError for a port that is taken."""
+    asyncio.get_event_loop().run_until_complete(listen(context, settings))
+    context.logger.info_with("the frontier listens", url=settings.frontier_url)
+
+
+async def handle(context: Any, event: Any) -> Any:
+    """A request to the trigger."""
+    said = await context.user_data.health.answer(event.path)
+    return context.Response(body=said.body, content_type=said.content_type, status_code=said.status)
+
+
+async def listen(context: Any, settings: Settings) -> None:
+    """As `prepare` says, on the loop that this is called on."""
     publisher = Publisher(
         context.produce, settings.data_ingestion_topic, _OUTPUT, settings.publish_timeout_seconds
     )
@@ -35,8 +47,17 @@ def prepare(context: Any, settings: Settings) -> None:
     app = application(settings, sockets, health)
     context.user_data.health = health
     context.platform.set_termination_callback(sockets.close)
-    asyncio.get_event_loop().run_until_complete(_listen(app, settings))
-    context.logger.info_with("the frontier listens", url=settings.frontier_url)
+    # All workers and replicas listen at the one port, and the kernel chooses.
+    try:
+        await Server(app, Limits()).listen(
+            settings.frontier_host,
+            settings.frontier_port,
+            who="the frontier",
+            instead="FRONTIER_PORT names another one",
+            is_shared=True,
+        )
+    except ListenError as error:
+        raise SettingsError(str(error)) from None
 
 
 def application(settings: Settings, sockets: Sockets, health: Health) -> web.Application:
@@ -47,26 +68,6 @@ def application(settings: Settings, sockets: Sockets, health: Health) -> web.App
     app.add_routes(routes(open_store(settings)))
     app.add_routes([web.get("/{path:.*}", _asking(health))])
     return app
-
-
-async def handle(context: Any, event: Any) -> Any:
-    """A request to the trigger."""
-    said = await context.user_data.health.answer(event.path)
-    return context.Response(body=said.body, content_type=said.content_type, status_code=said.status)
-
-
-async def _listen(app: web.Application, settings: Settings) -> None:
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    # All workers and replicas listen at the one port, and the kernel chooses.
-    host, port = settings.frontier_host, settings.frontier_port
-    site = web.TCPSite(runner, host, port, reuse_port=True)
-    try:
-        await site.start()
-    except OSError as error:
-        raise SettingsError(
-            f"the frontier can't listen at {host}:{port}: {error.strerror}; FRONTIER_PORT names another one"
-        ) from None
 
 
 def _asking(health: Health) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

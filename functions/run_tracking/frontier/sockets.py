@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from weakref import WeakSet
 
 import msgspec
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, web
 
 from headrace.functions.run_tracking.frontier.counts import Counts
 from headrace.functions.run_tracking.frontier.named import Named
@@ -13,6 +13,7 @@ from headrace.functions.run_tracking.frontier.publishing import Publisher, Publi
 from headrace.functions.run_tracking.messages.envelopes import encode_messages
 from headrace.functions.run_tracking.messages.items import MOST_ITEM_BYTES, RUN_ID, ItemError, read_frame
 from headrace.functions.run_tracking.settings import RunBounds
+from headrace.web import frames
 
 _MOST_FRAME_BYTES = 16 * 1024 * 1024
 _HEARTBEAT_SECONDS = 30.0
@@ -40,9 +41,8 @@ class Sockets:
         self._open.add(socket)
         named = Named(self._bounds)
         with self._counts.connections.track_inprogress():
-            async for frame in socket:
-                if frame.type in {WSMsgType.TEXT, WSMsgType.BINARY}:
-                    await socket.send_str(await self._reply(run_id, named, frame.data))
+            async for frame in frames(request, socket):
+                await socket.send_str(await self._reply(run_id, named, frame.data))
         return socket
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from headrace.runtime.partitions.stuck_record import without_content
 from headrace.runtime.processor.admin.page import page_routes
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError, Reported
 from headrace.runtime.processor.admin.token import AdminToken
-from headrace.runtime.web.guard import Guard
+from headrace.runtime.web.cross_origin import Guard
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -27,6 +27,8 @@ from headrace.functions.run_tracking.blobs.s3 import S3Store
 from headrace.functions.run_tracking.blobs.store import BlobError, BlobStore, TooLargeError
 from headrace.functions.run_tracking.frontier import artifacts
 from headrace.functions.run_tracking.settings import BlobBounds, SettingsError, read_settings
+from headrace.runtime.embedded.ports import free_port
+from headrace.web import Limits, Server
 
 TYPE = "application/x-weights"
 HOSTILE = (
@@ -51,23 +53,15 @@ PRESIGN = "/api/v1/rest/artifacts/presign"
 @contextmanager
 def served(build: Callable[[str], list[web.RouteDef]]) -> Iterator[str]:
     """A real server of those routes, which are built for its address."""
-    loop = asyncio.new_event_loop()
-    listener = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-    async def start() -> web.AppRunner:
-        app = web.Application()
-        app.add_routes(build(url))
-        runner = web.AppRunner(app, shutdown_timeout=1)
-        await runner.setup()
-        await web.SockSite(runner, listener).start()
-        return runner
-
-    runner = loop.run_until_complete(start())
+    loop, port = asyncio.new_event_loop(), free_port()
+    app = web.Application()
+    app.add_routes(build(f"http://127.0.0.1:{port}"))
+    server = Server(app, Limits())
+    loop.run_until_complete(server.listen("127.0.0.1", port, who="the frontier", instead=""))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield url
-    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+    yield server.url
+    asyncio.run_coroutine_threadsafe(server.stop(1), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.run_until_complete(loop.shutdown_default_executor())
@@ -312,7 +306,8 @@ def test_what_has_no_room_is_refused_where_it_is_asked_for_and_where_it_comes(
     with bounded(tmp_path / "blobs", **bounds) as folder:
         base = folder.upload("r/a", TYPE).url.partition("/api/")[0] + PRESIGN
         for told in ({"size_bytes": 11}, {}):
-            code, answer = sent(base, json.dumps(asked | told).encode(), "POST")
+            body = json.dumps(asked | told).encode()
+            code, answer = sent(base, body, "POST", **{"Content-Type": "application/json"})
             if not told:
                 assert code == 200
                 url = json.loads(answer)["upload_url"]

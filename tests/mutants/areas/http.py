@@ -7,6 +7,24 @@ _REQUESTS = "tests/triggers/http/test_requests.py"
 
 MUTANTS = (
     Mutant(
+        "quickest-first",
+        "clients",
+        "where clients hold too much, those have to go that send as fast as they can",
+        "runtime/web/room.py",
+        "sorted(self._held, key=rate)",
+        "sorted(self._held, key=rate, reverse=True)",
+        "tests/runtime/web/test_room.py::test_the_slowest_are_put_out_and_small_ones_until_a_quarter_is_free",
+    ),
+    Mutant(
+        "answered-and-counted",
+        "clients",
+        "what was kept of a request stays counted after its answer, until nobody finds room",
+        "runtime/web/costs.py",
+        "            self._room.give_back(self._holder, self._each.popleft())\n",
+        "            self._each.popleft()\n",
+        "tests/runtime/web/test_costs.py::test_an_answer_gives_back_what_was_kept_of_its_request",
+    ),
+    Mutant(
         "no-origin",
         "requests",
         "with cors, a request that no page has made is refused for its missing origin",

@@ -101,7 +101,7 @@ def test_embedded_kafka_is_where_commands_look_for_it_unless_somebody_else_is(tm
 def test_a_broker_that_is_away_is_named_and_waited_for_until_ctrl_c(tmp_path: Path) -> None:
     folder = write_function(tmp_path / "f", WRITES, "127.0.0.1:1", ["t"])
     with replica(folder) as running:
-        wait_until(lambda: running.log.count("no broker answers at 127.0.0.1:1") == 2, about=running)
+        wait_until(lambda: "no broker answers at 127.0.0.1:1" in running.log, about=running)
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(30) == 0  # the client itself would wait for 40
         assert "Traceback" not in running.log

@@ -3,8 +3,7 @@
 import pytest
 from multidict import CIMultiDict
 
-from headrace.runtime.web.cross_origin import is_form_type, refusal
-from headrace.runtime.web.guard import Guard
+from headrace.runtime.web.cross_origin import Guard, is_form_type, refusal
 from headrace.runtime.web.hosts import OwnNames
 
 HOST = {"Host": "127.0.0.1:8080"}

@@ -39,6 +39,7 @@ from headrace.runtime.processor.admin.server import admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN
 from headrace.runtime.web.hosts import TcpAddress
 from headrace.triggers.http.trigger import HEALTH_PATH
+from headrace.web import Limits, Server
 
 FUNCTIONS = sorted((ROOT / "functions").glob("*/function.yaml"))
 _ALL_NODES = "SELECT count(*), sum(mtime_ns) FROM nodes"
@@ -247,13 +248,12 @@ async def frontier(folder: Path, published: list[bytes]) -> AsyncIterator[tuple[
     app = frontier_application(
         settings, Sockets(publisher, counts, settings.run_bounds), Health(publisher, counts, ())
     )
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, settings.frontier_host, port).start()
+    server = Server(app, Limits())
+    await server.listen(settings.frontier_host, port, who="the frontier", instead="")
     try:
-        yield settings.frontier_url, routes_of(app, run_id="r", key="r/a", path="metrics", end="/")
+        yield server.url, routes_of(app, run_id="r", key="r/a", path="metrics", end="/")
     finally:
-        await runner.cleanup()
+        await server.stop(0)
 
 
 async def test_the_frontier_of_run_tracking(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from http_function import Function, http_function
 from worker_bench import until
 
-from headrace.triggers.http import server
+from headrace.runtime.web import connection, server
 
 ECHO = """
     def handler(context, event):
@@ -27,7 +27,8 @@ GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
 @pytest.fixture(autouse=True)
 def no_linger(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a refused client still sends isn't waited for: here it sends nothing."""
-    monkeypatch.setattr(server, "_LINGER_SECONDS", 0.1)
+    for module in (connection, server):
+        monkeypatch.setattr(module, "LINGER_SECONDS", 0.1)
 
 
 @asynccontextmanager
@@ -94,7 +95,7 @@ async def test_a_tunnel_is_refused_and_a_request_for_all_or_with_a_whole_address
     async with http_function(tmp_path, ECHO) as f:
         for target in (b"x:80", b"/x"):
             said = await f.send(b"CONNECT %b HTTP/1.1\r\nHost: x\r\n\r\n" % target)
-            assert said.startswith(b"HTTP/1.1 501")
+            assert said.startswith(b"HTTP/1.1 405")
             assert b"Connection: close" in said
         assert f.lines() == []
         async with connected(f) as (reader, writer):

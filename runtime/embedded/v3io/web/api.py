@@ -25,7 +25,9 @@ from headrace.runtime.embedded.v3io.web.objects import Objects
 from headrace.runtime.embedded.v3io.web.producing import Producing
 from headrace.runtime.embedded.v3io.web.scans import Scans
 from headrace.runtime.embedded.v3io.web.streams import Streams
-from headrace.runtime.web.guard import Guard
+from headrace.runtime.web.bodies import whole_body
+from headrace.runtime.web.cross_origin import Guard
+from headrace.runtime.web.refusals import TOO_LONG, RefusedError
 
 MOST_BODY_BYTES = 10 << 20
 
@@ -70,6 +72,8 @@ class Api:
         is_function = _FUNCTION in request.headers
         try:
             return await self._answered(request)
+        except RefusedError:
+            raise
         except V3ioError as refusal:
             error = refusal
         except sqlite3.Error as failure:
@@ -118,8 +122,10 @@ class Api:
 
 async def _body(request: web.BaseRequest) -> bytes:
     try:
-        return await request.read()
-    except web.HTTPRequestEntityTooLarge as error:
-        raise too_large(MOST_BODY_BYTES) from error
-    except Exception as error:  # the connection's or the parser's: nothing of it is ours
+        return await whole_body(request, MOST_BODY_BYTES)
+    except RefusedError as error:
+        if error.status == TOO_LONG:
+            raise too_large(MOST_BODY_BYTES) from error
+        raise
+    except Exception as error:  # the connection's: nothing of it is ours
         raise invalid_argument("the body did not come whole") from error

@@ -1,10 +1,7 @@
-"""How many connections an aiohttp server keeps, and how long one may be silent: they cost descriptors."""
+"""How many connections a server keeps, and how long one may be silent: they cost descriptors."""
 
 import asyncio
 from typing import cast
-
-from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from headrace.runtime.deadlines import Deadlines
 
@@ -23,10 +20,6 @@ class Connections:
         self._idle: Deadlines[asyncio.BaseTransport | None] = Deadlines(idle_seconds, self._abort)
         self._asking: dict[asyncio.BaseTransport | None, None] = {}
 
-    def protocol(self, server: web.Server) -> asyncio.Protocol:
-        """For one connection that `server` answers."""
-        return _Connection(self, server())
-
     def on_asked(self, transport: asyncio.BaseTransport | None) -> None:
         """It is to be answered. `on_answered` follows."""
         if self._idle.discard(transport):
@@ -37,16 +30,6 @@ class Connections:
         if transport in self._asking:
             del self._asking[transport]
             self._idle.add(transport)
-
-    @web.middleware
-    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """For applications."""
-        transport = request.transport
-        self.on_asked(transport)
-        try:
-            return await handler(request)
-        finally:
-            self.on_answered(transport)
 
     def on_made(self, transport: asyncio.Transport) -> bool:
         """Make room for it; whether there is some."""
@@ -65,27 +48,3 @@ class Connections:
     def _abort(self, transport: asyncio.BaseTransport | None) -> None:
         self.on_lost(transport)
         cast("asyncio.Transport", transport).abort()
-
-
-class _Connection(asyncio.Protocol):
-    """Hands everything on to aiohttp's."""
-
-    def __init__(self, connections: Connections, inner: web.RequestHandler) -> None:
-        self._connections = connections
-        self._transport: asyncio.BaseTransport | None = None
-        self._inner = inner
-        self.data_received = inner.data_received  # type: ignore[method-assign]  # once per packet
-        self.eof_received = inner.eof_received  # type: ignore[method-assign]
-        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
-        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        has_room = self._connections.on_made(cast("asyncio.Transport", transport))
-        self._inner.connection_made(transport)
-        if not has_room:
-            cast("asyncio.Transport", transport).abort()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._connections.on_lost(self._transport)
-        self._inner.connection_lost(exc)

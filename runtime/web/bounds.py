@@ -1,0 +1,62 @@
+"""How much the clients of one server may hold of it, all together: connections, heads, bodies, frames."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headrace.runtime.deadlines import Deadlines
+from headrace.runtime.web.connections import Connections
+from headrace.runtime.web.listening import most_connections
+from headrace.runtime.web.room import Room
+
+if TYPE_CHECKING:
+    from headrace.runtime.web.connection import Connection
+
+HEADS_BYTES = 8 << 20
+BODIES_BYTES = 32 << 20
+FRAMES_BYTES = 32 << 20
+LEAST_BYTES_PER_SECOND = 1024
+RATE_SECONDS = 5.0
+"""In each such time a body has to bring what the least rate says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one server."""
+
+    most_connections: int = field(default_factory=most_connections)
+    """By default half of the descriptors that the process may have, and at most 4,096."""
+    idle_seconds: float = 75.0
+    """Longer than most clients keep a connection; no head may take longer either."""
+    evicts_asking: bool = False
+    """Where no connection is silent, a new one has one ended that is being answered."""
+    most_head_bytes: int = 16 << 10
+    """Request line and headers together."""
+    most_body_bytes: int = 0
+    """Of those that are taken whole, where that may be more than the room for all."""
+
+
+class Bounds:
+    """All that its connections share."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.most_head_bytes = limits.most_head_bytes
+        self.connections = Connections(
+            limits.most_connections, limits.idle_seconds, evicts_asking=limits.evicts_asking
+        )
+        bodies_bytes = max(BODIES_BYTES, limits.most_body_bytes * 5 // 4)
+        self.heads: Room[Connection] = Room(HEADS_BYTES, _call("abort"))
+        self.bodies: Room[Connection] = Room(bodies_bytes, _call("refuse_body"))
+        self.frames: Room[Connection] = Room(FRAMES_BYTES, _call("end_socket"))
+        self.least_lately = LEAST_BYTES_PER_SECOND * RATE_SECONDS
+        self.unfinished: Deadlines[Connection] = Deadlines(RATE_SECONDS, _call("check_rate"))
+
+    def forget(self, connection: "Connection") -> None:
+        """It has ended."""
+        for room in (self.heads, self.bodies, self.frames):
+            room.give_all_back(connection)
+        self.unfinished.discard(connection)
+
+
+def _call(method: str) -> "Callable[[Connection], object]":
+    return lambda connection: getattr(connection, method)()

@@ -1,0 +1,84 @@
+"""What a connection has its server keep of its requests, or of its frames. Pure."""
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from headrace.runtime.web.frame_ends import FrameEnds
+from headrace.runtime.web.room import Room
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Costs(Generic[K]):
+    """Of each request that isn't answered, oldest first, in bytes, which `room` counts for all connections.
+
+    Adding to them may have `holder` put out.
+    """
+
+    def __init__(self, room: Room[K], holder: K) -> None:
+        self._room = room
+        self._holder = holder
+        self._each: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self._each)
+
+    def begin(self, byte_count: int) -> None:
+        """One more, of which so much is kept."""
+        self._each.append(0)
+        if byte_count:
+            self.grow(byte_count)
+
+    def grow(self, byte_count: int) -> None:
+        """So much more of the last one; nothing where that is answered, and read no more."""
+        if self._each:
+            self._change(-1, byte_count)
+
+    def is_now(self, byte_count: int) -> None:
+        """Of the oldest one just so much is kept."""
+        if self._each:
+            self._change(0, byte_count - self._each[0])
+
+    def take(self, byte_count: int) -> None:
+        """So much of the oldest one isn't kept any more."""
+        if self._each:
+            self._change(0, -min(byte_count, self._each[0]))
+
+    def end(self, waiting: int) -> None:
+        """The oldest ones are answered, all but so many."""
+        while len(self._each) > waiting:
+            self._room.give_back(self._holder, self._each.popleft())
+
+    def forget(self) -> None:
+        """Nothing is kept of any."""
+        self._room.give_all_back(self._holder)
+        self._each = deque([0] * len(self._each))
+
+    def _change(self, place: int, byte_count: int) -> None:
+        self._each[place] += byte_count
+        if byte_count > 0:
+            self._room.hold(self._holder, byte_count)
+        else:
+            self._room.give_back(self._holder, -byte_count)
+
+
+class HeldFrames(Generic[K]):
+    """Of a WebSocket: what has come of it, up to the end of the last message that was taken."""
+
+    def __init__(self, room: Room[K], holder: K) -> None:
+        self._room = room
+        self._holder = holder
+        self._taken = 0
+        self.ends = FrameEnds()
+
+    def feed(self, data: bytes) -> None:
+        """What has come now. It may have `holder` put out."""
+        self._room.hold(self._holder, self.ends.feed(data))
+
+    def take(self) -> None:
+        """The oldest message isn't kept any more."""
+        if self.ends.ends:
+            end = self.ends.ends.popleft()
+            self._room.give_back(self._holder, end - self._taken)
+            self._taken = end

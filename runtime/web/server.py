@@ -1,0 +1,142 @@
+"""An HTTP server: aiohttp's, with bounds on all that clients can do to it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aiohttp import HttpVersion10, HttpVersion11, web
+
+from headrace.runtime.web.bounds import Bounds, Limits
+from headrace.runtime.web.connection import LINGER_SECONDS, Connection
+from headrace.runtime.web.listening import BACKLOG, listen_error, listen_on, url_of
+from headrace.runtime.web.refusals import SERVER, LastAnswer, RefusedError, malformed
+
+Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Check = Callable[[web.BaseRequest], web.StreamResponse | None]
+"""The answer to a request that no handler is to see, or None."""
+
+_VERSIONS = (HttpVersion11, HttpVersion10)
+_NO_METHODS = frozenset({"CONNECT", "TRACE"})
+_ALLOWED = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+_LOGGER = logging.getLogger(__name__)
+
+
+class Server:
+    """Answers by an application or a function. `stop` follows `listen`, however that has ended."""
+
+    def __init__(
+        self,
+        answers: web.Application | Handle,
+        limits: Limits,
+        *,
+        checks: Sequence[Check] = (),
+        cancels: bool = False,
+    ) -> None:
+        """`cancels`: whoever answers is cancelled where the client has gone."""
+        self._answers = answers
+        self._bounds = Bounds(limits)
+        self._checks = checks
+        self._cancels = cancels
+        self._most_head_bytes = limits.most_head_bytes
+        self._listening: asyncio.Server | None = None
+        self._runner: web.AppRunner | None = None
+        self._server: web.Server | None = None
+        self.url = ""
+        """Where it listens, once it does; empty for a Unix socket."""
+
+    async def listen(self, host: str, port: int, *, who: str, instead: str, is_shared: bool = False) -> None:
+        """Port 0: a free one. Raises ListenError: `who` can't, and what to do `instead`."""
+        protocol = await self._protocol()
+        try:
+            self._listening = await listen_on(protocol, host, port, is_shared=is_shared)
+        except OSError as error:
+            raise listen_error(error, host, port, who=who, instead=instead) from None
+        self.url = url_of(self._listening)
+
+    async def listen_at(self, path: Path) -> None:
+        """On a Unix socket. Raises OSError."""
+        loop, protocol = asyncio.get_running_loop(), await self._protocol()
+        self._listening = await loop.create_unix_server(protocol, str(path), backlog=BACKLOG)
+
+    def refuse_connections(self) -> None:
+        """No new ones. Idempotent."""
+        if self._listening is not None:
+            self._listening.close()
+
+    async def stop(self, wait_seconds: float) -> None:
+        """Let what is answered leave, then end all connections. Idempotent."""
+        self.refuse_connections()
+        if self._server is not None:
+            await self._server.shutdown(wait_seconds)
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _protocol(self) -> Callable[[], Connection]:
+        """Of each connection."""
+        if isinstance(self._answers, web.Application):
+            self._answers.on_response_prepare.append(_name)
+            self._runner = web.AppRunner(self._answers, handler_cancellation=self._cancels)
+            await self._runner.setup()
+            assert self._runner.server is not None
+            self._server = self._runner.server
+        else:
+            make: Any = web.BaseRequest
+            loop = asyncio.get_running_loop()
+            self._server = web.Server(
+                _named(self._answers),
+                request_factory=lambda *parts: make(*parts, loop),
+                handler_cancellation=self._cancels,
+            )
+        self._server.request_handler = partial(self._answer, self._server.request_handler)
+        return partial(
+            Connection,
+            self._server,
+            self._bounds,
+            loop=asyncio.get_running_loop(),
+            access_log=None,
+            logger=_LOGGER,
+            auto_decompress=False,  # handlers see what was sent, and a bomb stays small
+            max_line_size=self._most_head_bytes,
+            max_field_size=self._most_head_bytes,
+            lingering_time=LINGER_SECONDS,
+        )
+
+    async def _answer(self, handle: Handle, request: web.BaseRequest) -> web.StreamResponse:
+        transport, connection = request.transport, request.protocol
+        assert isinstance(connection, Connection)
+        self._bounds.connections.on_asked(transport)
+        try:
+            answer = self._refusal(request)
+            return await handle(request) if answer is None else answer
+        except RefusedError as refused:
+            return LastAnswer(connection, refused)
+        finally:
+            self._bounds.connections.on_answered(transport)
+            connection.on_answered()
+
+    def _refusal(self, request: web.BaseRequest) -> web.StreamResponse | None:
+        if request.version not in _VERSIONS:
+            raise malformed()
+        if request.method in _NO_METHODS:
+            raise RefusedError(405, "not a method of this server", {"Allow": _ALLOWED})
+        for check in self._checks:
+            if (answer := check(request)) is not None:
+                return answer
+        return None
+
+
+def _named(handle: Handle) -> Handle:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = await handle(request)
+        if not response.prepared:
+            response.headers.setdefault("Server", SERVER)
+        return response
+
+    return answer
+
+
+async def _name(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = SERVER  # aiohttp's own name stands there by now

@@ -1,0 +1,62 @@
+"""What is kept of requests that aren't answered, and of frames that nobody has taken."""
+
+import pytest
+from raw_attacks import frame
+
+from headrace.runtime.web.costs import Costs, HeldFrames
+from headrace.runtime.web.frame_ends import MESSAGE_BYTES
+from headrace.runtime.web.room import Room
+
+pytestmark = pytest.mark.quick
+
+
+def test_an_answer_gives_back_what_was_kept_of_its_request() -> None:
+    room: Room[str] = Room(1000, pytest.fail)
+    costs = Costs(room, "c")
+    for byte_count in (10, 0, 30):
+        costs.begin(byte_count)
+    costs.grow(100)
+    assert room.byte_count == 140
+    costs.end(2)
+    assert room.byte_count == 130
+    costs.end(0)
+    assert (room.byte_count, len(costs)) == (0, 0)
+    costs.grow(100)  # of a body that is read no more
+    assert room.byte_count == 0
+
+
+def test_what_a_handler_has_taken_of_the_oldest_body_is_its_own() -> None:
+    room: Room[str] = Room(1000, pytest.fail)
+    costs = Costs(room, "c")
+    costs.begin(100)
+    costs.begin(7)
+    costs.take(60)
+    assert room.byte_count == 47
+    costs.is_now(5)
+    assert room.byte_count == 12
+    costs.take(1000)
+    assert room.byte_count == 7
+
+
+def test_who_is_put_out_holds_nothing_of_requests_that_it_still_has() -> None:
+    rooms: list[Costs[str]] = []
+    room: Room[str] = Room(100, lambda _: rooms[0].forget())
+    rooms.append(costs := Costs(room, "c"))
+    costs.begin(60)
+    costs.begin(60)
+    assert (room.byte_count, len(costs)) == (0, 2)
+    costs.end(0)
+    assert room.byte_count == 0
+
+
+def test_a_message_is_held_until_it_is_taken_and_what_came_between_goes_with_it() -> None:
+    room: Room[str] = Room(10_000, pytest.fail)
+    held = HeldFrames(room, "c")
+    first, ping, second = frame(b"{}"), frame(b"x", 9), frame(bytes(100))
+    held.feed(first + ping + second[:50])
+    held.take()
+    assert room.byte_count == len(ping) + 50 + 2 * MESSAGE_BYTES
+    held.feed(second[50:])
+    held.take()
+    held.take()
+    assert room.byte_count == 0
