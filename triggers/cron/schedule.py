@@ -11,6 +11,7 @@ from headrace.triggers.cron.fields import Fields, ScheduleError, fields_of
 FROM_NOW_ON = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 """What zones did before that says nothing."""
 _LONGEST_WAIT_SECONDS = 50 * 366 * 86400
+_QUARTER = 15 * 60  # seconds; clocks change at such moments alone: on the Chatham Islands at 2:45
 
 
 def zone_of(name: str) -> tzinfo:
@@ -75,7 +76,7 @@ def first_shown(fields: Fields, moment: float, zone: tzinfo) -> float:
         elif not fields.on(face):
             moment = _midnight(face + timedelta(1), moment)
         elif face.hour not in fields.hours:
-            moment += 3600 - face.minute * 60 - face.second
+            moment += _QUARTER - (face.minute * 60 + face.second) % _QUARTER
         elif face.minute not in fields.minutes:
             moment += (_next(fields.minutes, face.minute) - face.minute) * 60 - face.second
         elif face.second not in fields.seconds:
