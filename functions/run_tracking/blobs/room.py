@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.functions.run_tracking.blobs.store import FullError, TooLargeError
+from headrace.functions.run_tracking.messages.items import RUN_ID
 from headrace.functions.run_tracking.settings import BlobBounds
 
 UNFINISHED = ".unfinished"
@@ -131,7 +132,7 @@ def _files_of(folder: Path) -> Iterator[tuple[str, int]]:
     for entry in _entries(folder):
         if entry.name == UNFINISHED:
             _forget_abandoned(entry.path)
-        elif not entry.name.startswith("."):  # no run has such a name
+        elif RUN_ID.fullmatch(entry.name):  # a disk has a folder lost+found, which nobody may read
             yield from ((entry.name, size) for size in _sizes(entry))
 
 
@@ -155,6 +156,6 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
 def _forget_abandoned(folder: str) -> None:
     """What a worker was writing when it was killed: for an hour, nobody has."""
     for entry in _entries(folder):
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             if time.time() - entry.stat().st_mtime > _ABANDONED_SECONDS:
                 Path(entry.path).unlink()

@@ -31,31 +31,33 @@ class Named:
     _tags: set[str] = field(default_factory=set)
 
     def check(self, items: Iterable[ClientItem]) -> None:
-        """Raises ItemError for the first item that would be more than there may be."""
+        """Raises ItemError for the first item that would be more than there may be: then none is named."""
+        sequences, tags = set[int](), set(self._tags)
         for item in items:
             match item:
                 case LogMetric() | LogCustomObject():
-                    self._sequence(item)
+                    self._sequence(item, sequences)
                 case LogHParams():
                     self._hparams(item)
                 case AddTag():
-                    self._tags.add(item.tag_name)
-                    if len(self._tags) > self.bounds.tags:
-                        self._tags.discard(item.tag_name)
+                    tags.add(item.tag_name)
+                    if len(tags) > self.bounds.tags:
                         raise ItemError(f"a run has at most {self.bounds.tags} tags: RUN_MAX_TAGS")
                 case RemoveTag():
-                    self._tags.discard(item.tag_name)
+                    tags.discard(item.tag_name)
+        self._sequences |= sequences
+        self._tags = tags
 
-    def _sequence(self, item: LogMetric | LogCustomObject) -> None:
+    def _sequence(self, item: LogMetric | LogCustomObject, new: set[int]) -> None:
         key = hash((item.name, msgspec.json.encode(item.context) if item.context else b""))
-        if key in self._sequences:
+        if key in self._sequences or key in new:
             return
-        if len(self._sequences) >= self.bounds.sequences:
+        if len(self._sequences) + len(new) >= self.bounds.sequences:
             raise ItemError(
                 f"a run has at most {self.bounds.sequences} metrics and the like, each in each context:"
                 " RUN_MAX_SEQUENCES"
             )
-        self._sequences.add(key)
+        new.add(key)
 
     def _hparams(self, item: LogHParams) -> None:
         size, names = weight_of(item.value)

@@ -176,6 +176,23 @@ def test_what_a_killed_worker_was_writing_is_forgotten_after_an_hour(tmp_path: P
     assert files_of(tmp_path) == [".unfinished/alive", "r/a"]
 
 
+def test_what_is_no_run_is_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("lost+found", "r", ".unfinished/folder"):
+        (tmp_path / folder).mkdir(parents=True)
+    scandir = os.scandir
+
+    def refusing(folder: str | Path) -> Iterator[os.DirEntry[str]]:
+        if "lost+found" in str(folder):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr("headrace.functions.run_tracking.blobs.room.os.scandir", refusing)
+    hour = time.time() - 3700
+    os.utime(tmp_path / ".unfinished/folder", (hour, hour))
+    put(FolderStore(tmp_path, "http://x"), "r/a", b"1")
+    assert files_of(tmp_path) == ["r/a"]
+
+
 @pytest.mark.parametrize("failing", ["write", "flush", "close"])
 def test_a_full_disk_is_said_so_and_keeps_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str

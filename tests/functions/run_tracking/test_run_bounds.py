@@ -80,6 +80,17 @@ def test_a_client_is_told_which_tag_is_too_many() -> None:
         told(named, {"type": "add_tag", "tag_name": "c"})
 
 
+def test_what_a_refused_frame_names_takes_no_room() -> None:
+    named = Named(RunBounds(sequences=2, tags=1))
+    added, other = ({"type": "add_tag", "tag_name": name} for name in "ab")
+    for _ in range(2):
+        with pytest.raises(ItemError, match="RUN_MAX_SEQUENCES"):
+            told(named, *(METRIC | {"name": name} for name in "abc"))
+        with pytest.raises(ItemError, match="RUN_MAX_TAGS"):
+            told(named, METRIC, added, other)
+    told(named, METRIC | {"name": "d"}, METRIC | {"name": "e"}, other)
+
+
 @pytest.mark.parametrize("value", [{"a": "x" * 100}, {"a": {"b": 1, "c": [{"d": 1}, {"d": 2}]}}])
 def test_a_client_is_told_which_hyperparameters_are_too_many(value: dict[str, Any]) -> None:
     named = Named(RunBounds(hparams_bytes=100, hparams=4))
