@@ -170,7 +170,7 @@ class Supervisor:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._stop_seconds = stop_seconds(functions)
         self._has_been_up = False
-        self._scraping = asyncio.Lock()
+        self._scrape: asyncio.Task[bytes] | None = None
 
     def has_been_up(self) -> bool:
         """Whether a replica has been: what each of them is given can be run."""
@@ -266,10 +266,17 @@ class Supervisor:
         return {"replicas": found}
 
     async def metrics(self) -> bytes:
-        """All samples under one heading per metric; the label `replica` tells them apart."""
-        async with self._scraping:
-            texts = [answer for _, answer in await self._ask_all("/metrics") if answer]
-            return await asyncio.to_thread(merged, texts)
+        """All samples under one heading per metric; the label `replica` tells them apart.
+
+        Who asks meanwhile gets the same answer: nobody waits behind another for a replica that is silent.
+        """
+        if self._scrape is None or self._scrape.done():
+            self._scrape = asyncio.create_task(self._scraped())
+        return await asyncio.shield(self._scrape)
+
+    async def _scraped(self) -> bytes:
+        texts = [answer for _, answer in await self._ask_all("/metrics") if answer]
+        return await asyncio.to_thread(merged, texts)
 
     async def act(self, action: Action, topic: str, partition: int) -> list[str]:
         """Of all replicas, each line with its name: two triggers may have the partition in two of them."""

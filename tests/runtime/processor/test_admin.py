@@ -186,6 +186,37 @@ class FunctionSpecOfNothing:
     triggers = ()
 
 
+class SlowReplica:
+    """Publishes one gauge, once it may."""
+
+    def __init__(self) -> None:
+        self.asked_count = 0
+        self.is_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def get(self, path: str) -> bytes:
+        assert path == "/metrics"
+        self.asked_count += 1
+        self.is_asked.set()
+        await self.may_answer.wait()
+        return GAUGE
+
+
+GAUGE = b"# HELP a A gauge.\n# TYPE a gauge\na 1.0\n"
+
+
+async def test_scrapes_of_several_replicas_at_the_same_time_wait_together(tmp_path: Path) -> None:
+    supervisor, slow = supervisor_of(tmp_path, []), SlowReplica()
+    supervisor._replicas = [cast("Replica", slow)]
+    given_up, other = (asyncio.create_task(supervisor.metrics()) for _ in range(2))
+    await slow.is_asked.wait()
+    given_up.cancel()
+    slow.may_answer.set()
+    assert await other == GAUGE
+    assert slow.asked_count == 1
+    assert await supervisor.metrics() == GAUGE
+    assert slow.asked_count == 2
+
+
 async def test_a_supervisor_acts_through_the_replica_that_has_the_partition(tmp_path: Path) -> None:
     first, second = FakeProcessor({0, 1}, {0}), FakeProcessor({2, 3}, {2, 3})
     supervisor = supervisor_of(tmp_path, ["replica-0", "replica-1"])
