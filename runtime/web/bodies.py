@@ -46,7 +46,7 @@ async def body_in_parts(request: web.BaseRequest, most_bytes: int, part_bytes: i
             taken += len(part)
             if taken > most_bytes:
                 raise body_too_long(most_bytes)
-            connection.costs.take(len(part))
+            connection.costs.take(len(part), payload.total_bytes - taken)
             yield part
         _check_whole(payload)
     except RequestPayloadError:

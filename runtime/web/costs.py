@@ -40,10 +40,11 @@ class Costs(Generic[K]):
         if self._each:
             self._change(0, byte_count - self._each[0])
 
-    def take(self, byte_count: int) -> None:
-        """So much of the oldest one isn't kept any more."""
-        if self._each:
-            self._change(0, -min(byte_count, self._each[0]))
+    def take(self, byte_count: int, left: int) -> None:
+        """So much of the body of the oldest one isn't kept any more, so much is `left`: each at its cost."""
+        if self._each and byte_count:
+            cost = self._each[0]
+            self._change(0, cost * left // (byte_count + left) - cost)
 
     def end(self, waiting: int) -> None:
         """The oldest ones are answered, all but so many."""
@@ -64,12 +65,11 @@ class Costs(Generic[K]):
 
 
 class HeldFrames(Generic[K]):
-    """Of a WebSocket: what has come of it, up to the end of the last message that was taken."""
+    """Of a WebSocket: what has come of it, but for what was taken."""
 
     def __init__(self, room: Room[K], holder: K) -> None:
         self._room = room
         self._holder = holder
-        self._taken = 0
         self.ends = FrameEnds()
 
     def feed(self, data: bytes) -> None:
@@ -77,8 +77,6 @@ class HeldFrames(Generic[K]):
         self._room.hold(self._holder, self.ends.feed(data))
 
     def take(self) -> None:
-        """The oldest message isn't kept any more."""
-        if self.ends.ends:
-            end = self.ends.ends.popleft()
-            self._room.give_back(self._holder, end - self._taken)
-            self._taken = end
+        """The oldest message, or ping or pong, isn't kept any more."""
+        if self.ends.whole:
+            self._room.give_back(self._holder, self.ends.whole.popleft())

@@ -1,25 +1,28 @@
-"""Where messages end in what a client of a WebSocket sends. Pure."""
+"""What messages cost in what a client of a WebSocket sends, and where they end. Pure."""
 
 from collections import deque
 
 MESSAGE_BYTES = 256
 """What a message costs beside its bytes, however short it is."""
-_FIN, _CONTINUED_OR_DATA, _MASK = 0x80, 0x02, 0x80
+_FIN, _MASK, _CLOSE = 0x80, 0x80, 0x08
 
 
 class FrameEnds:
     """Follows frames, and looks into none: whoever reads them finds what is wrong with them."""
 
     def __init__(self) -> None:
-        self.ends: deque[int] = deque()
-        """For each message that nobody has taken, how much had come with it."""
+        self.whole: deque[int] = deque()
+        """What each costs that nobody has taken: a message, or a ping or a pong, which may come amid one."""
         self.come = 0
         """Bytes in all, and MESSAGE_BYTES for each frame."""
+        self._frame = self._fragments = 0
+        """Of `come`: of the frame that isn't whole, and of a message's frames before it."""
         self.is_masked = True
         """All of them, as those of clients have to be."""
         self._head = b""
         self._payload_left = 0
-        self._ends_message = False
+        self._opcode = 0
+        self._is_last = False
 
     def feed(self, data: bytes) -> int:
         """What has come now; how much more that holds."""
@@ -29,14 +32,14 @@ class FrameEnds:
                 part = min(self._payload_left, len(data) - at)
                 self._payload_left -= part
                 at += part
-                self.come += part
+                self._add(part)
                 self._end_frame()
                 continue
             wanted = _head_bytes(self._head)
             part = min(wanted - len(self._head), len(data) - at)
             self._head += data[at : at + part]
             at += part
-            self.come += part
+            self._add(part)
             if len(self._head) == _head_bytes(self._head):
                 self._begin_frame()
         return self.come - before
@@ -46,15 +49,26 @@ class FrameEnds:
         extended = {126: 2, 127: 8}.get(length, 0)
         self._payload_left = int.from_bytes(self._head[2 : 2 + extended]) if extended else length
         self.is_masked = self.is_masked and bool(self._head[1] & _MASK)
-        self._ends_message = bool(first & _FIN) and (first & 0x0F) <= _CONTINUED_OR_DATA
+        self._is_last, self._opcode = bool(first & _FIN), first & 0x0F
         self._head = b""
-        self.come += MESSAGE_BYTES
+        self._add(MESSAGE_BYTES)
         self._end_frame()
 
     def _end_frame(self) -> None:
-        if not self._payload_left and self._ends_message:
-            self._ends_message = False
-            self.ends.append(self.come)
+        if self._payload_left:
+            return
+        if self._opcode >= _CLOSE:
+            self.whole.append(self._frame)
+        else:
+            self._fragments += self._frame
+            if self._is_last:
+                self.whole.append(self._fragments)
+                self._fragments = 0
+        self._frame = 0
+
+    def _add(self, byte_count: int) -> None:
+        self.come += byte_count
+        self._frame += byte_count
 
 
 def _head_bytes(known: bytes) -> int:

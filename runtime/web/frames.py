@@ -14,7 +14,10 @@ async def frames(request: web.BaseRequest, socket: web.WebSocketResponse) -> Asy
     """
     connection = request.protocol
     assert isinstance(connection, Connection)
+    socket._autoping = False  # noqa: SLF001  # pings and pongs are held, too, until they come by here
     async for frame in socket:
-        if frame.type in {WSMsgType.TEXT, WSMsgType.BINARY}:
+        if frame.type is WSMsgType.PING:
+            await socket.pong(frame.data)
+        elif frame.type in {WSMsgType.TEXT, WSMsgType.BINARY}:
             yield frame
-            connection.frames.take()
+        connection.frames.take()

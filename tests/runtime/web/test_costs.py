@@ -30,12 +30,24 @@ def test_what_a_handler_has_taken_of_the_oldest_body_is_its_own() -> None:
     costs = Costs(room, "c")
     costs.begin(100)
     costs.begin(7)
-    costs.take(60)
+    costs.take(60, 40)
     assert room.byte_count == 47
     costs.is_now(5)
     assert room.byte_count == 12
-    costs.take(1000)
+    costs.take(1000, 0)
     assert room.byte_count == 7
+    costs.take(0, 0)
+    assert room.byte_count == 7
+
+
+def test_what_bytes_cost_beside_themselves_goes_with_them() -> None:
+    room: Room[str] = Room(1000, pytest.fail)
+    costs = Costs(room, "c")
+    costs.begin(800)  # of a hundred bytes in many chunks
+    costs.take(75, 25)
+    assert room.byte_count == 200
+    costs.take(25, 0)
+    assert room.byte_count == 0
 
 
 def test_who_is_put_out_holds_nothing_of_requests_that_it_still_has() -> None:
@@ -49,14 +61,20 @@ def test_who_is_put_out_holds_nothing_of_requests_that_it_still_has() -> None:
     assert room.byte_count == 0
 
 
-def test_a_message_is_held_until_it_is_taken_and_what_came_between_goes_with_it() -> None:
+def test_a_frame_is_held_until_it_is_taken_and_fragments_until_their_message_is() -> None:
     room: Room[str] = Room(10_000, pytest.fail)
     held = HeldFrames(room, "c")
     first, ping, second = frame(b"{}"), frame(b"x", 9), frame(bytes(100))
+    begin, end = frame(b"[", flags=0), frame(b"]", 0)
     held.feed(first + ping + second[:50])
     held.take()
     assert room.byte_count == len(ping) + 50 + 2 * MESSAGE_BYTES
-    held.feed(second[50:])
+    held.feed(second[50:] + begin + ping)
+    held.take()
+    held.take()
+    held.take()  # the ping amid the fragments, which aiohttp gives before their message
+    assert room.byte_count == len(begin) + MESSAGE_BYTES
+    held.feed(end)
     held.take()
     held.take()
     assert room.byte_count == 0

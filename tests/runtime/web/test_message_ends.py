@@ -37,21 +37,24 @@ def test_a_head_that_is_not_there_is_no_end() -> None:
 def test_messages_end_where_their_last_frame_does_in_whatever_pieces(
     frames: list[tuple[int, bool]], piece_bytes: int
 ) -> None:
-    data, wanted = b"", list[int]()
-    for number, (length, is_last) in enumerate(frames, 1):
-        data += frame(bytes(length), 2, flags=0x80 if is_last else 0)
+    data, wanted, cost = b"", list[int](), 0
+    for length, is_last in frames:
+        one = frame(bytes(length), 2, flags=0x80 if is_last else 0)
+        data += one
+        cost += len(one) + MESSAGE_BYTES
         if is_last:
-            wanted.append(len(data) + number * MESSAGE_BYTES)
+            wanted.append(cost)
+            cost = 0
     found = FrameEnds()
     pieces = [data[at : at + piece_bytes] for at in range(0, len(data), piece_bytes)]
     assert sum(found.feed(piece) for piece in pieces) == len(data) + len(frames) * MESSAGE_BYTES
-    assert list(found.ends) == wanted
+    assert list(found.whole) == wanted
     assert found.is_masked
 
 
 def test_a_ping_ends_no_message_and_a_frame_without_a_mask_is_seen() -> None:
     found = FrameEnds()
-    found.feed(frame(b"x", 9) + frame(b"{}"))
-    assert len(found.ends) == 1
+    found.feed(frame(b"{", flags=0) + frame(b"x", 9) + frame(b"}", 0))
+    assert list(found.whole) == [7 + MESSAGE_BYTES, 2 * (7 + MESSAGE_BYTES)]
     found.feed(b"\x81\x02{}")
     assert not found.is_masked
