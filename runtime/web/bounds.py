@@ -18,6 +18,8 @@ FRAMES_BYTES = 32 << 20
 LEAST_BYTES_PER_SECOND = 1024
 RATE_SECONDS = 5.0
 """In each such time a body has to bring what the least rate says."""
+MOST_RESTS = 12
+"""For so many of them what it has brought before will do: networks stall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Bounds:
         self.bodies: Room[Connection] = Room(bodies_bytes, _call("refuse_body"))
         self.frames: Room[Connection] = Room(FRAMES_BYTES, _call("end_socket"))
         self.least_lately = LEAST_BYTES_PER_SECOND * RATE_SECONDS
+        self.most_lately = MOST_RESTS * self.least_lately
         self.unfinished: Deadlines[Connection] = Deadlines(RATE_SECONDS, _call("check_rate"))
 
     def forget(self, connection: "Connection") -> None:

@@ -52,7 +52,8 @@ class Connection(web.RequestHandler):
         self._body_bytes = 0
         self._framing_bytes = 0
         self._is_chunked = False
-        self._come_lately = 0
+        self._come_lately = 0.0
+        """Bytes of it, less those that the least rate has asked for."""
         self.frames: HeldFrames[Connection] = HeldFrames(bounds.frames, self)
         self._is_deaf = False
         """Nothing that comes is looked at any more."""
@@ -166,11 +167,11 @@ class Connection(web.RequestHandler):
         """A body that isn't there after some time, or some more."""
         if self._body is None:
             return
-        is_read = self.transport is not None and self._own_transport.is_reading()
-        if is_read and self._come_lately < self._bounds.least_lately:
+        if self.transport is not None and self._own_transport.is_reading():
+            self._come_lately = min(self._come_lately, self._bounds.most_lately) - self._bounds.least_lately
+        if self._come_lately < 0:
             self._refuse(too_slow())
         else:
-            self._come_lately = 0
             self._bounds.unfinished.add(self)
 
     def end_socket(self) -> None:

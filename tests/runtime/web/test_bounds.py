@@ -13,6 +13,7 @@ from raw_attacks import frame, handshake
 from worker_bench import until
 
 from headrace.runtime.web import bodies, bounds
+from headrace.runtime.web.connection import Connection
 from headrace.web import Limits, ListenError, RefusedError, Server, body_in_parts, frames, whole_body
 
 END = b"\r\n\r\n"
@@ -151,6 +152,45 @@ async def test_a_body_in_parts_may_be_longer_than_all_the_room(monkeypatch: pyte
                 assert wanted[1] in {None, await said.text()}
 
 
+async def test_what_chunks_cost_is_given_back_with_the_parts_that_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "BODIES_BYTES", 1_000_000)
+
+    async def count(request: web.BaseRequest) -> web.Response:
+        found = [len(part) async for part in body_in_parts(request, 3_000_000, 1 << 14)]
+        return web.Response(text=str(sum(found)))
+
+    async def lines() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield (b"a" * 18 + b"\r\n") * 1000
+
+    async with (
+        served(count) as server,
+        aiohttp.ClientSession() as session,
+        session.post(server.url, data=lines()) as said,
+    ):
+        assert (said.status, await said.text()) == (200, "2000000")
+
+
+async def test_a_body_that_came_fast_may_rest_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "RATE_SECONDS", 0.01)
+    monkeypatch.setattr(bounds, "MOST_RESTS", 1000)
+    checked: list[Connection] = []
+    check = Connection.check_rate
+
+    def checking(connection: Connection) -> None:
+        checked.append(connection)
+        check(connection)
+
+    monkeypatch.setattr(Connection, "check_rate", checking)
+    async with served() as server, connected(server) as steady:
+        steady[1].write(head(b"Content-Length: 300000") + bytes(100_000))
+        await until(lambda: len(checked) >= 3)
+        steady[1].write(bytes(200_000))
+        assert (await answer(steady)).endswith(b"300000")
+
+
 async def test_a_body_that_takes_too_long_in_all_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "WHOLE_SECONDS", 0.1)
     async with served() as server, connected(server) as (reader, writer):
@@ -189,6 +229,30 @@ async def test_frames_are_held_until_the_next_is_asked_for_and_the_slowest_socke
         go.set()
         assert await quick[0].readexactly(8) == b"\x81\x06160000"
         await until(lambda: held.byte_count == 0)
+
+
+async def test_a_socket_that_only_says_that_it_lives_is_held_for_nothing() -> None:
+    async def listen(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for said in frames(request, socket):
+            await socket.send_str(str(len(said.data)))
+        return socket
+
+    app = web.Application()
+    app.add_routes([web.get("/", listen)])
+    async with (
+        served(app) as server,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(server.url, autoping=False) as socket,
+    ):
+        for _ in range(10):
+            await socket.ping(b"?")
+            assert (await socket.receive()).data == b"?"
+            await socket.pong()
+        await until(lambda: server._bounds.frames.byte_count == 0)
+        await socket.send_str("abc")
+        assert (await socket.receive()).data == "3"
 
 
 async def test_a_fault_of_the_handlers_is_logged_and_a_refusal_is_its_answer(
