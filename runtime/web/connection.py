@@ -270,7 +270,7 @@ class Connection(web.RequestHandler):
             raise UnclearError
         else:
             end = data.rfind(HEAD_END) + len(HEAD_END)
-        self.costs.grow(self._cost(data[:end]))
+        self.costs.grow(self._cost(data, 0, end))
         if body.is_eof():
             self._body = None
             self._bounds.unfinished.discard(self)
@@ -293,8 +293,9 @@ class Connection(web.RequestHandler):
             self._bounds.unfinished.add(self)
         for begins, end in zip([begin, *places], places, strict=False):
             if not self._is_deaf:
-                self.costs.begin(_REQUEST_BYTES + self._cost(data[begins:end]))
+                self.costs.begin(_REQUEST_BYTES + self._cost(data, begins, end))
         return places[-1]
 
-    def _cost(self, data: bytes) -> int:
-        return len(data) + (data.count(b"\r\n") * _LINE_BYTES if self._is_chunked else 0)
+    def _cost(self, data: bytes, begin: int, end: int) -> int:
+        line_count = data.count(b"\r\n", begin, end) if self._is_chunked else 0
+        return end - begin + line_count * _LINE_BYTES

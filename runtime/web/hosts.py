@@ -51,15 +51,17 @@ class OwnNames:
 
     def refusal(self, asked: str | None) -> str:
         """Why what `Host` says is no name of the server's, in a line; empty where it is one."""
-        name = _name(asked or "")
+        if asked is None:  # no browser leaves it out; probes in HTTP/1.0 do
+            return ""
+        name = _name(asked)
         if is_loopback(name) or name in self.given:
             return ""
         if self._is_local:
-            return f"{asked or ''!r} is no name of this machine's own, such as localhost"
+            return f"{asked!r} is no name of this machine's own, such as localhost"
         # An address is nobody's to point elsewhere: probes ask by it.
         if not self.given or _is_address(name):
             return ""
-        return f"{asked or ''!r} is none of the names that this server is asked by"
+        return f"{asked!r} is none of the names that this server is asked by"
 
 
 @lru_cache(maxsize=64)  # most requests ask by the same one

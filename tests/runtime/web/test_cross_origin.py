@@ -96,8 +96,8 @@ def test_bodies_that_pages_send_anywhere_are_known(content_type: str, is_one: ob
         (
             "127.0.0.1",
             (),
-            ["localhost", "LOCALHOST:9", "127.0.0.1:9", "127.8.8.8", "[::1]:9"],
-            ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil.example", "[", "", None],
+            ["localhost", "LOCALHOST:9", "127.0.0.1:9", "127.8.8.8", "[::1]:9", None],
+            ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil.example", "[", ""],
         ),
         (
             "::1",
@@ -109,8 +109,8 @@ def test_bodies_that_pages_send_anywhere_are_known(content_type: str, is_one: ob
         (
             "0.0.0.0",
             ("runs.example",),
-            ["runs.example", "10.0.0.1:80", "[fd00::1]", "localhost"],  # by addresses, probes ask
-            ["evil.example", "", None],
+            ["runs.example", "10.0.0.1:80", "[fd00::1]", "localhost", None],  # by addresses, probes ask
+            ["evil.example", ""],
         ),
     ],
 )
