@@ -6,7 +6,7 @@ import pwd
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -157,12 +157,18 @@ class Listener(NamedTuple):
 
 def listeners(port: int) -> Iterator[Listener]:
     """Of whatever user. Linux only: elsewhere it finds none."""
-    for table in filter(Path.exists, map(Path, _SOCKET_TABLES)):
-        for line in table.read_text().splitlines()[1:]:
+    for table in _socket_tables():
+        for line in table.splitlines()[1:]:
             fields = line.split()
             address, _, number = fields[1].partition(":")
             if fields[3] == _LISTENING and int(number, 16) == port:
                 yield Listener(address, int(fields[7]), fields[9])
+
+
+def _socket_tables() -> Iterator[str]:
+    for table in map(Path, _SOCKET_TABLES):
+        with suppress(OSError):  # without IPv6 there is but one; and some containers hide both
+            yield table.read_text()
 
 
 def is_served_by_us(host: str, port: int) -> bool:
@@ -170,7 +176,7 @@ def is_served_by_us(host: str, port: int) -> bool:
 
     Where the kernel doesn't tell, as elsewhere than on Linux, it is believed.
     """
-    if not any(map(os.path.exists, _SOCKET_TABLES)):
+    if not any(_socket_tables()):
         return True
     addresses = {it for name in (_LOOPBACK if host == "localhost" else [host]) for it in _gets(name)}
     owners = {it.uid for it in listeners(port) if it.address in addresses}

@@ -12,6 +12,12 @@ _LEFT_ALONE = (signal.SIGINT, signal.SIGTERM)
 Dispositions: TypeAlias = Mapping[signal.Signals, Callable[[int, FrameType | None], Any] | int | None]
 
 
+class _Masks(threading.local):
+    def __init__(self) -> None:
+        self.before: list[set[int | signal.Signals]] = []
+        """Of each fork that has begun: a signal handler amid one may fork too."""
+
+
 def leave_signals_alone() -> Dispositions:
     """SIGINT and SIGTERM do nothing to this process from now on; what they did before."""
     # Not SIG_IGN: what the handler starts would inherit that.
@@ -20,14 +26,14 @@ def leave_signals_alone() -> Dispositions:
 
 def give_back_in_forks(before: Dispositions) -> None:
     """Signals do this again in each process that is forked from now on. Other hooks go first."""
-    masks = threading.local()
+    masks = _Masks()
 
     def hold() -> None:
         # Else one that comes before the new process is itself would be lost there.
-        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT_ALONE)
+        masks.before.append(signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT_ALONE))
 
     def let_go() -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before.pop())
 
     def give_back() -> None:
         for signum, handler in before.items():

@@ -236,7 +236,8 @@ class WorkerLoop:
                 self._idle()
             elif self._handler.is_async:
                 run = self._one_after_another(work)
-                self._loop.run_until_complete(self._loop.create_task(run, context=self._contexts.shared))
+                task = asyncio.Task(run, loop=self._loop, context=self._contexts.shared)
+                self._loop.run_until_complete(task)
             else:
                 with self._loop.held():
                     self._contexts.shared.run(_step, work)
@@ -331,7 +332,11 @@ class WorkerLoop:
                 self._end_fork(error)
                 self.acks.flush(self.replies.take_held())
                 self.inbox.fail(run, seq, self._cancelling.reason(error, seq))
-            if shared != unset:  # that call has set a variable, which no other may see
+            try:
+                has_set = shared != unset
+            except Exception:  # what it has set is a kind whose values can't be compared, such as arrays
+                has_set = True
+            if has_set:  # that call has set a variable, which no other may see
                 call = self._call = self._contexts.apart(call)
                 unset = shared
             seq += 1
@@ -417,7 +422,8 @@ def _prepare(init_context: Any, given: Any, loop: WorkerEventLoop, context: Cont
         with loop.held():
             result = context.run(init_context, given)
         if inspect.isawaitable(result):
-            loop.run_until_complete(loop.create_task(_awaited(result), context=context))
+            # Not by create_task: a task factory that init_context has set may know no contexts.
+            loop.run_until_complete(asyncio.Task(_awaited(result), loop=loop, context=context))
     except BaseException as error:  # user code may raise anything
         text = f"init_context raised, in your code:\n{describe_failure(error)}"
         raise HandlerNotLoadedError(text) from None

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import select
 import selectors
+import threading
 import time
 from asyncio.events import _get_running_loop, _set_running_loop  # for loops of others, as their docs say
 from collections import deque
@@ -22,6 +23,14 @@ Ts = TypeVarTuple("Ts")
 # How often timers and connections are looked at between quick records: a look costs as much as ten of those.
 _LOOK_SECONDS = 0.001
 _MOST_SELECTED = 1024  # descriptors are below that, for select
+
+
+class _Here(threading.local):
+    loop: "WorkerEventLoop | None" = None
+    """The one that sync code of the user's holds in this thread."""
+
+
+_HERE = _Here()
 
 
 class WorkerEventLoop(asyncio.SelectorEventLoop):
@@ -63,6 +72,7 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
     def hold(self, is_held: bool) -> None:
         """From now on; the loop's thread alone may say so."""
         self.is_held = is_held
+        _HERE.loop = self if is_held else None
         if self._runs_for_sync_code:
             _set_running_loop(self if is_held else None)
 
@@ -185,6 +195,7 @@ def _let_sync_code_run_loops() -> None:
         return
     asyncio.run = asyncio.runners.run = _releasing(asyncio.run)
     asyncio.Runner.run = _releasing(asyncio.Runner.run)  # type: ignore[method-assign]
+    asyncio.Runner.close = _giving_back(asyncio.Runner.close)  # type: ignore[method-assign]
     asyncio.BaseEventLoop.run_forever = _releasing(asyncio.BaseEventLoop.run_forever)  # type: ignore[method-assign]
     asyncio.BaseEventLoop.run_until_complete = _releasing(asyncio.BaseEventLoop.run_until_complete)  # type: ignore[method-assign]
 
@@ -197,5 +208,16 @@ def _releasing(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         with running.released():
             return function(*args, **kwargs)
+
+    return call
+
+
+def _giving_back(close: Callable[P, T]) -> Callable[P, T]:
+    @functools.wraps(close)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        closed = close(*args, **kwargs)
+        if _HERE.loop is not None:  # else the thread has no loop any more for get_event_loop
+            asyncio.set_event_loop(_HERE.loop)
+        return closed
 
     return call

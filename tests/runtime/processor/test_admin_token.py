@@ -179,6 +179,15 @@ def test_what_a_killed_run_has_left_is_swept_up(tmp_path: Path, monkeypatch: pyt
         assert find_token(f"http://localhost:{port}") == one.read_text() == "one"
 
 
+def test_where_the_kernel_tells_nothing_a_runs_token_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("headrace.runtime.users._SOCKET_TABLES", (str(tmp_path), str(tmp_path / "none")))
+    with kept_for_commands("one", "http://127.0.0.1:1"):
+        assert find_token("http://127.0.0.1:1") == "one"
+
+
 _KEEPS = """
 import sys
 from headrace.runtime.cli.running.access import signed

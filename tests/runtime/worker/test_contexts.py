@@ -115,6 +115,46 @@ def test_all_calls_see_what_init_context_has_set(is_async: bool) -> None:
     assert TENANT.get() == "none"
 
 
+class Array:
+    """As those of numpy: whether two are equal is no question."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_variable_has_need_not_be_comparable(is_async: bool) -> None:
+    array: ContextVar[Array] = ContextVar("array")
+    first, found = Array(), []
+
+    def handler(_: Any, _event: Any) -> None:
+        found.append(array.get() is first)
+        array.set(Array())
+
+    async def later(context: Any, event: Any) -> None:
+        handler(context, event)
+
+    run = run_handler(later if is_async else handler, _bodies(), init_context=lambda _: array.set(first))
+    assert run.failures == []
+    assert found == [True] * COUNT
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_task_factory_that_knows_no_contexts_will_do(is_async: bool) -> None:
+    seen = Seen()
+
+    def init_context(_: Any) -> Any:
+        loop = asyncio.get_event_loop()
+        loop.set_task_factory(lambda loop, rest: asyncio.Task(rest, loop=loop))
+        return asyncio.sleep(0) if is_async else None
+
+    run = run_handler(_async(seen), _bodies(), init_context=init_context)
+    assert run.failures == []
+    assert seen.at_start == ["none"] * COUNT
+
+
 def test_a_batch_does_not_see_what_the_one_before_has_set() -> None:
     seen = Seen()
 

@@ -58,6 +58,23 @@ def test_without_one_loops_run_and_what_is_started_goes_on(is_batch: bool) -> No
     assert sorted(seen) == ["another loop", "its own loop", "returned", "task", "timer"]
 
 
+@pytest.mark.parametrize("begins", ["asyncio.run", "Runner"])
+def test_after_a_loop_of_its_own_get_event_loop_has_the_workers(begins: str) -> None:
+    loops: set[asyncio.AbstractEventLoop] = set()
+
+    def handler(_: Any, _event: Any) -> None:
+        if begins == "asyncio.run":
+            asyncio.run(asyncio.sleep(0))
+        else:
+            with asyncio.Runner() as runner:
+                runner.run(asyncio.sleep(0))
+        loops.add(asyncio.get_event_loop())
+
+    run = run_handler(handler, [b"1", b"2"], init_context=lambda _: handler(_, _), running_event_loop=False)
+    assert run.failures == []
+    assert len(loops) == 1
+
+
 def test_an_async_handler_has_a_running_loop_all_the_same() -> None:
     found: list[bool] = []
 

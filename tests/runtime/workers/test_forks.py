@@ -115,3 +115,28 @@ async def test_one_that_a_thread_forks_is_the_same(tmp_path: Path) -> None:
                 it.join()
     """
     assert await _lines(tmp_path, handler) == ["-15"] * 4 * COUNT
+
+
+async def test_a_fork_amid_a_fork_leaves_no_signal_blocked(tmp_path: Path) -> None:
+    """As by a signal handler of Python's, which comes between two steps of anything."""
+    handler = """
+        import signal
+        import sys
+
+        def end(pid):
+            if pid == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+
+        def amid(frame, event, _):
+            if event == "return" and frame.f_code.co_filename.endswith("forks.py"):
+                sys.setprofile(None)
+                end(os.fork())
+                write("another")
+
+        def handler(context, event):
+            sys.setprofile(amid)
+            end(os.fork())
+            write(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+    """
+    assert await _lines(tmp_path, handler) == ["another", "0"] * COUNT
