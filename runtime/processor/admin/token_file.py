@@ -6,11 +6,13 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import sleep
 from urllib.parse import urlsplit
 
 from headrace.runtime.users import is_served_by_us
 
 _MAX_BYTES = 4096
+_TRIES, _MOMENT_SECONDS = 5, 0.02
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a link or a FIFO of somebody else's harms nobody
 
 
@@ -69,7 +71,7 @@ def _taken(path: Path) -> int:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for other in path.parent.glob("admin-*"):
         _has_ended(other)
-    file = _locked(path, os.O_CREAT)
+    file = _locked_soon(path)
     if _is_private(file):
         return file
     os.close(file)
@@ -88,6 +90,15 @@ def _has_ended(path: Path) -> bool:
         path.unlink()
     os.close(file)
     return True
+
+
+def _locked_soon(path: Path) -> int:
+    """Whoever looks whether its run has ended has it locked for a moment. Raises OSError."""
+    for _ in range(_TRIES):
+        with suppress(BlockingIOError, FileNotFoundError):
+            return _locked(path, os.O_CREAT)
+        sleep(_MOMENT_SECONDS)
+    return _locked(path, os.O_CREAT)
 
 
 def _locked(path: Path, create: int = 0) -> int:

@@ -1,5 +1,6 @@
 """Who may move a halted partition where others reach the admin server: who has the token."""
 
+import fcntl
 import os
 import re
 import socket
@@ -177,6 +178,18 @@ def test_what_a_killed_run_has_left_is_swept_up(tmp_path: Path, monkeypatch: pyt
         assert not left.exists()
         assert one is not None
         assert find_token(f"http://localhost:{port}") == one.read_text() == "one"
+
+
+def test_who_looks_as_a_run_begins_costs_it_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "headrace").mkdir()
+    left = tmp_path / "headrace" / "admin-1"
+    left.touch(0o600)
+    looks = left.open()
+    fcntl.flock(looks, fcntl.LOCK_EX)
+    monkeypatch.setattr("headrace.runtime.processor.admin.token_file.sleep", lambda _: looks.close())
+    with kept_for_commands("one", "http://127.0.0.1:1") as path:
+        assert path is not None
 
 
 def test_where_the_kernel_tells_nothing_a_runs_token_is_found(
