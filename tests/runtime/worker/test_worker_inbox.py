@@ -1,7 +1,10 @@
 """The worker's queue under its two threads: each record is handled or given back, and not both."""
 
+import sys
 import threading
+from collections.abc import Iterator
 
+import pytest
 from worker_bench import records
 
 from headrace.runtime.wire import frames as wire
@@ -80,6 +83,16 @@ def test_after_a_failure_runs_of_that_epoch_come_back_and_later_ones_are_taken()
     assert taken.header.first_seq == 5
 
 
+@pytest.fixture
+def quick_switches() -> Iterator[None]:
+    """Threads take turns so soon that one finds the other amid its work."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("quick_switches")
 def test_a_recall_during_a_run_splits_it_without_a_gap_or_an_overlap() -> None:
     count = 20_000
     for _ in range(20):
