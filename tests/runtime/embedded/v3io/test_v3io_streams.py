@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import io
 import sqlite3
 import time
 from contextlib import closing
@@ -291,9 +292,14 @@ async def test_a_record_that_is_refused_refuses_no_other(client: Calls, folder: 
 
 async def test_a_body_that_is_too_large_is_refused(client: Calls, folder: str) -> None:
     await client.create(f"bigdata/{folder}/s")
-    body = {"Records": [{"Data": "x" * (10 << 20)}]}
-    status, content, _ = await client.call("PutRecords", f"bigdata/{folder}/s/", body)
-    assert (status, "InvalidArgumentException" in content["ErrorMessage"]) == (413, True)
+    headers = {"X-v3io-function": "PutRecords", "X-v3io-session-key": "key"}
+    body = io.BytesIO(bytes((10 << 20) + 1))
+    # Before it is sent: else some of it would be on its way yet as the test ends.
+    async with client.session.put(
+        f"/bigdata/{folder}/s/", data=body, headers=headers, expect100=True
+    ) as answer:
+        content = await answer.json(content_type=None)
+    assert (answer.status, "InvalidArgumentException" in content["ErrorMessage"]) == (413, True)
 
 
 def made_older(data_dir: Path, hours: int, *sequences: int) -> None:
