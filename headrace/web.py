@@ -22,10 +22,9 @@ from headrace.runtime.web.cross_origin import Guard, is_form_type
 from headrace.runtime.web.frames import frames
 from headrace.runtime.web.listening import ListenError
 from headrace.runtime.web.refusals import RefusedError
-from headrace.runtime.web.server import Check, Server
+from headrace.runtime.web.server import Server
 
 __all__ = [
-    "Check",
     "Limits",
     "ListenError",
     "RefusedError",

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,6 @@ from headrace.runtime.web.listening import BACKLOG, listen_error, listen_on, url
 from headrace.runtime.web.refusals import SERVER, LastAnswer, RefusedError, malformed
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-Check = Callable[[web.BaseRequest], web.StreamResponse | None]
-"""The answer to a request that no handler is to see, or None."""
 
 _VERSIONS = (HttpVersion11, HttpVersion10)
 _NO_METHODS = frozenset({"CONNECT", "TRACE"})
@@ -32,13 +30,11 @@ class Server:
         answers: web.Application | Handle,
         limits: Limits,
         *,
-        checks: Sequence[Check] = (),
         cancels: bool = False,
     ) -> None:
         """`cancels`: whoever answers is cancelled where the client has gone."""
         self._answers = answers
         self._bounds = Bounds(limits)
-        self._checks = checks
         self._cancels = cancels
         self._most_head_bytes = limits.most_head_bytes
         self._listening: asyncio.Server | None = None
@@ -109,23 +105,21 @@ class Server:
         assert isinstance(connection, Connection)
         self._bounds.connections.on_asked(transport)
         try:
-            answer = self._refusal(request)
-            return await handle(request) if answer is None else answer
+            _check(request)
+            return await handle(request)
         except RefusedError as refused:
             return LastAnswer(connection, refused)
         finally:
             self._bounds.connections.on_answered(transport)
             connection.on_answered()
 
-    def _refusal(self, request: web.BaseRequest) -> web.StreamResponse | None:
-        if request.version not in _VERSIONS:
-            raise malformed()
-        if request.method in _NO_METHODS:
-            raise RefusedError(405, "not a method of this server", {"Allow": _ALLOWED})
-        for check in self._checks:
-            if (answer := check(request)) is not None:
-                return answer
-        return None
+
+def _check(request: web.BaseRequest) -> None:
+    """Raises RefusedError."""
+    if request.version not in _VERSIONS:
+        raise malformed()
+    if request.method in _NO_METHODS:
+        raise RefusedError(405, "not a method of this server", {"Allow": _ALLOWED})
 
 
 def _named(handle: Handle) -> Handle:

@@ -25,7 +25,7 @@ from headrace.runtime.worker.acks import WorkerAcks
 from headrace.runtime.worker.callbacks import Callbacks
 from headrace.runtime.worker.calls.at_once import LATE, AtOnce, Means
 from headrace.runtime.worker.calls.cancelling import Cancelling
-from headrace.runtime.worker.calls.contexts import Contexts
+from headrace.runtime.worker.calls.contexts import Contexts, awaited
 from headrace.runtime.worker.calls.handler import (
     Handler,
     HandlerNotLoadedError,
@@ -423,7 +423,7 @@ def _prepare(init_context: Any, given: Any, loop: WorkerEventLoop, context: Cont
             result = context.run(init_context, given)
         if inspect.isawaitable(result):
             # Not by create_task: a task factory that init_context has set may know no contexts.
-            loop.run_until_complete(asyncio.Task(_awaited(result), loop=loop, context=context))
+            loop.run_until_complete(asyncio.Task(awaited(result), loop=loop, context=context))
     except BaseException as error:  # user code may raise anything
         text = f"init_context raised, in your code:\n{describe_failure(error)}"
         raise HandlerNotLoadedError(text) from None
@@ -482,10 +482,6 @@ def _leave_ranges(
 
 def _is_same(one: Outcome, other: Outcome) -> bool:
     return one is other or one == other  # nearly always one for all of them
-
-
-async def _awaited(awaitable: Any) -> Any:
-    return await awaitable
 
 
 def _step(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -8,13 +8,14 @@ from contextlib import aclosing
 from aiohttp import web
 from multidict import CIMultiDict
 
+from headrace.runtime.web.refusals import SERVER
 from headrace.runtime.wire.reply import Reply
 from headrace.triggers.http.settings import TOKEN
 from headrace.triggers.http.stream import AnswerStream, CutOffError
 
 # RFC 9110, 5.5. Text beyond ASCII goes out as UTF-8.
 _UNSAYABLE = re.compile("[\0-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-_SERVER = {"Server": "headrace"}  # not which version of what
+_SERVER = {"Server": SERVER}
 WRITE_SECONDS = 60.0
 _WITHOUT_BODY = (204, 205, 304)
 # Between two neighbours on the wire, which here is us and the client: not a handler's to say.

@@ -232,6 +232,4 @@ def _stepwise(result: Any) -> Any:
 
     if not isinstance(result, Response):
         return each(result)
-    return Response(
-        result.headers, each(result.body), result.content_type, result.status_code, result.event_id
-    )
+    return results.with_body(result, each(result.body))

@@ -6,13 +6,19 @@ from contextvars import Context
 from typing import Any
 
 from headrace.runtime.worker.given.sdk import Response
-from headrace.runtime.worker.returned.results import body_of, is_async_stream, is_pending, is_stream
+from headrace.runtime.worker.returned.results import (
+    body_of,
+    is_async_stream,
+    is_pending,
+    is_stream,
+    with_body,
+)
 
 
 @types.coroutine
 def inside(context: Context, awaitable: Any) -> Generator[Any, Any, Any]:
     """Await it in `context`: the task stays the same, as who cancels it expects."""
-    steps = (awaitable if type(awaitable) is types.CoroutineType else _awaited(awaitable)).__await__()
+    steps = (awaitable if type(awaitable) is types.CoroutineType else awaited(awaitable)).__await__()
     step, given = steps.send, None
     while True:
         try:
@@ -29,7 +35,8 @@ def inside(context: Context, awaitable: Any) -> Generator[Any, Any, Any]:
             step, given = steps.throw, error
 
 
-async def _awaited(awaitable: Any) -> Any:
+async def awaited(awaitable: Any) -> Any:
+    """As a coroutine, whatever it is."""
     return await awaitable
 
 
@@ -67,9 +74,9 @@ class Contexts:
 def within(context: Context, result: Any) -> Any:
     """What a handler has returned, which does the rest of its work in `context`."""
     if is_async_stream(result):
-        return _with_body(result, _async_steps(context, body_of(result)))
+        return _as_of(result, _async_steps(context, body_of(result)))
     if is_stream(result):
-        return _with_body(result, _steps(context, body_of(result)))
+        return _as_of(result, _steps(context, body_of(result)))
     return _rest(context, result) if is_pending(result) else result
 
 
@@ -98,7 +105,5 @@ async def _async_steps(context: Context, body: Any) -> AsyncIterator[Any]:
         await inside(context, body.aclose())
 
 
-def _with_body(result: Any, body: Any) -> Any:
-    if not isinstance(result, Response):
-        return body
-    return Response(result.headers, body, result.content_type, result.status_code, result.event_id)
+def _as_of(result: Any, body: Any) -> Any:
+    return with_body(result, body) if isinstance(result, Response) else body

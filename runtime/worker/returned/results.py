@@ -53,7 +53,7 @@ def _with_items(result: Any, items: list[Any]) -> Response:
         result = items[0] if items and isinstance(items[0], Response) else Response()
     bodies = list(map(body_of, items))
     body = bodies[0] if len(bodies) == 1 else b"".join(map(plain, bodies))
-    return Response(result.headers, body, result.content_type, result.status_code, result.event_id)
+    return with_body(result, body)
 
 
 def plain(body: Any) -> bytes:
@@ -144,6 +144,11 @@ def asks_no_ack(result: Any) -> bool:
 def is_no_ack_header(name: Any) -> bool:
     """Whether it is the header that says so."""
     return str(name).lower() == _NO_ACK_HEADER
+
+
+def with_body(response: Response, body: Any) -> Response:
+    """The same response, but for its body."""
+    return Response(response.headers, body, response.content_type, response.status_code, response.event_id)
 
 
 def body_of(result: Any) -> Any:

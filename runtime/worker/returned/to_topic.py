@@ -5,7 +5,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from headrace.runtime.worker.given.sdk import Response
-from headrace.runtime.worker.returned.results import body_of, is_async_stream, is_no_ack_header, is_stream
+from headrace.runtime.worker.returned.results import (
+    body_of,
+    is_async_stream,
+    is_no_ack_header,
+    is_stream,
+    with_body,
+)
 
 _NOTHING = (None, b"", "")
 _ONE = (bytes, str, dict)
@@ -79,7 +85,7 @@ class ToTopic:
 def _as_of(result: Any, item: Any) -> Any:
     """What a generator in a response yields has that one's headers."""
     if isinstance(result, Response) and not isinstance(item, Response):
-        return Response(result.headers, item, result.content_type, result.status_code, result.event_id)
+        return with_body(result, item)
     return item
 
 
