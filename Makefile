@@ -70,7 +70,7 @@ format: $(READY) ## let ruff lay out the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-generate: $(READY) ## write what is made from declarations: schema, reference pages, full examples, protobuf classes, the table of mutants, the SBOM
+generate: $(READY) ## write what is made from declarations: schema, reference pages, full examples, protobuf classes, the table of mutants, the SBOM, the picture of the layers
 	@$(call write,specs/function.schema.json,schema)
 	@$(call write,docs/reference/configuration.md,schema --markdown)
 	@$(call write,docs/reference/command-line.md,schema --commands)
@@ -83,6 +83,7 @@ generate: $(READY) ## write what is made from declarations: schema, reference pa
 	@$(BIN)/python -m grpc_tools.protoc -Ifunctions --python_out=functions --pyi_out=functions model_metrics/messages/inference.proto
 	@$(BIN)/python tests/mutants/mutants.py --table > docs/design/mutants.md.new && mv docs/design/mutants.md.new docs/design/mutants.md
 	@$(BIN)/python -P tools/sbom.py > sbom.cdx.json.new && mv sbom.cdx.json.new sbom.cdx.json
+	@$(BIN)/python -P tools/layers.py > docs/design/layers.svg.new && mv docs/design/layers.svg.new docs/design/layers.svg
 
 audit: $(READY) ## ask for known holes of the locked Python packages: needs the network, fails for what isn't answered
 	@$(BIN)/uv tool run pip-audit==2.10.1 --strict --progress-spinner off --disable-pip -r requirements.lock -r requirements-java.lock

@@ -2,42 +2,39 @@
 
 from mutant import Mutant
 
-_BOOKS = "runtime/partitions/books"
-_TESTS = "tests/runtime/partitions"
-
 MUTANTS = (
     Mutant(
         "passes-one",
         "L5",
         "the commit passes a single open record, where the next one is settled",
-        f"{_BOOKS}/ledger.py",
+        "runtime/partitions/books/ledger.py",
         "        if first > self._committable:",
         "        if first > self._committable + 1:",
-        f"{_TESTS}/test_ledger.py::test_a_single_open_record_holds_the_commit_where_the_next_one_is_settled",
+        "tests/runtime/partitions/test_ledger.py::test_a_single_open_record_holds_the_commit_where_the_next_one_is_settled",
     ),
     Mutant(
         "forgets-ahead",
         "L2",
         "an ack that comes before its record is forgotten once that is fetched",
-        f"{_BOOKS}/ledger.py",
+        "runtime/partitions/books/ledger.py",
         "                self._settle_fetched(*span)",
         "                pass",
-        f"{_TESTS}/test_ledger.py::test_an_ack_before_its_fetch_counts_when_the_fetch_gets_there",
+        "tests/runtime/partitions/test_ledger.py::test_an_ack_before_its_fetch_counts_when_the_fetch_gets_there",
     ),
     Mutant(
         "reopens-nothing",
         "L1",
         "what is taken back stays settled where more is settled behind it",
-        f"{_BOOKS}/ledger.py",
+        "runtime/partitions/books/ledger.py",
         "(max(low, end), high)",
         "(max(low, first), high)",
-        f"{_TESTS}/test_held.py::test_what_is_reopened_is_open_and_all_else_as_it_was",
+        "tests/runtime/partitions/test_held.py::test_what_is_reopened_is_open_and_all_else_as_it_was",
     ),
     Mutant(
         "ahead",
         "L1",
         "what is taken back stays settled where it lies ahead of the fetch",
-        f"{_BOOKS}/ledger.py",
+        "runtime/partitions/books/ledger.py",
         "        self._settled, self._ahead = IntervalSet(), IntervalSet()\n        for low",
         "        self._settled = IntervalSet()\n        for low",
         "tests/simulation/test_simulation.py::test_what_a_seed_has_found_is_mended[7]",
@@ -46,10 +43,10 @@ MUTANTS = (
         "counts-run-together",
         "never skipped",
         "records that follow each other are committed with the failures of the first",
-        f"{_BOOKS}/failed_records.py",
+        "runtime/partitions/books/failed_records.py",
         "spans[-1][1:] == (first, failures)",
         "spans[-1][1] == first",
-        f"{_TESTS}/test_attempts.py"
+        "tests/runtime/partitions/test_attempts.py"
         "::test_what_a_commit_said_is_known_of_each_record_as_if_it_had_been_said_one_by_one",
     ),
     Mutant(
@@ -59,7 +56,7 @@ MUTANTS = (
         "runtime/partitions/checkpoint_text.py",
         '        if room < 0:\n            return ",".join(kept), False\n',
         "        if room < 0:\n            room += len(item) + bool(kept)\n            continue\n",
-        f"{_TESTS}/test_checkpoint_text.py::test_in_little_room_attempts_come_first_then_the_plan_then_acked_runs",
+        "tests/runtime/partitions/test_checkpoint_text.py::test_in_little_room_attempts_come_first_then_the_plan_then_acked_runs",
     ),
     Mutant(
         "carried-elsewhere",
@@ -68,7 +65,7 @@ MUTANTS = (
         "runtime/partitions/checkpoint_text.py",
         'crc32(f"{offset}/{state}".encode())',
         "crc32(state.encode())",
-        f"{_TESTS}/test_checkpoint_text.py"
+        "tests/runtime/partitions/test_checkpoint_text.py"
         "::test_metadata_that_was_carried_to_another_offset_says_nothing_of_it",
     ),
     Mutant(
@@ -78,6 +75,6 @@ MUTANTS = (
         "runtime/partitions/checkpoint.py",
         "tuple(span for span in self.acked if span[1] <= end)",
         "self.acked",
-        f"{_TESTS}/test_attempts.py::test_nothing_beyond_the_end_of_a_log_is_believed",
+        "tests/runtime/partitions/test_attempts.py::test_nothing_beyond_the_end_of_a_log_is_believed",
     ),
 )

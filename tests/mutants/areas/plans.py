@@ -2,8 +2,6 @@
 
 from mutant import Mutant
 
-_TESTS = "tests/runtime/partitions"
-
 MUTANTS = (
     Mutant(
         "unplanned",
@@ -12,7 +10,7 @@ MUTANTS = (
         "runtime/partitions/plan.py",
         "return batch[1] if batch in self._safe else None",
         "return batch[1] if batch else None",
-        f"{_TESTS}/test_plan.py::test_a_batch_goes_only_once_a_commit_has_told_of_it",
+        "tests/runtime/partitions/test_plan.py::test_a_batch_goes_only_once_a_commit_has_told_of_it",
     ),
     Mutant(
         "safe-by-the-last-commit",
@@ -21,7 +19,7 @@ MUTANTS = (
         "runtime/partitions/plan.py",
         "        if version == self._version and self.plan is not None:",
         "        if self.plan is not None:",
-        f"{_TESTS}/test_plan.py"
+        "tests/runtime/partitions/test_plan.py"
         "::test_a_commit_says_nothing_of_a_batch_that_was_dropped_and_made_anew_since_it_began",
     ),
     Mutant(
@@ -31,7 +29,7 @@ MUTANTS = (
         "runtime/partitions/plan.py",
         "return self.plan is not None and self._deaths == 1",
         "return self.plan is not None",
-        f"{_TESTS}/test_plan.py::test_a_batch_comes_again_as_it_was_after_one_death",
+        "tests/runtime/partitions/test_plan.py::test_a_batch_comes_again_as_it_was_after_one_death",
     ),
     Mutant(
         "part-of-a-plan",
@@ -58,7 +56,7 @@ MUTANTS = (
         "runtime/partitions/room.py",
         "return 0 if held.lane.in_flight_count or is_held_up else NO_LIMIT",
         "return 0 if held.lane.in_flight_count else NO_LIMIT",
-        f"{_TESTS}/test_range_partition.py"
+        "tests/runtime/partitions/test_range_partition.py"
         "::test_with_explicit_acks_the_next_range_and_the_end_of_the_plan_wait_for_the_ack",
     ),
     Mutant(
@@ -68,7 +66,7 @@ MUTANTS = (
         "runtime/partitions/assigned.py",
         "return first if offset == end - 1 else None",
         "return first",
-        f"{_TESTS}/test_range_partition.py"
+        "tests/runtime/partitions/test_range_partition.py"
         "::test_an_ack_of_a_range_that_an_earlier_owner_handed_out_names_all_of_it",
     ),
 )
