@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from headrace.runtime.partitions.books.ledger import Ledger
+from headrace.runtime.partitions.offsets.ledger import Ledger
 
 ROUNDS = 5
 OPEN = (1_000, 10_000, 100_000)

@@ -26,7 +26,7 @@ from headrace.runtime.config.function import load_function
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.spark.link import SparkLink
-from headrace.runtime.worker.spark import WorkerSpark
+from headrace.runtime.worker.api.spark import WorkerSpark
 
 RECORDS = int(os.environ.get("BENCH_RECORDS", "1000000"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))

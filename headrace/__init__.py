@@ -11,15 +11,15 @@ Here are the types that a handler may be annotated with:
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.runtime.worker.api.event import StreamEvent as Event
+    from headrace.runtime.worker.api.sdk import QualifiedOffset, Response
     from headrace.runtime.worker.context import Context
-    from headrace.runtime.worker.given.event import StreamEvent as Event
-    from headrace.runtime.worker.given.sdk import QualifiedOffset, Response
 else:
     _PLACES = {
         "Context": ("headrace.runtime.worker.context", "Context"),
-        "Event": ("headrace.runtime.worker.given.event", "StreamEvent"),
-        "QualifiedOffset": ("headrace.runtime.worker.given.sdk", "QualifiedOffset"),
-        "Response": ("headrace.runtime.worker.given.sdk", "Response"),
+        "Event": ("headrace.runtime.worker.api.event", "StreamEvent"),
+        "QualifiedOffset": ("headrace.runtime.worker.api.sdk", "QualifiedOffset"),
+        "Response": ("headrace.runtime.worker.api.sdk", "Response"),
     }
 
     def __getattr__(name: str) -> object:

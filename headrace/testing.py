@@ -14,7 +14,7 @@ from headrace.runtime.testing.results import LogLine, Outcome, Range, Record, Tr
 from headrace.runtime.testing.run_handler import run_handler
 from headrace.runtime.testing.spark import spark_server
 from headrace.runtime.wire.produce import Message
-from headrace.runtime.worker.calls.handler import HandlerNotLoadedError
+from headrace.runtime.worker.handler import HandlerNotLoadedError
 
 __all__ = [
     "HandlerNotLoadedError",

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import Literal
 
-from headrace.runtime.lines import HANDLER_LOG, ConsoleFormatter, JsonFormatter
+from headrace.runtime.log_lines import HANDLER_LOG, ConsoleFormatter, JsonFormatter
 
 QUEUED_LINES = 10_000
 QUEUED_BYTES = 16 << 20

@@ -11,16 +11,16 @@ import sqlalchemy as sa
 
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
-from headrace.functions.database.patience import patiently, said_by
 from headrace.functions.database.reading import TooLongError
+from headrace.functions.database.retry import patiently, said_by
 from headrace.functions.events import Event
 from headrace.functions.model_metrics.ingest import rows_of
 from headrace.functions.model_metrics.messages.topics import ModelTopics
 from headrace.functions.model_metrics.settings import read_settings
 from headrace.functions.model_metrics.store.tables import STEPS
 from headrace.functions.model_metrics.store.writer import Writer
-from headrace.functions.model_metrics.web.answers import Answers
-from headrace.functions.model_metrics.web.pages import answer, refused
+from headrace.functions.model_metrics.web.metrics_reader import Answers
+from headrace.functions.model_metrics.web.routes import answer, refused
 
 
 def init_context(context: Any) -> None:

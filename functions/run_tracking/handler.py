@@ -10,11 +10,11 @@ from typing import Any
 from headrace.functions.run_tracking.settings import read_settings
 
 _PARTS = {
-    "ingestion": "headrace.functions.run_tracking.ingestion.part",
+    "ingestion": "headrace.functions.run_tracking.ingestion.service",
     "control": "headrace.functions.run_tracking.control.part",
-    "frontier": "headrace.functions.run_tracking.frontier.part",
-    "backend": "headrace.functions.run_tracking.backend.part",
-    "summaries": "headrace.functions.run_tracking.summaries.part",
+    "frontier": "headrace.functions.run_tracking.frontier.service",
+    "backend": "headrace.functions.run_tracking.backend.service",
+    "summaries": "headrace.functions.run_tracking.summaries.service",
 }
 
 

@@ -14,8 +14,8 @@ from headrace.runtime.errors import ConfigError
 from headrace.runtime.log import set_up_logging
 from headrace.runtime.processes import keep_to_itself
 from headrace.runtime.processor.admin.token import TOKEN_VARIABLE
-from headrace.runtime.processor.declare import parameters
 from headrace.runtime.processor.loading import load_functions
+from headrace.runtime.processor.option_fields import parameters
 from headrace.runtime.processor.options import RunOptions, beside_files
 from headrace.runtime.processor.run import run_functions
 from headrace.runtime.settings.overrides import exposed_keys, parse_overrides

@@ -7,9 +7,9 @@ import click
 
 from headrace.runtime.cli.reference.commands import command_reference
 from headrace.runtime.cli.reference.metrics import metrics_reference
-from headrace.runtime.config.derived.example import kind_example, spark_example
-from headrace.runtime.config.derived.json_schema import function_schema
-from headrace.runtime.config.derived.reference import configuration_reference
+from headrace.runtime.config.example import kind_example, spark_example
+from headrace.runtime.config.json_schema import function_schema
+from headrace.runtime.config.reference import configuration_reference
 from headrace.runtime.config.trigger_kinds import TriggerKind, find_kind, installed_kinds, why_not_found
 from headrace.runtime.errors import UsageError
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from headrace.runtime.errors import ConfigError, printable
-from headrace.runtime.processor.declare import parameter
 from headrace.runtime.processor.loading import Loaded, load_functions
+from headrace.runtime.processor.option_fields import parameter
 from headrace.runtime.processor.options import RunOptions, beside_files
 from headrace.runtime.settings.overrides import parse_overrides
 from headrace.runtime.settings.resolved import ResolvedSetting

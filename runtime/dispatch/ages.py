@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 
 
 class Ages:

@@ -10,29 +10,29 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.dispatch.acks.router import AckRouter
-from headrace.runtime.dispatch.acks.unacked import log_what_stays_open
-from headrace.runtime.dispatch.choice.allocators import Allocator
-from headrace.runtime.dispatch.failures import Failures
-from headrace.runtime.dispatch.handout import Batches, EndSession, HandOut, Runs, no_session
+from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.dispatch.ack_stalls import log_what_stays_open
+from headrace.runtime.dispatch.allocators import Allocator
+from headrace.runtime.dispatch.batch_scheduler import Batches, EndSession, HandOut, Runs, no_session
+from headrace.runtime.dispatch.failure_handler import Failures
 from headrace.runtime.dispatch.interface import Feed
 from headrace.runtime.dispatch.old_sessions import OldSessions
 from headrace.runtime.dispatch.outcomes import Outcomes
-from headrace.runtime.dispatch.produces import Produces
+from headrace.runtime.dispatch.partition_acks import TriggerAcks
+from headrace.runtime.dispatch.produce_tracker import Produces
 from headrace.runtime.dispatch.reloads import Reloads
 from headrace.runtime.dispatch.revoking import Revoking
-from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.dispatch.state import Shared
 from headrace.runtime.dispatch.stragglers import Stragglers
-from headrace.runtime.dispatch.trigger_acks import TriggerAcks
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.books.log import PartitionLog
-from headrace.runtime.partitions.buffers.chunk import ChunkSlice
-from headrace.runtime.partitions.buffers.records import sizes_of
+from headrace.runtime.partitions.chunk import ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire.frames import Kind, WireRecord
+from headrace.runtime.partitions.partition import AssignedPartition
+from headrace.runtime.partitions.record_buffer import sizes_of
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.records import Kind, WireRecord
 from headrace.runtime.wire.undecodable import UndecodableRecord
 from headrace.runtime.workers.handle import Spawn, WorkerHandle
 from headrace.runtime.workers.watchdog import Watchdog

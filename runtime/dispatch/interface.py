@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.books.held import Confirm, Written
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.offsets.pending_produces import Confirm, Written
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.room import is_out_of_order
-from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.records import WireRecord
 
 NOWHERE = "its trigger has no brokers: name one of the function's outputs"
 

@@ -6,19 +6,19 @@ from typing import Literal
 
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.config.failure import Then
-from headrace.runtime.dispatch.failures import Failures
-from headrace.runtime.dispatch.produces import Produces
-from headrace.runtime.dispatch.shared import Shared
-from headrace.runtime.dispatch.trigger_acks import TriggerAcks
-from headrace.runtime.metrics.measure import Measure, Sample
-from headrace.runtime.partitions.assigned import Nacked
-from headrace.runtime.partitions.books.reason import in_one_line, is_alike, log_extra
-from headrace.runtime.partitions.buffers.chunk import first_timestamp
+from headrace.runtime.dispatch.failure_handler import Failures
+from headrace.runtime.dispatch.partition_acks import TriggerAcks
+from headrace.runtime.dispatch.produce_tracker import Produces
+from headrace.runtime.dispatch.state import Shared
+from headrace.runtime.metrics.custom_metric import Measure, Sample
+from headrace.runtime.partitions.chunk import first_timestamp
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.offsets.failure_text import in_one_line, is_alike, log_extra
+from headrace.runtime.partitions.partition import Nacked
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.produce import Produce
+from headrace.runtime.wire.records import Ack, Nack, WireRecord
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.workers.handle import WorkerHandle, WorkerState
 from headrace.runtime.workers.listener import Timed

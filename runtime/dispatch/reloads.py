@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.dispatch.state import Shared
 from headrace.runtime.workers.handle import WorkerHandle
 
 _WHY = "its code has changed"

@@ -5,9 +5,9 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.dispatch.state import Shared
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.workers.handle import REAP_SECONDS, WorkerHandle

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from headrace.runtime.dispatch.choice.allocators import Allocator
-from headrace.runtime.dispatch.choice.run_sizer import RunSizer
+from headrace.runtime.dispatch.allocators import Allocator
+from headrace.runtime.dispatch.run_sizer import RunSizer
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import RunningRecord

@@ -13,10 +13,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from headrace.runtime.embedded.folder import try_lock
+from headrace.runtime.embedded.data_folder import try_lock
 from headrace.runtime.embedded.jar_lock import JarLock
 from headrace.runtime.embedded.java import Java, dying_with_parent
-from headrace.runtime.embedded.programs import pause, program
+from headrace.runtime.embedded.subprocesses import pause, program
 from headrace.runtime.errors import UsageError
 
 _STEPS = {"\tfound ": "resolving", "\t[SUCCESSFUL ]": "downloading"}  # Ivy's words, ours

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.runtime.embedded.programs import run_program
+from headrace.runtime.embedded.subprocesses import run_program
 from headrace.runtime.errors import UsageError
 
 MINIMUM_MAJOR = 17

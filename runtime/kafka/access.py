@@ -164,7 +164,7 @@ class BrokerAccess:
 
     def client_options(self) -> dict[str, Any]:
         """For any of aiokafka's clients, whose connections are guarded from now on. Raises TlsError."""
-        from headrace.runtime.kafka.connections.guarded import guard_connections
+        from headrace.runtime.kafka.guarded_connections import guard_connections
 
         guard_connections()
         options: dict[str, Any] = {

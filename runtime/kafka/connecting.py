@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headrace.runtime.kafka.connections.strangers import StrangerError, address
+from headrace.runtime.kafka.not_a_broker import StrangerError, address
 from headrace.runtime.tasks import run_to_end
 
 _LAST_ANSWER_SECONDS = 1.0

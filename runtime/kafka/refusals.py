@@ -10,9 +10,9 @@ from aiokafka.errors import (
 )
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.addresses import DEFAULT_PORT
 from headrace.runtime.kafka.connecting import ConnectErrors
-from headrace.runtime.kafka.connections.strangers import StrangerError, Tls
+from headrace.runtime.kafka.names import DEFAULT_PORT
+from headrace.runtime.kafka.not_a_broker import StrangerError, Tls
 from headrace.runtime.kafka.oauth import TokenRefusedError
 
 _BAD_SIGN_IN = (AuthenticationFailedError, SaslAuthenticationFailed)

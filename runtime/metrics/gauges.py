@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
-from headrace.runtime.metrics.declared import OF_PARTITION, OF_WORKER, TRIGGER_LABELS, declared_in, gauge
+from headrace.runtime.metrics.declaration import OF_PARTITION, OF_WORKER, TRIGGER_LABELS, declared_in, gauge
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
 
-from headrace.runtime.metrics.custom import CustomMetrics
-from headrace.runtime.metrics.declared import Metric, declared_in
+from headrace.runtime.metrics.custom_metrics import CustomMetrics
+from headrace.runtime.metrics.declaration import Metric, declared_in
 from headrace.runtime.metrics.gauges import Gauges
 from headrace.runtime.metrics.trigger import TriggerMetrics
 

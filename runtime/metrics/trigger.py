@@ -7,8 +7,8 @@ from typing import Any, Literal, Protocol
 
 from prometheus_client import Counter, Histogram, Summary
 
-from headrace.runtime.metrics.custom import CustomMetrics, Owner
-from headrace.runtime.metrics.declared import (
+from headrace.runtime.metrics.custom_metrics import CustomMetrics, Owner
+from headrace.runtime.metrics.declaration import (
     BUCKETS,
     LONG_BUCKETS,
     OF_WORKER,

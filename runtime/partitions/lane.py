@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, Literal, Protocol
 
-from headrace.runtime.partitions.buffers.chunk import Chunk
+from headrace.runtime.partitions.chunk import Chunk
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.reply import Reply
 
 CutShort = Literal["late", "died"]

@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from itertools import count
 
-from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
+from headrace.runtime.partitions.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.lane import CutShort, next_lane_id
 from headrace.runtime.partitions.state import TRANSITIONS, PartitionState
 from headrace.runtime.partitions.waiting_lane import Books, WaitingLane
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.records import WireRecord
 
 _ORDERS = count(1)
 _ENDS = (PartitionState.WRITING_DEAD_LETTER, PartitionState.HALTED)

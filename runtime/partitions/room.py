@@ -4,12 +4,12 @@ import sys
 from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.runtime.partitions.books.failed_records import FailedRecords
-from headrace.runtime.partitions.books.ledger import Ledger
-from headrace.runtime.partitions.books.unacked import Unacked
 from headrace.runtime.partitions.buffers.bounds import Bounds
+from headrace.runtime.partitions.offsets.awaiting_ack import Unacked
+from headrace.runtime.partitions.offsets.batch_plan import KeptPlan
+from headrace.runtime.partitions.offsets.failed_records import FailedRecords
+from headrace.runtime.partitions.offsets.ledger import Ledger
 from headrace.runtime.partitions.partition_lane import PartitionLane
-from headrace.runtime.partitions.plan import KeptPlan
 
 NO_LIMIT = sys.maxsize
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from headrace.runtime.partitions.buffers.chunk import Chunk
+from headrace.runtime.partitions.chunk import Chunk
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Plain, next_lane_id
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.records import WireRecord
 
 Records = Sequence[WireRecord]
 

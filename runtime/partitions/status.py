@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.stuck_record import stuck_record

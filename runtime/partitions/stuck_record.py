@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.buffers.ranges import OffsetRange
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.partition_lane import PartitionLane
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.partitions.range_buffer import OffsetRange
+from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableError
 
 _MOST_BYTES = 2000

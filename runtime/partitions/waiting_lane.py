@@ -3,16 +3,16 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from headrace.runtime.partitions.books.failed_records import FailedRecords
-from headrace.runtime.partitions.books.held import HeldRecords, UnwrittenRecords
-from headrace.runtime.partitions.books.ledger import Ledger
 from headrace.runtime.partitions.books.log import PartitionLog
-from headrace.runtime.partitions.buffers.buffer import Buffer, Records, Span
-from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkRecord
+from headrace.runtime.partitions.buffer import Buffer, Records, Span
+from headrace.runtime.partitions.chunk import Chunk, ChunkRecord
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Plain
-from headrace.runtime.partitions.plan import KeptPlan
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.partitions.offsets.batch_plan import KeptPlan
+from headrace.runtime.partitions.offsets.failed_records import FailedRecords
+from headrace.runtime.partitions.offsets.ledger import Ledger
+from headrace.runtime.partitions.offsets.pending_produces import HeldRecords, UnwrittenRecords
+from headrace.runtime.wire.records import WireRecord
 
 
 class Books(Protocol):

@@ -13,9 +13,9 @@ from click.core import ParameterSource
 
 from headrace.runtime.config.trigger import BesideFile
 from headrace.runtime.errors import UsageError
-from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE, checked_addresses
+from headrace.runtime.kafka.names import BROKERS_OPTION, BROKERS_VARIABLE, checked_addresses
 from headrace.runtime.log import LogFormat
-from headrace.runtime.processor.declare import Reach, argument, option
+from headrace.runtime.processor.option_fields import Reach, argument, option
 from headrace.runtime.settings.reader import Instead, Origin
 from headrace.runtime.users import OPTION as WORKER_USER_OPTION
 from headrace.runtime.v3io.addresses import V3IO_OPTION, V3IO_OVERRIDE_VARIABLE, checked_web_api

@@ -22,9 +22,9 @@ from headrace.runtime.processor.admin.server import admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
 from headrace.runtime.processor.admin.token_file import kept_for_commands
 from headrace.runtime.processor.code.source_code import written_out
-from headrace.runtime.processor.lifeline import Parent, stop_seconds
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.processor import Processor
+from headrace.runtime.processor.replica_heartbeat import Parent, stop_seconds
 from headrace.runtime.processor.services import at_services, started, with_addresses
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor

@@ -9,25 +9,25 @@ from typing import Any
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.function import TriggerSpec
-from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.batch_scheduler import EndSession, no_session
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.dispatch.handout import EndSession, no_session
-from headrace.runtime.dispatch.reports import Warnings, worker_statuses
+from headrace.runtime.dispatch.monitor import Warnings, worker_statuses
 from headrace.runtime.environment import FOR_TRACES, PASSED_ON, picked
 from headrace.runtime.errors import HandlerLoadError
-from headrace.runtime.lines import context_bound_to
+from headrace.runtime.log_lines import context_bound_to
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.processor.guest import GuestDispatch
-from headrace.runtime.processor.kinds import trigger_class
 from headrace.runtime.processor.running_function import RunningFunction
+from headrace.runtime.processor.shared_workers import GuestDispatch
+from headrace.runtime.processor.trigger_classes import trigger_class
 from headrace.runtime.processor.worker_start import policy_of, worker_start
 from headrace.runtime.spark import sessions as spark_sessions
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.spark.sessions import SparkSessionError
 from headrace.runtime.tasks import end_tasks, start_task
-from headrace.runtime.wire.frames import Kind
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.records import Kind
 from headrace.runtime.workers.process import WorkerProcess
 from headrace.triggers.base import Trigger
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.runtime.config.function import FunctionSpec
-from headrace.runtime.dispatch.acks.router import AckRouter
+from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.dispatch.interface import Output
-from headrace.runtime.processor.kinds import output_kind
+from headrace.runtime.processor.trigger_classes import output_kind
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.users import OURS, ProcessUser
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
-from headrace.runtime.kafka.addresses import DEFAULT_PORT
-from headrace.runtime.processor.kinds import trigger_class
+from headrace.runtime.kafka.names import DEFAULT_PORT
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.stopping import Stopping
+from headrace.runtime.processor.trigger_classes import trigger_class
 from headrace.runtime.web.hosts import reachable
 from headrace.triggers.base import EmbeddedNeeds, Listening
 

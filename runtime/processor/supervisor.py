@@ -20,14 +20,14 @@ import aiohttp
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import BrokerError, HeadraceError, UsageError
-from headrace.runtime.metrics.merged import merged
+from headrace.runtime.metrics.exposition import merged
 from headrace.runtime.processes import handlers_umask
 from headrace.runtime.processor.admin.log_tail import TAIL
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 from headrace.runtime.processor.admin.routes import NAME
-from headrace.runtime.processor.declare import command_line
-from headrace.runtime.processor.lifeline import SILENT_SECONDS, Lifeline, stop_seconds
+from headrace.runtime.processor.option_fields import command_line
 from headrace.runtime.processor.options import RunOptions
+from headrace.runtime.processor.replica_heartbeat import SILENT_SECONDS, Lifeline, stop_seconds
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.streams.assignment import STANDS_BY
 from headrace.runtime.tasks import end_tasks, start_task

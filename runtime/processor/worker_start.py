@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
-from headrace.runtime.processor.kinds import trigger_class
+from headrace.runtime.processor.trigger_classes import trigger_class
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
 

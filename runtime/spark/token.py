@@ -4,7 +4,7 @@ import os
 import weakref
 from urllib.parse import quote
 
-from headrace.runtime.wire import memory
+from headrace.runtime.wire import shared_memory
 
 _LENGTH, _TEXT = 0, 8
 _WORDS = 16
@@ -19,14 +19,14 @@ class SharedToken:
     def __init__(self, fd: int, words: memoryview | None = None) -> None:
         """`fd` is what `create` has made."""
         self.fd = fd
-        self._memory = memoryview(memory.map_readable(fd)) if words is None else words
+        self._memory = memoryview(shared_memory.map_readable(fd)) if words is None else words
 
     @classmethod
     def create(cls) -> "SharedToken":
         """Its descriptor is inherited by no process unless passed on."""
-        fd = memory.create("headrace-spark-token", _WORDS)
-        made = cls(fd, memoryview(memory.map_writable(fd)))
-        memory.keep_to_writer(fd)
+        fd = shared_memory.create("headrace-spark-token", _WORDS)
+        made = cls(fd, memoryview(shared_memory.map_writable(fd)))
+        shared_memory.keep_to_writer(fd)
         weakref.finalize(made, os.close, fd)
         return made
 

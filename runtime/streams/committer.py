@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.books.held import HeldRecords, Outgoing
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import Encoded, decode_text
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import Encoded, decode_text
+from headrace.runtime.partitions.offsets.pending_produces import HeldRecords, Outgoing
 from headrace.runtime.streams.offset_store import CommitRefusedError, OffsetStore, TextTooLongError
 
 logger = logging.getLogger(__name__)

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.partitions.books.held import Outgoing
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import Encoded
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import Encoded
+from headrace.runtime.partitions.offsets.pending_produces import Outgoing
 
 
 class CommitRefusedError(HeadraceError):

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from headrace.runtime.wire.frames import Headers
 from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.records import Headers
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""

@@ -13,7 +13,7 @@ from headrace.runtime.testing.results import LogLine, Range, TrialResult
 from headrace.runtime.testing.trial import Given, Trial, kept_logs
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.start import RANGE_EVENT, STREAM_EVENT, WorkerStart
-from headrace.runtime.worker.calls.handler import Handler, is_async, provide_nuclio
+from headrace.runtime.worker.handler import Handler, is_async, provide_nuclio
 
 ExplicitAckMode: TypeAlias = Literal["disable", "enable", "explicitOnly"]
 

@@ -18,22 +18,22 @@ from typing import Any, TypeAlias
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.testing.book import Book, Refuse
-from headrace.runtime.testing.lane import TrialLane, TrialRecord
 from headrace.runtime.testing.results import LogLine, Outcome, Partition, Range, Record, TrialResult
-from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Kind
+from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
+from headrace.runtime.testing.trial_listener import Book, Refuse
+from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.records import Kind
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
-from headrace.runtime.worker.calls.handler import Handler
-from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.api.event_loop import WorkerEventLoop
+from headrace.runtime.worker.frame_handler import obey
+from headrace.runtime.worker.handler import Handler
 from headrace.runtime.worker.loop import WorkerLoop
-from headrace.runtime.worker.orders import obey
 from headrace.runtime.worker.output import WireLogHandler
 from headrace.runtime.workers.in_flight import InFlight
-from headrace.runtime.workers.news import News
-from headrace.runtime.workers.outbox import Outbox, by_attempt
+from headrace.runtime.workers.receiver import News
+from headrace.runtime.workers.sender import Outbox, by_attempt
 
 Given: TypeAlias = Record | Range | bytes | None
 Load: TypeAlias = Callable[[], tuple[Handler, Callable[[Any], Any] | None]]

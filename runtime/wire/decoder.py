@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.runtime.wire.frames import Buffer, WireRecord
+from headrace.runtime.wire.records import Buffer, WireRecord
 
 
 class Records(Protocol):

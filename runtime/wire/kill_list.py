@@ -7,7 +7,7 @@ import signal
 import weakref
 
 from headrace.runtime.processes import kill_marked
-from headrace.runtime.wire import memory
+from headrace.runtime.wire import shared_memory
 
 _SWEPT, _MARK, _PIDS = 0, 1, 2
 
@@ -18,12 +18,12 @@ class KillList:
     def __init__(self, fd: int) -> None:
         """`fd` is what `create` has made."""
         self.fd = fd
-        self._words = memoryview(memory.map_writable(fd)).cast("Q")
+        self._words = memoryview(shared_memory.map_writable(fd)).cast("Q")
 
     @classmethod
     def create(cls, worker_count: int) -> "KillList":
         """Its file descriptor is inherited by no process unless passed on, and closed with the object."""
-        fd = memory.create("headrace-kill-list", _PIDS + worker_count)
+        fd = shared_memory.create("headrace-kill-list", _PIDS + worker_count)
         made = cls(fd)
         weakref.finalize(made, os.close, fd)
         made._words[_MARK] = secrets.randbits(64)  # its own

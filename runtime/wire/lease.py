@@ -8,7 +8,7 @@ import os
 import time
 import weakref
 
-from headrace.runtime.wire import memory
+from headrace.runtime.wire import shared_memory
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.kill_list import KillList
 
@@ -27,7 +27,7 @@ class Lease:
     def __init__(self, fd: int, words: memoryview | None = None) -> None:
         """`fd` is what `create` has made: who has inherited it sees the same lease, and can't change it."""
         self.fd = fd
-        self.words = memoryview(memory.map_readable(fd)).cast("Q") if words is None else words
+        self.words = memoryview(shared_memory.map_readable(fd)).cast("Q") if words is None else words
         """The first one is when it ends, by time.monotonic_ns: not counting a suspended machine's time."""
         self.kills: KillList
         """Where it is the processor's: who ends with it."""
@@ -37,9 +37,9 @@ class Lease:
     @classmethod
     def create(cls, worker_count: int) -> "Lease":
         """Its descriptor is inherited by no process unless passed on, and closed with the object."""
-        fd = memory.create("headrace-lease", _WORDS)
-        lease = cls(fd, memoryview(memory.map_writable(fd)).cast("Q"))
-        memory.keep_to_writer(fd)
+        fd = shared_memory.create("headrace-lease", _WORDS)
+        lease = cls(fd, memoryview(shared_memory.map_writable(fd)).cast("Q"))
+        shared_memory.keep_to_writer(fd)
         weakref.finalize(lease, os.close, fd)
         lease.kills = KillList.create(worker_count)
         lease.lift()

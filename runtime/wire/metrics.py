@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from headrace.runtime.metrics.measure import MOST_SETS, Measure, Sample
-from headrace.runtime.wire.frames import Kind, decode_json, json_frame
+from headrace.runtime.metrics.custom_metric import MOST_SETS, Measure, Sample
+from headrace.runtime.wire.records import Kind, decode_json, json_frame
 
 _PER_FRAME = 50
 

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from headrace.runtime.wire.frames import Headers, Kind, NonsenseError, decode_headers, encode_headers, frame
+from headrace.runtime.wire.records import Headers, Kind, NonsenseError, decode_headers, encode_headers, frame
 from headrace.runtime.wire.text import MAX_REASON, bounded
 
 WINDOW_BYTES = 1 << 20

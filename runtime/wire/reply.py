@@ -3,7 +3,7 @@
 import struct
 from dataclasses import dataclass
 
-from headrace.runtime.wire.frames import Headers, Kind, decode_headers, encode_headers, frame
+from headrace.runtime.wire.records import Headers, Kind, decode_headers, encode_headers, frame
 
 _REPLY = struct.Struct("<QI?II")  # seq, status, has_more, and the bytes of content type and headers
 _PART = struct.Struct("<Q?")

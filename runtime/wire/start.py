@@ -4,10 +4,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from headrace.runtime.wire.frames import Kind, decode_json, json_frame
+from headrace.runtime.wire.records import Kind, decode_json, json_frame
 
-STREAM_EVENT = "headrace.runtime.worker.given.event:StreamEvent"
-RANGE_EVENT = "headrace.runtime.worker.given.event:RangeEvent"
+STREAM_EVENT = "headrace.runtime.worker.api.event:StreamEvent"
+RANGE_EVENT = "headrace.runtime.worker.api.event:RangeEvent"
 
 
 @dataclass(frozen=True, slots=True)

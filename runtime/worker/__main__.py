@@ -16,18 +16,18 @@ import traceback
 from pathlib import Path
 
 from headrace.runtime.processes import die, die_with_parent, keep_freed_memory
-from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Kind
+from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.records import Kind
 from headrace.runtime.wire.slots.progress import ProgressSlot
-from headrace.runtime.wire.stacks import answer_to, stop_answering
+from headrace.runtime.wire.stack_dump import answer_to, stop_answering
 from headrace.runtime.wire.start import decode_start
-from headrace.runtime.worker.calls.handler import HandlerNotLoadedError
+from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 from headrace.runtime.worker.forks import give_back_in_forks, leave_signals_alone
-from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.frame_handler import obey
+from headrace.runtime.worker.handler import HandlerNotLoadedError
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop
-from headrace.runtime.worker.orders import obey
 from headrace.runtime.worker.output import redirect_output, restore_output
 from headrace.runtime.worker.tracing import traces_of
 

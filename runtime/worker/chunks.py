@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.decoder import Decode, Records
-from headrace.runtime.wire.frames import Buffer, WireRecord
+from headrace.runtime.wire.records import Buffer, WireRecord
 
 _AT_ONCE = 500
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.start import WorkerStart
-from headrace.runtime.worker.acks import WorkerAcks
-from headrace.runtime.worker.given import sdk
-from headrace.runtime.worker.given.calls import Call, HttpCalls, in_thread
-from headrace.runtime.worker.given.metrics import Metrics
-from headrace.runtime.worker.given.producing import OnItsWay, WorkerProduces, as_bytes, pairs_of
+from headrace.runtime.worker.api import sdk
+from headrace.runtime.worker.api.acks import WorkerAcks
+from headrace.runtime.worker.api.function_calls import Call, HttpCalls, in_thread
+from headrace.runtime.worker.api.metrics import Metrics
+from headrace.runtime.worker.api.producing import OnItsWay, WorkerProduces, as_bytes, pairs_of
+from headrace.runtime.worker.api.spark import WorkerSpark
 from headrace.runtime.worker.output import HANDLER_LOGGER
-from headrace.runtime.worker.spark import WorkerSpark
 from headrace.runtime.worker.tasks import EventTasks
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections import deque
 from typing import Protocol, cast
 
 from headrace.runtime.processes import die
-from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Kind
+from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.records import Kind
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.text import MAX_LINE, bounded_values
-from headrace.runtime.worker.given.current import CURRENT
-from headrace.runtime.worker.given.in_turn import InTurn
+from headrace.runtime.worker.api.record_id import CURRENT
+from headrace.runtime.worker.api.serial_writer import InTurn
 
 _RECEIVE_BYTES = 1 << 16
 NO_RECORD = 2**64 - 1

@@ -15,39 +15,39 @@ from types import CoroutineType
 from typing import Any
 
 from headrace.runtime.spark.token import SharedToken
-from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.decoder import Decode
-from headrace.runtime.wire.frames import Kind
+from headrace.runtime.wire.records import Kind
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.wire.undecodable import UndecodableRecord
-from headrace.runtime.worker.acks import WorkerAcks
+from headrace.runtime.worker import results as handler_results
+from headrace.runtime.worker.api.acks import WorkerAcks
+from headrace.runtime.worker.api.event import Event, PartitionView
+from headrace.runtime.worker.api.event_loop import WorkerEventLoop
+from headrace.runtime.worker.api.metrics import Metrics
+from headrace.runtime.worker.api.producing import WorkerProduces
+from headrace.runtime.worker.api.sources import Source, sources_of
+from headrace.runtime.worker.api.spark import WorkerSpark
+from headrace.runtime.worker.api.user_traceback import describe_failure
 from headrace.runtime.worker.callbacks import Callbacks
-from headrace.runtime.worker.calls.at_once import LATE, AtOnce, Means
-from headrace.runtime.worker.calls.cancelling import Cancelling
-from headrace.runtime.worker.calls.contexts import Contexts, awaited
-from headrace.runtime.worker.calls.handler import (
+from headrace.runtime.worker.cancellation import Cancelling
+from headrace.runtime.worker.chunks import ReceivedChunks, no_decoder
+from headrace.runtime.worker.concurrent_calls import LATE, AtOnce, Means
+from headrace.runtime.worker.context import create_context
+from headrace.runtime.worker.context_variables import Contexts, awaited
+from headrace.runtime.worker.handler import (
     Handler,
     HandlerNotLoadedError,
     load_handler,
     load_named,
 )
-from headrace.runtime.worker.calls.inbox import Inbox, PendingRun
-from headrace.runtime.worker.chunks import ReceivedChunks, no_decoder
-from headrace.runtime.worker.context import create_context
-from headrace.runtime.worker.given.event import Event, PartitionView
-from headrace.runtime.worker.given.event_loop import WorkerEventLoop
-from headrace.runtime.worker.given.metrics import Metrics
-from headrace.runtime.worker.given.producing import WorkerProduces
-from headrace.runtime.worker.given.sources import Source, sources_of
+from headrace.runtime.worker.inbox import Inbox, PendingRun
 from headrace.runtime.worker.link import Sender
-from headrace.runtime.worker.returned import results as handler_results
-from headrace.runtime.worker.returned.failure import describe_failure
+from headrace.runtime.worker.result_topic import ToTopic
+from headrace.runtime.worker.results import HandlerReturnedError, Outcome
 from headrace.runtime.worker.returned.replies import answers
-from headrace.runtime.worker.returned.results import HandlerReturnedError, Outcome
 from headrace.runtime.worker.returned.stream import Replies
-from headrace.runtime.worker.returned.to_topic import ToTopic
-from headrace.runtime.worker.spark import WorkerSpark
 from headrace.runtime.worker.tracing import NoTraces, Traces
 
 _QUICK_NS = 100_000

@@ -13,7 +13,7 @@ from typing import Any
 from nuclio_sdk.json_encoder import Encoder
 
 from headrace.runtime.wire.text import MAX_LINE, MAX_REASON, bounded
-from headrace.runtime.worker.given.in_turn import InTurn
+from headrace.runtime.worker.api.serial_writer import InTurn
 
 SendLog = Callable[[dict[str, object]], None]
 _MAX_LINE_BYTES = 32_768

@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
-from headrace.runtime.wire.frames import Headers
-from headrace.runtime.worker.given.event import StreamEvent
-from headrace.runtime.worker.returned.results import status_of
+from headrace.runtime.wire.records import Headers
+from headrace.runtime.worker.api.event import StreamEvent
+from headrace.runtime.worker.results import status_of
 from headrace.runtime.worker.tracing import Call
 
 logger = logging.getLogger("headrace.tracing")

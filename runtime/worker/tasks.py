@@ -6,9 +6,9 @@ from collections.abc import Coroutine
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from headrace.runtime.worker.acks import WorkerAcks, place_of
-from headrace.runtime.worker.given.current import CURRENT, RECORD, Place
-from headrace.runtime.worker.returned.failure import describe_failure
+from headrace.runtime.worker.api.acks import WorkerAcks, place_of
+from headrace.runtime.worker.api.record_id import CURRENT, RECORD, Place
+from headrace.runtime.worker.api.user_traceback import describe_failure
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from headrace.runtime.wire.frames import Headers
+from headrace.runtime.wire.records import Headers
 
 logger = logging.getLogger("headrace.tracing")
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 
-from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire import records as wire
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,14 @@ from headrace.runtime.metrics.trigger import RestartReason
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.tasks import end_tasks
-from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Kind, WireRecord
+from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.records import Kind, WireRecord
+from headrace.runtime.workers.crash_attribution import Death, Verdict
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
 from headrace.runtime.workers.listener import RecordListener
-from headrace.runtime.workers.news import News
-from headrace.runtime.workers.outbox import NoSink, Outbox, Part
 from headrace.runtime.workers.process import WorkerProcess
-from headrace.runtime.workers.verdict import Death, Verdict
+from headrace.runtime.workers.receiver import News
+from headrace.runtime.workers.sender import NoSink, Outbox, Part
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire.frames import NonsenseError, RunHeader, WireRecord
+from headrace.runtime.wire.records import NonsenseError, RunHeader, WireRecord
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.runtime.wire.frames import Ack, decode_ack, decode_ack_offset
+from headrace.runtime.wire.records import Ack, decode_ack, decode_ack_offset
 
 
 class JoinedAcks:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from headrace.runtime.metrics.measure import Measure, Sample
+from headrace.runtime.metrics.custom_metric import Measure, Sample
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire.frames import Ack, Nack, WireRecord
 from headrace.runtime.wire.produce import Produce
+from headrace.runtime.wire.records import Ack, Nack, WireRecord
 from headrace.runtime.wire.reply import Reply
 
 

@@ -13,10 +13,10 @@ from itertools import count
 
 from headrace.runtime.processes import MARK, handlers_umask, kill_marked
 from headrace.runtime.users import OURS, ProcessUser
-from headrace.runtime.wire.frames import Buffer, Kind, NonsenseError
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.records import Buffer, Kind, NonsenseError
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
-from headrace.runtime.wire.stacks import Stacks, place_in
+from headrace.runtime.wire.stack_dump import Stacks, place_in
 from headrace.runtime.wire.start import WorkerStart, encode_start
 from headrace.runtime.workers.channel import Channel, OnFrame
 

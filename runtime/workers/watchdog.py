@@ -10,9 +10,9 @@ from pathlib import Path
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.tasks import end_tasks, start_task
+from headrace.runtime.workers.crash_attribution import Verdict
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import RunningRecord
-from headrace.runtime.workers.verdict import Verdict
 
 _MEMORY_INTERVAL_SECONDS = 0.1
 # How long a cancelled handler may take to end, before its worker is killed.

@@ -13,10 +13,10 @@ from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.config.trigger_kinds import TriggerKind
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.status import is_stuck, problem, status
 from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, Text

@@ -7,7 +7,7 @@ import sys
 import pytest
 from root import ROOT
 
-from headrace.runtime.processor.kinds import contract
+from headrace.runtime.processor.trigger_classes import contract
 
 METHODS = ("delivery", "embedded", "run", "stop", "problems", "status")
 HEAD = """

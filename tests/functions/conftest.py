@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from servers import shared
 from spark import SharedSpark
 
-from headrace.runtime.worker.spark import WorkerSpark
+from headrace.runtime.worker.api.spark import WorkerSpark
 
 _NO_POSTGRESQL = "no PostgreSQL: apt-get install postgresql"
 

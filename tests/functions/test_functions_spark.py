@@ -17,7 +17,7 @@ from spark_events import NOON, Event, events
 
 from headrace.functions.spark import events_to_dataframe, json_events_to_dataframe, parquet, write_parquet
 from headrace.functions.spark.temporary_folder import sweep, temporary_folder
-from headrace.runtime.worker.spark import WorkerSpark
+from headrace.runtime.worker.api.spark import WorkerSpark
 
 WRITER = """
 import sys, time

@@ -55,7 +55,7 @@ def test_the_wheel_holds_one_package(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"headrace"}
     assert {
         "headrace/py.typed",
-        "headrace/runtime/partitions/books/ledger.py",
+        "headrace/runtime/partitions/offsets/ledger.py",
         "headrace/triggers/kafka/trigger.py",
     } <= set(names)
     assert "headrace/specs/kafka-minimal.yaml" in names

@@ -13,7 +13,7 @@ import pytest
 
 import headrace
 from headrace import Context, Event, QualifiedOffset, Response
-from headrace.runtime.worker.given import sdk
+from headrace.runtime.worker.api import sdk
 from headrace.testing import TrialResult, run_handler
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +148,7 @@ def test_what_has_a_type_is_there() -> None:
 
 
 def test_methods_take_what_their_types_say() -> None:
-    tree = ast.parse((ROOT / "runtime/worker/given/sdk.py").read_text())
+    tree = ast.parse((ROOT / "runtime/worker/api/sdk.py").read_text())
     for cls in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
         for method in (node for node in cls.body if isinstance(node, ast.FunctionDef)):
             given = method.args

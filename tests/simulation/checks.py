@@ -14,8 +14,8 @@ from taken_back import TakenBack
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import Then
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
 
 # What is on its way when something changes may still arrive: longer than any wire takes, there and back.
 GRACE_SECONDS = 0.1

@@ -10,16 +10,16 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, NoReturn, Protocol
 
-from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Buffer, Kind
+from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.records import Buffer, Kind
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart, decode_start, encode_start
-from headrace.runtime.worker.calls.handler import Handler
+from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 from headrace.runtime.worker.context import Platform
-from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.frame_handler import obey
+from headrace.runtime.worker.handler import Handler
 from headrace.runtime.worker.loop import WorkerLoop
-from headrace.runtime.worker.orders import obey
 from headrace.runtime.workers.channel import OnFrame
 from headrace.runtime.workers.process import EndSession
 

@@ -13,12 +13,12 @@ from chunks import Written, batch
 from shape import record_key
 from worker_bench import Record
 
-from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import TOPIC_ID_CHARS, CheckpointText, decode_text
+from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import TOPIC_ID_CHARS, CheckpointText, decode_text
 from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.records import WireRecord
 from headrace.triggers.kafka.format.decoder import decode
 
 Piece = Sequence[WireRecord]

@@ -14,8 +14,8 @@ from shape import Shape
 
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.worker.given.producing import OnItsWay, ProduceError
-from headrace.runtime.worker.given.sdk import QualifiedOffset, Response
+from headrace.runtime.worker.api.producing import OnItsWay, ProduceError
+from headrace.runtime.worker.api.sdk import QualifiedOffset, Response
 
 
 class HandlerError(Exception):

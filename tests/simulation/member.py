@@ -13,23 +13,23 @@ from group import Group, shown_id
 from model_client import ModelTransactions
 from shape import Shape
 
-from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.batch_scheduler import Batches
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.dispatch.handout import Batches
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.books.held import Confirm, Outgoing, Written
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, Encoded
+from headrace.runtime.partitions.offsets.pending_produces import Confirm, Outgoing, Written
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.assignment import Assignment, Starts
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.limits import Limits
 from headrace.runtime.streams.offset_store import CommitRefusedError
-from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
 from headrace.runtime.workers.process import WorkerProcess
 

@@ -24,10 +24,10 @@ from group import Group
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.triggers.kafka.client.commits import Commit
+from headrace.triggers.kafka.group.transactional_offsets import Transactions
 from headrace.triggers.kafka.produce.cluster import Cluster
 from headrace.triggers.kafka.produce.partition_producer import PartitionProducer
 from headrace.triggers.kafka.settings.model import KafkaSettings
-from headrace.triggers.kafka.transactions import Transactions
 
 _GROUP = "g"
 _PARTITIONS = {0, 1}

@@ -10,7 +10,7 @@ from headrace.runtime.config.failure import FailurePolicy, Then
 Delivery = Literal["records", "chunks", "ranges"]
 Ordering = Literal["partition", "key", "none"]
 ORDERINGS: list[Ordering] = ["partition", "partition", "partition", "partition", "key", "key", "none"]
-RANGE_EVENT = "headrace.runtime.worker.given.event:RangeEvent"
+RANGE_EVENT = "headrace.runtime.worker.api.event:RangeEvent"
 DECODER = "headrace.triggers.kafka.format.decoder:decode"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import PartitionStatus

@@ -5,8 +5,8 @@ from typing import Any, cast
 from checks import Call, Delivery, History
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 
 KEY = PartitionKey("t", 0)
 PROCESS = cast("Any", "worker 0")

@@ -13,9 +13,9 @@ from fake_worker import FakeProcess
 from virtual_time import in_virtual_time
 from worker_bench import Record, until
 
-from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Kind, RunHeader
+from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.records import Kind, RunHeader
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.workers.process import WorkerProcess
 

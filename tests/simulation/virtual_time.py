@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from headrace.runtime.wire import clock
-from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from standing import Standing, is_named, without_reason
 from virtual_time import StandstillError, in_virtual_time
 
 from headrace.runtime.partitions import lane
-from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import is_stuck_in_a_record, stuck_at
 

@@ -22,8 +22,8 @@ from processes import is_running
 from replica import lines, replica, set_trigger, wait_until, write_function
 from scenario import Report, main
 
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import decode_text
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import decode_text
 from headrace.triggers.kafka.client.commits import fetch_commits
 
 RECORDS = 1000

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from headrace.triggers.cron.fields import NAMES
+from headrace.triggers.cron.expression import NAMES
 
 _ZONES = ("UTC", "UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu")
 _STARTS = (

@@ -19,8 +19,8 @@ WORKER, PROCESSOR = "headrace.runtime.worker", "headrace"
 FAILPOINTS = {
     "before-handler": (WORKER, "headrace.runtime.wire.slots.progress:ProgressSlot.enter", "after"),
     "after-handler": (WORKER, "headrace.runtime.wire.slots.progress:ProgressSlot.leave", "before"),
-    "before-ack": (WORKER, "headrace.runtime.worker.acks:WorkerAcks.ack", "before"),
-    "after-ack": (WORKER, "headrace.runtime.worker.acks:WorkerAcks.ack", "after"),
+    "before-ack": (WORKER, "headrace.runtime.worker.api.acks:WorkerAcks.ack", "before"),
+    "after-ack": (WORKER, "headrace.runtime.worker.api.acks:WorkerAcks.ack", "after"),
     "before-commit": (PROCESSOR, "headrace.runtime.streams.committer:Committer._send", "before"),
     "after-commit": (PROCESSOR, "headrace.runtime.streams.committer:Committer._send", "after"),
     "before-dead-letter": (PROCESSOR, "headrace.triggers.kafka.dead_letters:DeadLetters.write", "before"),

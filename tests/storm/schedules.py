@@ -18,7 +18,7 @@ from pathlib import Path
 from random_schedules import Case, random_case
 
 from headrace.triggers.cron.differences import blanks_count, clocks_change
-from headrace.triggers.cron.fields import NAMES, ScheduleError
+from headrace.triggers.cron.expression import NAMES, ScheduleError
 from headrace.triggers.cron.schedule import Schedule, zone_of
 
 _PROGRAM = Path(__file__).with_name("nuclios_schedules.go")

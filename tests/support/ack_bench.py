@@ -7,7 +7,7 @@ from worker_bench import QUICK_RETRIES, Bench, until
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 
 DISABLE = DeliveryPolicy(failure=QUICK_RETRIES)
 ENABLE = DeliveryPolicy(AckMode.ENABLE, failure=QUICK_RETRIES)

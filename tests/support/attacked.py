@@ -18,10 +18,10 @@ from typing import Any, cast
 from fake_processor import FakeProcessor
 from http_function import http_function
 
-from headrace.functions.run_tracking.frontier import part
+from headrace.functions.run_tracking.frontier import service
 from headrace.functions.run_tracking.settings import read_settings
+from headrace.runtime.embedded.v3io import listening
 from headrace.runtime.embedded.v3io.store.store import open_store
-from headrace.runtime.embedded.v3io.web import listening
 from headrace.runtime.embedded.v3io.web.api import Api
 from headrace.runtime.embedded.v3io.web.keys import AccessKey
 from headrace.runtime.processor.admin import server as admin
@@ -85,7 +85,7 @@ async def frontier(folder: Path) -> AsyncIterator[tuple[str, Done]]:
     )
     settings = read_settings({"FRONTIER_PORT": "0", "BLOBS": str(folder / "blobs")})
     urls = _urls()
-    await part.listen(context, settings)
+    await service.listen(context, settings)
     yield (
         await urls,
         lambda: (
@@ -112,7 +112,7 @@ SERVERS = {"http": http, "admin": admin_of_a_run, "v3io": v3io, "frontier": fron
 
 async def main(kind: str, folder: str) -> None:
     trigger.IDLE_SECONDS = admin.IDLE_SECONDS = listening._IDLE_SECONDS = IDLE_SECONDS
-    cast("Any", part).Limits = partial(Limits, idle_seconds=IDLE_SECONDS)
+    cast("Any", service).Limits = partial(Limits, idle_seconds=IDLE_SECONDS)
     bounds.RATE_SECONDS = RATE_SECONDS
     async with SERVERS[kind](Path(folder)) as (url, done):
         sys.stdout.write(f"{url}\n")

@@ -10,8 +10,8 @@ from typing import Any
 import nuclio_sdk
 import sqlalchemy as sa
 
-from headrace.functions.run_tracking.backend import part
-from headrace.functions.run_tracking.backend.site import Site
+from headrace.functions.run_tracking.backend import service
+from headrace.functions.run_tracking.backend.state import Site
 from headrace.functions.run_tracking.blobs.store import BlobError, Upload
 from headrace.functions.run_tracking.settings import Settings, read_settings
 
@@ -85,7 +85,7 @@ class Backend:
         self._context.user_data.site = Site(self._context, self.settings, engine, self.blobs)
 
     def ask(self, method: str, path: str, /, body: Any = b"", **fields: str) -> Any:
-        return part.handle(self._context, Request(method, path, fields, body))
+        return service.handle(self._context, Request(method, path, fields, body))
 
     def said(self, method: str, path: str, /, body: Any = b"", **fields: str) -> tuple[int, Any]:
         answer = self.ask(method, BASE + path, body, **fields)

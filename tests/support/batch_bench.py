@@ -13,10 +13,10 @@ from worker_bench import QUICK_RETRIES, Bench, bench, records
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
+from headrace.runtime.wire.records import WireRecord
 
 # What handlers here may use besides PRELUDE.
 _SEE = """

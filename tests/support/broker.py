@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from aiokafka.admin import AIOKafkaAdminClient
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
+from headrace.runtime.embedded.kafka.security import Guards
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
 

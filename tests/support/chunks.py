@@ -11,8 +11,8 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 from hypothesis import strategies as st
 
-from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
-from headrace.runtime.wire.frames import Headers
+from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
+from headrace.runtime.wire.records import Headers
 from headrace.triggers.kafka.format.decoder import decode
 
 CONTROL, APPEND_TIME = 0x20, 0x08

@@ -15,10 +15,10 @@ from aiokafka.errors import (
 
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.books.held import HeldRecords
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
+from headrace.runtime.partitions.offsets.pending_produces import HeldRecords
 from headrace.runtime.streams.committer import Committer
 from headrace.triggers.kafka.client.commits import (
     PartitionsRefusedError,
@@ -27,7 +27,7 @@ from headrace.triggers.kafka.client.commits import (
 )
 from headrace.triggers.kafka.client.internals import generation
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.start import GroupTopics
+from headrace.triggers.kafka.start_offsets import GroupTopics
 
 TP = TopicPartition("t", 0)
 KEY = PartitionKey("t", 0)

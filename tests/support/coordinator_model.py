@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE, Answer, Heartbeat, Part
-from headrace.triggers.kafka.group.refusals import LOST
+from headrace.triggers.kafka.group.kip848.refusals import LOST
 
 FENCED, UNKNOWN = 110, 25
 assert {FENCED, UNKNOWN} < LOST

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.streams.opener import Opener
+from headrace.runtime.streams.isolated_decoder import Opener
 from headrace.triggers.kafka.dead_letters import DeadLetters
 from headrace.triggers.kafka.settings.model import KafkaSettings
 

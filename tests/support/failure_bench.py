@@ -9,10 +9,10 @@ from worker_bench import QUICK, QUICK_RETRIES, Bench
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import Then
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
+from headrace.runtime.wire.records import WireRecord
 
 FAILS_AT_5 = """
     def handler(context, event):

@@ -20,7 +20,7 @@ from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.group.names import sequence_attribute, state_name
 from headrace.runtime.v3io.group.sessions import Session
-from headrace.runtime.v3io.group.state_item import StateItem
+from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import SHARD, get_item, put_attributes
 from headrace.runtime.v3io.streams import get, seek
 

@@ -14,8 +14,8 @@ from aiokafka import TopicPartition
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode
 from chunks import Written, batch, compressed, emptied_batch, old_batch, sealed
 
-from headrace.runtime.partitions.buffers.chunk import ChunkSlice
-from headrace.triggers.kafka.client import chunks
+from headrace.runtime.partitions.chunk import ChunkSlice
+from headrace.triggers.kafka.client import undecoded_fetch
 from headrace.triggers.kafka.client.epochs import Epochs
 from headrace.triggers.kafka.format.batches import FetchedBatches
 from headrace.triggers.kafka.format.decoder import decode
@@ -37,8 +37,11 @@ def read_all(data: bytes) -> None:
         where = [(7, 0)], 0, None, None, False, level
         tp, heard = TopicPartition("t", 0), Epochs(lambda: None).fetched
         bound = {"max_batch_bytes": MAX_BATCH_BYTES, "on_fetched": heard}
-        undecoded = chunks._PartitionBatches(tp, chunks._FetchedBytes(data), *where, **bound)  # type: ignore[arg-type]
-        decoded = chunks._CountedRecords(tp, FetchedBatches(data, MAX_BATCH_BYTES), *where, on_fetched=heard)
+        fetched = undecoded_fetch._FetchedBytes(data)
+        undecoded = undecoded_fetch._PartitionBatches(tp, fetched, *where, **bound)  # type: ignore[arg-type]
+        decoded = undecoded_fetch._CountedRecords(
+            tp, FetchedBatches(data, MAX_BATCH_BYTES), *where, on_fetched=heard
+        )
         for found in (undecoded, decoded):
             with contextlib.suppress(Exception):  # a partition is cut off there
                 for _, item in zip(range(SHOWN), found, strict=False):

@@ -3,7 +3,7 @@
 PRELUDE = """
     import random, struct
     from headrace.runtime.wire import frames as wire
-    from headrace.runtime.wire.frames import Ack, Kind
+    from headrace.runtime.wire.records import Ack, Kind
     from headrace.runtime.wire.reply import Reply, encode_reply
     SOCKET = int(sys.argv[1])
 

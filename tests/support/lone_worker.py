@@ -9,13 +9,13 @@ from typing import Any
 
 from worker_bench import PRELUDE
 
-from headrace.runtime.metrics.measure import Measure, Sample
+from headrace.runtime.metrics.custom_metric import Measure, Sample
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.testing.lane import TrialLane, TrialRecord
-from headrace.runtime.wire.frames import Ack, Nack, WireRecord
+from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.produce import Produce
+from headrace.runtime.wire.records import Ack, Nack, WireRecord
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.workers.handle import WorkerHandle

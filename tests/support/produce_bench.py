@@ -8,7 +8,7 @@ from refetching import Log
 from worker_bench import QUICK, Bench, bench
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.partitions.books.held import Confirm, Written, waits
+from headrace.runtime.partitions.offsets.pending_produces import Confirm, Written, waits
 from headrace.runtime.wire.produce import Message
 
 

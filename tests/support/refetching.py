@@ -5,7 +5,7 @@ import asyncio
 from failure_bench import Journal
 from worker_bench import Bench, records
 
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 
 
 class Log(Journal):

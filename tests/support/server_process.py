@@ -22,8 +22,8 @@ from spark import QUICK, SharedSpark, spark_function
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.embedded.kafka.properties import broker_settings
+from headrace.runtime.embedded.kafka.security import Guards
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.spark.link import SparkLink

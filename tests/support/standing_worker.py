@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.buffers.chunk import Chunk
+from headrace.runtime.partitions.chunk import Chunk
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.partitions.partition import AssignedPartition
+from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
 

@@ -9,9 +9,9 @@ from unittest import mock
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.embedded.kafka.java import BrokerJava
 from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
+from headrace.runtime.embedded.kafka.security import Guards
 from headrace.runtime.embedded.ports import HOST, choose_ports
 
 _COUNT = 3

@@ -15,7 +15,7 @@ from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioError
 from headrace.runtime.v3io.group.names import LAST_SEQUENCE, sequence_attribute
 from headrace.runtime.v3io.group.sessions import Session
-from headrace.runtime.v3io.group.state_item import StateItem
+from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import get_item
 from headrace.runtime.v3io.records import NewRecord
 from headrace.runtime.v3io.streams import put

@@ -19,7 +19,7 @@ from headrace.runtime.v3io.client import V3ioClient, nothing
 from headrace.runtime.v3io.errors import V3ioRefusedError
 from headrace.runtime.v3io.group.lags import read_lags
 from headrace.runtime.v3io.group.sessions import Session
-from headrace.runtime.v3io.group.state_item import StateItem
+from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.place import StreamPlace
 from headrace.runtime.v3io.records import NewRecord
 from headrace.runtime.v3io.streams import create, put

@@ -9,7 +9,7 @@ from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.group.names import sequence_attribute, state_name
 from headrace.runtime.v3io.group.sessions import Session
-from headrace.runtime.v3io.group.state_item import StateItem
+from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import get_item, put_attributes
 from headrace.runtime.v3io.place import StreamPlace
 from headrace.runtime.v3io.records import NewRecord

@@ -13,18 +13,18 @@ from pathlib import Path
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.acks.router import AckRouter
-from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.batch_scheduler import EndSession, no_session
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.dispatch.handout import EndSession, no_session
 from headrace.runtime.dispatch.interface import Output
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, of_keys, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.wire.frames import Headers, WireRecord
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_keys, of_records
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.records import Headers, WireRecord
 from headrace.runtime.wire.start import STREAM_EVENT, WorkerStart
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.process import WorkerProcess

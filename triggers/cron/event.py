@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from headrace.runtime.wire.frames import SentRecord, WireRecord
-from headrace.runtime.worker.given.event import Lazy, LazyEvent, PartitionView
-from headrace.runtime.worker.given.nuclios_event import InBytes
+from headrace.runtime.wire.records import SentRecord, WireRecord
+from headrace.runtime.worker.api.event import Lazy, LazyEvent, PartitionView
+from headrace.runtime.worker.api.event_classes import InBytes
 
 Headers = Mapping[str, str | int]
 _UTF8 = "surrogatepass"  # YAML may have what is no UTF-8

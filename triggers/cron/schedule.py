@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-from headrace.triggers.cron.fields import Fields, ScheduleError, fields_of
+from headrace.triggers.cron.expression import Fields, ScheduleError, fields_of
 
 FROM_NOW_ON = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 """What zones did before that says nothing."""

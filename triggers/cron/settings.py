@@ -11,7 +11,7 @@ from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.declare import Rule, Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, Anything, Count, Seconds, Text, spelled
 from headrace.triggers.cron import differences
-from headrace.triggers.cron.fields import ScheduleError
+from headrace.triggers.cron.expression import ScheduleError
 from headrace.triggers.cron.schedule import Schedule, zone_of
 
 SHORTEST_INTERVAL_SECONDS = 0.01

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from headrace.runtime.wire.frames import WireRecord
-from headrace.runtime.worker.given.event import Lazy, LazyEvent, PartitionView
-from headrace.runtime.worker.given.nuclios_event import InBytes
+from headrace.runtime.wire.records import WireRecord
+from headrace.runtime.worker.api.event import Lazy, LazyEvent, PartitionView
+from headrace.runtime.worker.api.event_classes import InBytes
 from headrace.triggers.http.target import Fields, fields_of, path_of, query_of, url_of
 
 _JSON = "application/json"

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from headrace.runtime.deadlines import Deadlines
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.books.reason import in_one_line, log_extra
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import CutShort
+from headrace.runtime.partitions.offsets.failure_text import in_one_line, log_extra
 from headrace.runtime.partitions.single_lane import SingleLane
-from headrace.runtime.wire.frames import SentRecord, WireRecord
+from headrace.runtime.wire.records import SentRecord, WireRecord
 from headrace.runtime.wire.reply import NOBODY, Reply
 from headrace.triggers.http.stream import AnswerStream
 

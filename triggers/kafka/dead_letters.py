@@ -21,9 +21,9 @@ from aiokafka.errors import (
 
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.dead_letter_headers import Provenance, with_writable_names
-from headrace.runtime.kafka.dead_letter_producer import Copy, discard, start_producer, write_copy
+from headrace.runtime.kafka.producer import Copy, discard, start_producer, write_copy
 from headrace.runtime.kafka.refusals import no_answer
-from headrace.runtime.streams.opener import Opener
+from headrace.runtime.streams.isolated_decoder import Opener
 from headrace.triggers.kafka.client.errors import explain
 from headrace.triggers.kafka.produce.faults import OUT_OF_STEP
 from headrace.triggers.kafka.settings.model import KafkaSettings

@@ -10,14 +10,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.buffers.chunk import ChunkSlice
+from headrace.runtime.partitions.chunk import ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.room import decoded_in, missing_of_plan
 from headrace.runtime.streams.assignment import AHEAD_BYTES, Assignment
-from headrace.triggers.kafka.client import chunks, fetches
-from headrace.triggers.kafka.client.budget import Budget
+from headrace.triggers.kafka.client import fetches, undecoded_fetch
 from headrace.triggers.kafka.client.epochs import Epochs
+from headrace.triggers.kafka.client.fetch_budget import Budget
 from headrace.triggers.kafka.item_limit import ItemLimit
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -132,7 +132,7 @@ class Fetching:
     def _take_in(self, partition: AssignedPartition, found: Sequence[Any]) -> None:
         if self._assignment.are_chunks:
             before_bytes = partition.left_bytes
-            for records in chunks.pieces(found):
+            for records in undecoded_fetch.pieces(found):
                 self._assignment.add(partition, records)
                 if not isinstance(records, ChunkSlice):
                     self.leave_room_for_decoded()
@@ -193,7 +193,7 @@ class Fetching:
                 for records in fetched.values():
                     # A fetch may outlast an assignment, and bring records of the next one.
                     if (now := self._assigned.get(key)) is not None:
-                        for piece in chunks.pieces(records):
+                        for piece in undecoded_fetch.pieces(records):
                             self._dispatch.add(now, piece)
         if self._assigned.get(key) is partition:
             self._dispatch.cut_off(partition, f"the record can't be decoded ({error})")

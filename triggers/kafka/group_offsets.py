@@ -11,14 +11,14 @@ from aiokafka.errors import (
     OffsetMetadataTooLargeError,
 )
 
-from headrace.runtime.partitions.books.held import Outgoing
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, Encoded
+from headrace.runtime.partitions.offsets.pending_produces import Outgoing
 from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
 from headrace.triggers.kafka.client.commits import Commit, PartitionsRefusedError, fetch_commits
 from headrace.triggers.kafka.client.internals import generation
-from headrace.triggers.kafka.start import GroupTopics
+from headrace.triggers.kafka.start_offsets import GroupTopics
 
 
 class GroupOffsets:

@@ -1,6 +1,6 @@
 """How many items one fetch may bring of a partition, where an item may be a record or a piece of batches."""
 
-from headrace.triggers.kafka.client.chunks import PIECE_BYTES
+from headrace.triggers.kafka.client.undecoded_fetch import PIECE_BYTES
 
 
 class ItemLimit:

@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from headrace.runtime.partitions.books.held import Outgoing
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.pending_produces import Outgoing
 from headrace.triggers.kafka.client.commits import Commit
 from headrace.triggers.kafka.client.topics import shown_id
-from headrace.triggers.kafka.group.commits import MemberCommits
+from headrace.triggers.kafka.group.kip848.commits import MemberCommits
 from headrace.triggers.kafka.group.session import Session
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 

@@ -13,11 +13,11 @@ from aiokafka.structs import ConsumerRecord
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.kafka.connecting import start_client
 from headrace.runtime.kafka.refusals import REFUSALS
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import stuck_at
 from headrace.runtime.streams.assignment import Assignment
-from headrace.triggers.kafka.client import chunks
+from headrace.triggers.kafka.client import undecoded_fetch
 from headrace.triggers.kafka.client.internals import high_watermark
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -130,7 +130,7 @@ async def read_record(
     async with asyncio.timeout(_READ_SECONDS):
         try:
             await start_client(consumer)
-            chunks.count(consumer, max_batch_bytes=settings.max_batch_bytes)
+            undecoded_fetch.count(consumer, max_batch_bytes=settings.max_batch_bytes)
             consumer.assign([tp])
             consumer.seek(tp, offset)
             while await consumer.position(tp) <= offset:

@@ -6,20 +6,20 @@ from typing import TypeVar
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.assignment import Starts
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.records import WireRecord
 from headrace.triggers.kafka.dead_letters import DeadLetters
-from headrace.triggers.kafka.ends import Ends
+from headrace.triggers.kafka.end_offsets import Ends
 from headrace.triggers.kafka.fetching import Fetching
+from headrace.triggers.kafka.group.membership import Membership
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.logs import Logs
-from headrace.triggers.kafka.membership.contract import Membership
-from headrace.triggers.kafka.produce.outputs import Outputs
+from headrace.triggers.kafka.log_watcher import Logs
+from headrace.triggers.kafka.produce.output_producer import Outputs
 from headrace.triggers.kafka.ranges import read_record
 from headrace.triggers.kafka.settings.model import KafkaSettings
-from headrace.triggers.kafka.start import read_ends, read_starts
+from headrace.triggers.kafka.start_offsets import read_ends, read_starts
 
 T = TypeVar("T")
 

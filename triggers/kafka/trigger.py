@@ -19,33 +19,33 @@ from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.opener import Opener
+from headrace.runtime.streams.isolated_decoder import Opener
 from headrace.runtime.tasks import outcome, task_group
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.kafka.client import chunks, fetches, internals, requests
+from headrace.triggers.kafka.client import fetch_requests, fetches, internals, undecoded_fetch
 from headrace.triggers.kafka.client.connect import connect
 from headrace.triggers.kafka.client.errors import explained, topics_of
-from headrace.triggers.kafka.client.sign_in import SignIns
+from headrace.triggers.kafka.client.reauthentication import SignIns
 from headrace.triggers.kafka.dead_letters import DeadLetters
-from headrace.triggers.kafka.ends import Ends
+from headrace.triggers.kafka.end_offsets import Ends
 from headrace.triggers.kafka.fetching import Fetching
+from headrace.triggers.kafka.group.classic import ClassicMembership
+from headrace.triggers.kafka.group.consumer import IncrementalMembership
+from headrace.triggers.kafka.group.membership import Membership
+from headrace.triggers.kafka.group.transactional_offsets import Transactions
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.logs import Logs
+from headrace.triggers.kafka.log_watcher import Logs
 from headrace.triggers.kafka.member_offsets import MemberOffsets
-from headrace.triggers.kafka.membership.classic import ClassicMembership
-from headrace.triggers.kafka.membership.contract import Membership
 from headrace.triggers.kafka.membership.expiry import tell_of_expiry
-from headrace.triggers.kafka.membership.incremental import IncrementalMembership
 from headrace.triggers.kafka.produce.known_topics import watch_at_start
-from headrace.triggers.kafka.produce.outputs import Outputs
+from headrace.triggers.kafka.produce.output_producer import Outputs
 from headrace.triggers.kafka.ranges import EndWatcher
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.settings.output import KafkaOutputSettings
 from headrace.triggers.kafka.stream import KafkaStream
-from headrace.triggers.kafka.topics import Topics
-from headrace.triggers.kafka.transactions import Transactions
+from headrace.triggers.kafka.topic_subscription import Topics
 
 logger = logging.getLogger(__name__)
 
@@ -214,9 +214,9 @@ class KafkaTrigger(Trigger):
         for client in (consumer._client, self._admin._client):  # noqa: SLF001
             self._sign_ins.watch(client)
         internals.tune(consumer, retry_seconds=settings.retry_backoff_seconds)
-        requests.limit(consumer, fetching.budget)
+        fetch_requests.limit(consumer, fetching.budget)
         if self._dispatch.policy.decoder:
-            assignment.are_chunks = chunks.forward(
+            assignment.are_chunks = undecoded_fetch.forward(
                 consumer, fetching.budget.hold, settings.max_batch_bytes, epochs.fetched
             )
             if not assignment.are_chunks:
@@ -224,7 +224,7 @@ class KafkaTrigger(Trigger):
                     "this aiokafka is unknown inside: records are decoded here, not in the workers"
                 )
         if not assignment.are_chunks:
-            chunks.count(consumer, fetching.budget.hold, settings.max_batch_bytes, epochs.fetched)
+            undecoded_fetch.count(consumer, fetching.budget.hold, settings.max_batch_bytes, epochs.fetched)
             fetching.leave_room_for_decoded()
         return membership
 

@@ -10,7 +10,7 @@ from headrace.runtime.v3io.errors import V3ioRefusedError
 from headrace.runtime.v3io.place import StreamPlace
 from headrace.runtime.v3io.records import NewRecord
 from headrace.runtime.v3io.streams import describe, put
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.records import WireRecord
 
 logger = logging.getLogger(__name__)
 

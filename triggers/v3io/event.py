@@ -3,10 +3,10 @@
 from typing import Any, ClassVar
 
 from headrace.runtime.v3io.records import StreamRecord
-from headrace.runtime.wire.frames import SentRecord, encode_headers
-from headrace.runtime.worker.given import sdk
-from headrace.runtime.worker.given.event import Lazy, StreamEvent
-from headrace.runtime.worker.given.nuclios_event import InBytes
+from headrace.runtime.wire.records import SentRecord, encode_headers
+from headrace.runtime.worker.api import sdk
+from headrace.runtime.worker.api.event import Lazy, StreamEvent
+from headrace.runtime.worker.api.event_classes import InBytes
 
 _CLIENT_INFO = "client-info"
 _BY_THE_SERVER = 1

@@ -4,10 +4,15 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.runtime.partitions.books.held import Outgoing
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import MAX_TEXT_CHARS, CheckpointText, Encoded, decode_text
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import (
+    MAX_TEXT_CHARS,
+    CheckpointText,
+    Encoded,
+    decode_text,
+)
+from headrace.runtime.partitions.offsets.pending_produces import Outgoing
 from headrace.runtime.streams.offset_store import CommitRefusedError
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioError

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioError, V3ioRefusedError
-from headrace.runtime.v3io.patience import Recurrence, pauses
+from headrace.runtime.v3io.retry import Recurrence, pauses
 from headrace.runtime.v3io.streams import Fetched, get, seek
 from headrace.triggers.v3io.event import record_of
 from headrace.triggers.v3io.settings.model import V3ioSettings

@@ -5,15 +5,15 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.assignment import Starts
 from headrace.runtime.v3io.errors import V3ioError
-from headrace.runtime.v3io.patience import Recurrence, pauses
-from headrace.runtime.wire.frames import WireRecord
-from headrace.triggers.v3io.awaited import Awaited
+from headrace.runtime.v3io.retry import Recurrence, pauses
+from headrace.runtime.wire.records import WireRecord
 from headrace.triggers.v3io.dead_letters import DeadLetters
+from headrace.triggers.v3io.empty_shards import Awaited
 from headrace.triggers.v3io.shard_offsets import FIRST_OFFSET, ShardOffsets, ShardState
 from headrace.triggers.v3io.shard_reader import ShardReader, Surroundings
 

@@ -18,19 +18,19 @@ from headrace.runtime.tasks import end_tasks, outcome, task_group
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioError, V3ioRefusedError
 from headrace.runtime.v3io.group.names import escaped
-from headrace.runtime.v3io.group.state_item import StateItem
-from headrace.runtime.v3io.patience import pauses
+from headrace.runtime.v3io.group_state import StateItem
+from headrace.runtime.v3io.retry import pauses
 from headrace.runtime.v3io.streams import describe
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.v3io.awaited import Awaited
 from headrace.triggers.v3io.dead_letters import DeadLetters
-from headrace.triggers.v3io.membership.membership import Membership
-from headrace.triggers.v3io.membership.shares import Group
+from headrace.triggers.v3io.empty_shards import Awaited
+from headrace.triggers.v3io.membership import Membership
 from headrace.triggers.v3io.settings.keys import access_of
 from headrace.triggers.v3io.settings.model import V3ioSettings
 from headrace.triggers.v3io.shard_offsets import ShardOffsets
 from headrace.triggers.v3io.shard_reader import Surroundings
+from headrace.triggers.v3io.shares import Group
 from headrace.triggers.v3io.stream import V3ioStream
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from headrace.functions.database.engine import for_reading
 from headrace.functions.model_metrics.messages.feedback import Kind
 from headrace.functions.model_metrics.messages.predictions import class_of, number_of, predictions_of
-from headrace.functions.model_metrics.metrics.work import Bucket, matches
+from headrace.functions.model_metrics.metrics.work_queue import Bucket, matches
 from headrace.functions.model_metrics.store.sums import KEY
 from headrace.functions.model_metrics.store.tables import FEEDBACK, RESPONSES
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import functions as sql
 
 from headrace.functions.model_metrics.messages.feedback import Kind
-from headrace.functions.model_metrics.metrics.work import Sums
+from headrace.functions.model_metrics.metrics.work_queue import Sums
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS, KEY
 
 

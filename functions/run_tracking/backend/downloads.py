@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from headrace.functions.run_tracking.backend.answers import HEADERS, Answer, RequestError, check_run_id
 from headrace.functions.run_tracking.backend.requests import storable
-from headrace.functions.run_tracking.backend.site import Site
+from headrace.functions.run_tracking.backend.responses import HEADERS, Answer, RequestError, check_run_id
+from headrace.functions.run_tracking.backend.state import Site
 from headrace.functions.run_tracking.blobs.store import BlobError
 
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}")

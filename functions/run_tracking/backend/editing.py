@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from headrace.functions.run_tracking.backend.answers import (
+from headrace.functions.run_tracking.backend.requests import changes_of, members, named, run_ids, truth
+from headrace.functions.run_tracking.backend.responses import (
     Answer,
     RequestError,
     as_json,
     check_run_id,
     without_body,
 )
-from headrace.functions.run_tracking.backend.requests import changes_of, members, named, run_ids, truth
 from headrace.functions.run_tracking.backend.runs import check_there, no_run
-from headrace.functions.run_tracking.backend.site import Site
+from headrace.functions.run_tracking.backend.state import Site
 
 
 def update(site: Site, event: Any, run_id: str) -> Answer:

@@ -4,8 +4,8 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from typing import Any
 
-from headrace.functions.run_tracking.backend.answers import Answer, as_json
-from headrace.functions.run_tracking.backend.site import Site
+from headrace.functions.run_tracking.backend.responses import Answer, as_json
+from headrace.functions.run_tracking.backend.state import Site
 
 
 def live(site: Site, event: Any) -> Answer:

@@ -3,8 +3,8 @@
 from importlib import resources
 from typing import Any
 
-from headrace.functions.run_tracking.backend.answers import HEADERS, Answer
-from headrace.functions.run_tracking.backend.site import Site
+from headrace.functions.run_tracking.backend.responses import HEADERS, Answer
+from headrace.functions.run_tracking.backend.state import Site
 
 FILES = {"/": "page.html", "/page.css": "page.css", "/page.js": "page.js"}
 _TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript"}

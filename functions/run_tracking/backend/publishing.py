@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.functions.run_tracking.backend.answers import RequestError
+from headrace.functions.run_tracking.backend.responses import RequestError
 from headrace.functions.run_tracking.messages.envelopes import encode_event, encode_message
 from headrace.functions.run_tracking.messages.items import DeleteRun
 from headrace.functions.run_tracking.settings import Settings

@@ -4,10 +4,18 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from headrace.functions.run_tracking.backend import downloads, editing, health, named, pages, runs, summaries
-from headrace.functions.run_tracking.backend.answers import Answer, RequestError
+from headrace.functions.run_tracking.backend import (
+    downloads,
+    editing,
+    experiments_and_tags,
+    health,
+    pages,
+    runs,
+    summaries,
+)
 from headrace.functions.run_tracking.backend.requests import check_fields
-from headrace.functions.run_tracking.backend.site import Site
+from headrace.functions.run_tracking.backend.responses import Answer, RequestError
+from headrace.functions.run_tracking.backend.state import Site
 from headrace.web import is_form_type
 
 Handler: TypeAlias = Callable[..., Answer]
@@ -32,7 +40,7 @@ _BASE = "/api/v1/rest"
 _RUNS = f"{_BASE}/runs"
 _NAMED = tuple(
     one
-    for kind in (named.EXPERIMENT, named.TAG)
+    for kind in (experiments_and_tags.EXPERIMENT, experiments_and_tags.TAG)
     for one in (
         route("GET", f"{_BASE}/{kind.path}/", kind.list_all),
         route("POST", f"{_BASE}/{kind.path}/", kind.create),

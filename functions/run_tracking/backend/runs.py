@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from headrace.functions.run_tracking.backend.answers import (
+from headrace.functions.run_tracking.backend.requests import number, steps, storable, traces, truth
+from headrace.functions.run_tracking.backend.responses import (
     Answer,
     RequestError,
     as_json,
     check_run_id,
     listed_in_parts,
 )
-from headrace.functions.run_tracking.backend.requests import number, steps, storable, traces, truth
-from headrace.functions.run_tracking.backend.site import Site
+from headrace.functions.run_tracking.backend.state import Site
 from headrace.functions.run_tracking.store.reader import RunFilter
 
 _DEFAULT_RUNS, _MOST_RUNS = 100, 500

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from headrace.functions.run_tracking.backend.answers import Answer, as_json
 from headrace.functions.run_tracking.backend.requests import number, storable
-from headrace.functions.run_tracking.backend.site import Site
+from headrace.functions.run_tracking.backend.responses import Answer, as_json
+from headrace.functions.run_tracking.backend.state import Site
 
 _DEFAULT_ROWS, _MOST_ROWS = 1_000, 10_000
 

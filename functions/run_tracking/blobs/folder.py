@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.functions.run_tracking.blobs.room import UNFINISHED, Room
 from headrace.functions.run_tracking.blobs.signatures import Signatures
+from headrace.functions.run_tracking.blobs.storage_budget import UNFINISHED, Room
 from headrace.functions.run_tracking.blobs.store import BlobError, FullError, Upload, check_size
 from headrace.functions.run_tracking.messages.keys import can_be, check_blob_key
 from headrace.functions.run_tracking.settings import BlobBounds

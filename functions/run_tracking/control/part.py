@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.functions.patience import until_done
+from headrace.functions.retry import until_done
 from headrace.functions.run_tracking.blobs.open import open_store
 from headrace.functions.run_tracking.blobs.store import BlobError
 from headrace.functions.run_tracking.control.events import WITHOUT_EFFECT, effect_of

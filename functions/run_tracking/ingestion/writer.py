@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from headrace.functions.run_tracking.ingestion.folding import Sourced, fold
-from headrace.functions.run_tracking.ingestion.knowing import know
+from headrace.functions.run_tracking.ingestion.stored_runs import know
 from headrace.functions.run_tracking.ingestion.writing import Writing
 from headrace.functions.run_tracking.settings import RunBounds
 

@@ -20,8 +20,8 @@ from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
 from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.kafka import client
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.addresses import DEFAULT_PORT
 from headrace.runtime.kafka.client import Line
+from headrace.runtime.kafka.names import DEFAULT_PORT
 from headrace.runtime.processor.stopping import until_signal
 
 _MANY_PARTITIONS = 16

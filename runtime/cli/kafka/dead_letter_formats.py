@@ -9,7 +9,7 @@ from typing import Any
 from headrace.runtime.cli.records.formats import readable
 from headrace.runtime.errors import printable
 from headrace.runtime.kafka.dead_letter_reader import DeadLetter
-from headrace.runtime.partitions.books.reason import in_one_line
+from headrace.runtime.partitions.offsets.failure_text import in_one_line
 
 _HEX_WIDTH = 32
 

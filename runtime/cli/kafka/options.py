@@ -20,7 +20,7 @@ from headrace.runtime.kafka.access import (
     Tls,
     TlsError,
 )
-from headrace.runtime.kafka.addresses import (
+from headrace.runtime.kafka.names import (
     BROKERS_OPTION,
     BROKERS_VARIABLE,
     DEFAULT_PORT,

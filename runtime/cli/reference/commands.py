@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import click
 
-from headrace.runtime.config.derived.reference import table
+from headrace.runtime.config.reference import table
 
 _HEAD = """\
 # Command line

@@ -1,7 +1,7 @@
 """The reference of all metrics, docs/operate/metrics.md, from their declarations."""
 
-from headrace.runtime.config.derived.reference import table
-from headrace.runtime.metrics.declared import LABELS, TRIGGER_LABELS, Metric, declared_in
+from headrace.runtime.config.reference import table
+from headrace.runtime.metrics.declaration import LABELS, TRIGGER_LABELS, Metric, declared_in
 from headrace.runtime.metrics.registry import METRICS
 from headrace.runtime.metrics.trigger import TriggerMetrics
 

@@ -9,7 +9,7 @@ import click
 from headrace.runtime.cli.records.columns import Columns, show_columns, shown
 from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.running.access import token_option
-from headrace.runtime.cli.running.looks import Look, ask_json, read_look
+from headrace.runtime.cli.running.status_client import Look, ask_json, read_look
 from headrace.runtime.errors import printable
 from headrace.runtime.processor.admin.client import admin_option
 

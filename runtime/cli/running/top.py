@@ -10,7 +10,7 @@ import click
 from headrace.runtime.cli.records.columns import Columns, View, watch
 from headrace.runtime.cli.records.options import watch_options
 from headrace.runtime.cli.running.access import token_option
-from headrace.runtime.cli.running.looks import Look, Partition, Trigger, ask_json, read_look
+from headrace.runtime.cli.running.status_client import Look, Partition, Trigger, ask_json, read_look
 from headrace.runtime.processor.admin.client import admin_option, somebody_else
 from headrace.runtime.processor.stopping import until_signal
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, ack_through
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.wire.frames import Ack, Nack
+from headrace.runtime.partitions.partition import AssignedPartition, ack_through
+from headrace.runtime.wire.records import Ack, Nack
 
 logger = logging.getLogger(__name__)
 

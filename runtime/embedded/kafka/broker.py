@@ -7,14 +7,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from headrace.runtime.embedded.folder import OwnedFolder
+from headrace.runtime.embedded.data_folder import OwnedFolder
 from headrace.runtime.embedded.kafka.format import certificate, format_records
-from headrace.runtime.embedded.kafka.guards import CLIENTS_PEM, SERVER_PEM, Guards
 from headrace.runtime.embedded.kafka.java import BrokerJava, find_broker_java
 from headrace.runtime.embedded.kafka.process import BrokerProcess, last_lines
 from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
+from headrace.runtime.embedded.kafka.security import CLIENTS_PEM, SERVER_PEM, Guards
 from headrace.runtime.embedded.ports import HOST, choose_ports, claim_port
-from headrace.runtime.embedded.programs import in_thread
+from headrace.runtime.embedded.subprocesses import in_thread
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.runtime.embedded.kafka.guards import KEYSTORE, KEYSTORE_PASSWORD
 from headrace.runtime.embedded.kafka.jars import class_path
 from headrace.runtime.embedded.kafka.java import BrokerJava
 from headrace.runtime.embedded.kafka.properties import write_properties
+from headrace.runtime.embedded.kafka.security import KEYSTORE, KEYSTORE_PASSWORD
 from headrace.runtime.embedded.ports import HOST
 
 # keytool by its class: small Java runtimes leave the program out

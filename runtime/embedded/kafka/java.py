@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.runtime.embedded.java import dying_with_parent, find_java
 from headrace.runtime.embedded.kafka.jars import class_path, kafka_jars
-from headrace.runtime.embedded.programs import run_program
+from headrace.runtime.embedded.subprocesses import run_program
 from headrace.runtime.errors import BrokerError
 
 _OPTIONS = (

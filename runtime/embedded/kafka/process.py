@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.runtime.embedded.kafka.java import BrokerJava, telling_lines
 from headrace.runtime.embedded.ports import HOST, check_listener
-from headrace.runtime.embedded.process import ServerProcess, start_server
+from headrace.runtime.embedded.server_process import ServerProcess, start_server
 from headrace.runtime.environment import for_java
 from headrace.runtime.errors import BrokerError
 

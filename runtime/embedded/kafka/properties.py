@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from headrace.runtime.embedded.kafka.guards import PROTOCOLS, Guards
+from headrace.runtime.embedded.kafka.security import PROTOCOLS, Guards
 from headrace.runtime.embedded.ports import HOST
 
 _INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.runtime.embedded.ports import HOST, check_listener
-from headrace.runtime.embedded.process import start_server
+from headrace.runtime.embedded.server_process import start_server
 from headrace.runtime.embedded.spark.command import ServerFiles
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.processes import handlers_umask

@@ -17,16 +17,16 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from headrace.runtime.config.function import FunctionSpec
-from headrace.runtime.embedded.folder import OwnedFolder
+from headrace.runtime.embedded.data_folder import OwnedFolder
 from headrace.runtime.embedded.ivy import pyspark_jars
 from headrace.runtime.embedded.java import find_java
 from headrace.runtime.embedded.ports import free_port_of_localhost
-from headrace.runtime.embedded.programs import in_thread
 from headrace.runtime.embedded.spark.command import ServerFiles
 from headrace.runtime.embedded.spark.installed import check_spark_installed
 from headrace.runtime.embedded.spark.jars import EXTRA, spark_jars
 from headrace.runtime.embedded.spark.process import SparkServerError, SparkServerProcess, last_lines
 from headrace.runtime.embedded.spark.sharing import share_spark
+from headrace.runtime.embedded.subprocesses import in_thread
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.spark.link import SparkLink

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 
 from headrace.runtime.embedded.ports import HOST, check_listener
-from headrace.runtime.embedded.process import ServerProcess, start_server
+from headrace.runtime.embedded.server_process import ServerProcess, start_server
 from headrace.runtime.embedded.v3io.web.keys import VARIABLE
 from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.errors import UsageError

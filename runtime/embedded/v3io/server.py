@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from headrace.runtime.embedded.folder import OwnedFolder
+from headrace.runtime.embedded.data_folder import OwnedFolder
 from headrace.runtime.embedded.ports import HOST, free_port
 from headrace.runtime.embedded.v3io.process import V3ioProcess, last_lines
 from headrace.runtime.errors import BrokerError, UsageError

@@ -12,8 +12,8 @@ from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import connected, find_partitions, partitions_of
 from headrace.runtime.kafka.configs import read_config
 from headrace.runtime.kafka.dead_letter_headers import FIRST_TIMESTAMP, Headers, split_first_timestamp
-from headrace.runtime.kafka.dead_letter_producer import Copy, discard, start_producer, write_copy
 from headrace.runtime.kafka.dead_letter_reader import DeadLetter
+from headrace.runtime.kafka.producer import Copy, discard, start_producer, write_copy
 from headrace.runtime.kafka.replay.kept_timestamps import gives_its_own_time, why_lost
 
 _CONFIRM_SECONDS = 30.0

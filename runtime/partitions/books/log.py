@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from headrace.runtime.wire.frames import is_another_log
+from headrace.runtime.wire.records import is_another_log
 
 _MOST_DIGITS = 9
 

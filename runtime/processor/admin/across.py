@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from headrace.runtime.admin.loop_watchdog import Pulse
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.pulse import Pulse
 from headrace.runtime.processor.admin.reported import Action, Reported
 
 T = TypeVar("T")

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from headrace.runtime.admin.loop_watchdog import Pulse
 from headrace.runtime.processor.admin.across import Across
 from headrace.runtime.processor.admin.loop_thread import LoopThread
-from headrace.runtime.processor.admin.pulse import Pulse
 from headrace.runtime.processor.admin.reported import Reported
 from headrace.runtime.processor.admin.routes import application, guarded
 from headrace.runtime.processor.admin.token import NO_TOKEN, AdminToken

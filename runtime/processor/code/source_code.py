@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from headrace.runtime.config.function import FunctionSpec
-from headrace.runtime.embedded.folder import OwnedFolder
+from headrace.runtime.embedded.data_folder import OwnedFolder
 from headrace.runtime.users import ProcessUser
 
 _PREFIX = "headrace-code-"

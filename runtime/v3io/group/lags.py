@@ -8,7 +8,7 @@ from headrace.runtime.errors import HeadraceError
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.group.names import LAST_SEQUENCE, sequence_attribute
 from headrace.runtime.v3io.group.sessions import Session, StateError
-from headrace.runtime.v3io.group.state_item import StateItem
+from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import get_item
 from headrace.runtime.v3io.place import StreamPlace
 from headrace.runtime.v3io.streams import describe

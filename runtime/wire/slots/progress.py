@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from headrace.runtime.processes import die
-from headrace.runtime.wire import memory
+from headrace.runtime.wire import shared_memory
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.acks import WORDS as ACK_WORDS
 from headrace.runtime.wire.slots.acks import AckSlot
@@ -47,7 +47,7 @@ class ProgressSlot:
 
     def _use(self, fd: int) -> None:
         size = _size(_MOST_PLACES)
-        self._memory = mmap.mmap(-1, 8 * size, mmap.MAP_PRIVATE) if fd < 0 else memory.map_writable(fd)
+        self._memory = mmap.mmap(-1, 8 * size, mmap.MAP_PRIVATE) if fd < 0 else shared_memory.map_writable(fd)
         words = memoryview(self._memory).cast("Q")
         self._words = words[:_WORDS]
         self.acks = AckSlot(words[_WORDS : _size(0)])
@@ -63,13 +63,13 @@ class ProgressSlot:
 
         Its file descriptor is inherited by no process unless passed on.
         """
-        return cls(memory.create("headrace-progress", _size(places)), lease)
+        return cls(shared_memory.create("headrace-progress", _size(places)), lease)
 
     @classmethod
     def take(cls, fd: int, lease: Lease) -> "ProgressSlot":
         """In the worker: bytes that the handler writes to descriptors that it happens on don't get here."""
         slot = cls(fd, lease)
-        memory.keep_to_writer(fd)
+        shared_memory.keep_to_writer(fd)
         return slot
 
     def enter_run(self, seq: int) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import nuclio_sdk
 
-from headrace.runtime.wire.frames import Headers
+from headrace.runtime.wire.records import Headers
 from headrace.runtime.wire.reply import Reply, encode_reply
-from headrace.runtime.worker.returned.failure import describe_failure
-from headrace.runtime.worker.returned.results import NO_RESPONSE, HandlerReturnedError, Outcome, plain
+from headrace.runtime.worker.api.user_traceback import describe_failure
+from headrace.runtime.worker.results import NO_RESPONSE, HandlerReturnedError, Outcome, plain
 
 _TEXT, _JSON = "text/plain", "application/json"
 _STATUSES = range(200, 600)  # what is below goes before an answer, and isn't one

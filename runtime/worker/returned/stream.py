@@ -15,9 +15,8 @@ from headrace.runtime.wire.reply import (
     encode_part,
     encode_reply,
 )
-from headrace.runtime.worker.given.sdk import Response
-from headrace.runtime.worker.returned.replies import answer, reply_of
-from headrace.runtime.worker.returned.results import (
+from headrace.runtime.worker.api.sdk import Response
+from headrace.runtime.worker.results import (
     HandlerReturnedError,
     body_of,
     finish,
@@ -25,6 +24,7 @@ from headrace.runtime.worker.returned.results import (
     is_stream,
     plain,
 )
+from headrace.runtime.worker.returned.replies import answer, reply_of
 
 _GONE = "nobody takes the rest of its answer any more"
 

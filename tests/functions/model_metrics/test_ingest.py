@@ -15,7 +15,7 @@ from inference_responses import as_json, framed, protobuf
 from postgresql import PostgreSQL
 
 from headrace.functions.database.engine import open_engine
-from headrace.functions.database.patience import patiently
+from headrace.functions.database.retry import patiently
 from headrace.functions.model_metrics import handler as function
 from headrace.functions.model_metrics.settings import SettingsError, read_settings
 from headrace.functions.model_metrics.store.tables import FEEDBACK, IGNORED, RESPONSES

@@ -16,12 +16,12 @@ from headrace.functions.database import reading
 from headrace.functions.database.engine import for_reading, open_engine
 from headrace.functions.database.migrate import migrate
 from headrace.functions.model_metrics import handler as function
-from headrace.functions.model_metrics.metrics import work
+from headrace.functions.model_metrics.metrics import work_queue
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
 from headrace.functions.model_metrics.store.tables import STEPS
 from headrace.functions.model_metrics.store.writer import IgnoredRow, Rows, Writer
-from headrace.functions.model_metrics.web import answers
-from headrace.functions.model_metrics.web.answers import Answers
+from headrace.functions.model_metrics.web import metrics_reader
+from headrace.functions.model_metrics.web.metrics_reader import Answers
 
 METRICS = "/api/v1/metrics/pipeline/"
 NOON = datetime(2026, 5, 17, 12, tzinfo=UTC)
@@ -139,10 +139,10 @@ def test_more_classes_than_one_can_look_at_are_refused(
         connection.execute(sa.insert(CONFUSION), [{**KEY, "bucket": NOON, **label} for label in labels])
     site = Site(engine)
     assert len(site.read(f"{METRICS}classification", **HOUR)["classes"]) == 20
-    monkeypatch.setattr(answers, "_MOST_CLASSES", 19)
+    monkeypatch.setattr(metrics_reader, "_MOST_CLASSES", 19)
     status, said = site.said(f"{METRICS}classification", **HOUR)
     assert (status, said["error"].partition(":")[0]) == (400, "there are more than 19 classes in that time")
-    monkeypatch.setattr(answers, "_MOST_SUMS", 9)
+    monkeypatch.setattr(metrics_reader, "_MOST_SUMS", 9)
     assert site.said(f"{METRICS}classification", **HOUR)[1]["error"].startswith("that is more than 9 sums")
 
 
@@ -218,4 +218,4 @@ def test_writers_wait_for_no_reader(engine: sa.Engine) -> None:
         connection.execute(sa.select(COUNTS)).all()
         Writer(engine).write(Rows([RESPONSE]))
         connection.execute(sa.select(COUNTS)).all()
-    assert work.waiting(engine) == 1
+    assert work_queue.waiting(engine) == 1

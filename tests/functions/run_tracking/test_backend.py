@@ -17,7 +17,7 @@ from run_rows import BEGAN, Rows
 from headrace.functions.database import reading
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
-from headrace.functions.run_tracking.backend import answers
+from headrace.functions.run_tracking.backend import responses
 from headrace.functions.run_tracking.messages.envelopes import read_event, read_message
 from headrace.functions.run_tracking.messages.items import DeleteRun
 from headrace.functions.run_tracking.store import curves, reader
@@ -246,13 +246,13 @@ def test_a_long_answer_comes_in_parts_and_a_longer_one_is_refused(
     rows.metric("r", "loss", [float(step) for step in range(100)])
     asked = [{"name": "loss"}] * 3
     whole = backend.done("POST", "/runs/r/metric/get-batch/", asked)
-    monkeypatch.setattr(answers, "_SENT_AT_ONCE", 100)
+    monkeypatch.setattr(responses, "_SENT_AT_ONCE", 100)
     answer = backend.ask("POST", f"{BASE}/runs/r/metric/get-batch/", asked)
     parts = list(answer.body)
     assert len(parts) == 5
     assert json.loads(b"".join(parts)) == whole
     for path in ("/runs/r/metric/get-batch/", "/runs/r/info/"):
-        monkeypatch.setattr(answers, "_MOST_BYTES", 300)
+        monkeypatch.setattr(responses, "_MOST_BYTES", 300)
         status, said = backend.said(*(("POST", path, asked) if "batch" in path else ("GET", path)))
         assert (status, said["error"].partition(":")[0]) == (400, "the answer would be more than 300 bytes")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.functions.patience import until_done
+from headrace.functions.retry import until_done
 from headrace.functions.run_tracking import handler as function
 from headrace.functions.run_tracking.blobs.folder import FolderStore
 from headrace.functions.run_tracking.blobs.store import BlobError, Upload

@@ -3,7 +3,7 @@
 from mutant import Mutant
 
 _SIMULATION = "tests/simulation/test_simulation.py::test_what_a_seed_has_found_is_mended"
-_OWNED = "tests/runtime/dispatch/test_acks_owned.py"
+_OWNED = "tests/runtime/dispatch/test_partition_acks.py"
 _VIEW = "tests/runtime/worker/test_partition_view.py"
 
 MUTANTS = (
@@ -20,7 +20,7 @@ MUTANTS = (
         "spanned",
         "never skipped",
         "a cumulative ack settles what was nacked below it",
-        "runtime/partitions/assigned.py",
+        "runtime/partitions/partition.py",
         "if at < first}",
         "if at < first and not partition}",
         f"{_SIMULATION}[22]",
@@ -38,7 +38,7 @@ MUTANTS = (
         "to-other-groups",
         "L1",
         "what a worker acks settles records of another group on the same topic, which has not handled them",
-        "runtime/dispatch/acks/router.py",
+        "runtime/dispatch/ack_router.py",
         "targets = [sender] if sender is not None and is_senders else self._targets",
         "targets = self._targets",
         f"{_OWNED}::test_what_a_worker_acks_of_its_own_group_counts_for_no_other",
@@ -77,22 +77,22 @@ MUTANTS = (
         "runtime/wire/slots/acks.py",
         "        if offset == self._end and lane_id == self._lane_id:",
         "        if offset == self._end:",
-        "tests/runtime/wire/slots/test_ack_slot.py::test_acks_that_follow_each_other_are_one_span",
+        "tests/runtime/wire/test_ack_slot.py::test_acks_that_follow_each_other_are_one_span",
     ),
     Mutant(
         "acked-once-for-all",
         "L9",
         "a record that came again is never acked, where the span before ended with it",
-        "runtime/workers/news.py",
+        "runtime/workers/receiver.py",
         "first = self._acked.end if acked.number == self._acked.number else acked.first",
         "first = self._acked.end if acked.lane_id == self._acked.lane_id else acked.first",
-        "tests/runtime/workers/test_news.py::test_a_record_that_comes_again_may_be_acked_again",
+        "tests/runtime/workers/test_receiver.py::test_a_record_that_comes_again_may_be_acked_again",
     ),
     Mutant(
         "skips-what-failed",
         "L1",
         "a worker doesn't handle a record that has failed, for a late ack of its last delivery",
-        "runtime/worker/given/event.py",
+        "runtime/worker/api/event.py",
         "return is_acked and attempt == 1",
         "return is_acked",
         f"{_VIEW}::test_a_record_that_has_failed_is_handled_again_though_its_last_delivery_is_acked_late",
@@ -101,7 +101,7 @@ MUTANTS = (
         "runs-the-acked",
         "L2",
         "a worker handles what lies below an ack of all up to one that waits there",
-        "runtime/worker/given/event.py",
+        "runtime/worker/api/event.py",
         "            self._acked_below = max(self._acked_below, offset + 1)\n",
         "            self._acked.add(offset)\n",
         f"{_VIEW}::test_a_record_that_was_acked_while_it_waits_is_not_handled",

@@ -2,7 +2,7 @@
 
 from mutant import Mutant
 
-_FIELDS = "triggers/cron/fields.py"
+_FIELDS = "triggers/cron/expression.py"
 _SCHEDULE = "triggers/cron/schedule.py"
 _TIMETABLE = "triggers/cron/timetable.py"
 _TABLE = "tests/triggers/cron/test_nuclios_schedules.py::test_a_schedule_fires_when_nuclio_says_or_as_noted"

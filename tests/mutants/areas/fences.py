@@ -3,8 +3,8 @@
 from mutant import Mutant
 
 _LEASES = "tests/runtime/workers/test_lease.py"
-_WORD = "tests/runtime/wire/slots/test_progress_slot.py"
-_SLOTS = "tests/runtime/wire/slots/test_call_slots.py"
+_WORD = "tests/runtime/wire/test_progress_slot.py"
+_SLOTS = "tests/runtime/wire/test_call_slots.py"
 
 MUTANTS = (
     Mutant(
@@ -50,7 +50,7 @@ MUTANTS = (
         "runtime/wire/clock.py",
         'getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)',
         "time.CLOCK_MONOTONIC",
-        "tests/runtime/wire/test_clock.py::test_it_is_the_clock_that_goes_on_while_a_machine_is_suspended",
+        "tests/runtime/wire/test_lease_clock.py::test_it_is_the_clock_that_goes_on_while_a_machine_is_suspended",
     ),
     Mutant(
         "renewed-by-a-late-answer",

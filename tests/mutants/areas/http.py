@@ -13,7 +13,7 @@ MUTANTS = (
         "runtime/web/room.py",
         "sorted(self._held, key=rate)",
         "sorted(self._held, key=rate, reverse=True)",
-        "tests/runtime/web/test_room.py::test_the_slowest_are_put_out_and_small_ones_until_a_quarter_is_free",
+        "tests/runtime/web/test_memory_budget.py::test_the_slowest_are_put_out_and_small_ones_until_a_quarter_is_free",
     ),
     Mutant(
         "answered-and-counted",
@@ -22,7 +22,7 @@ MUTANTS = (
         "runtime/web/costs.py",
         "            self._room.give_back(self._holder, self._each.popleft())\n",
         "            self._each.popleft()\n",
-        "tests/runtime/web/test_costs.py::test_an_answer_gives_back_what_was_kept_of_its_request",
+        "tests/runtime/web/test_request_memory.py::test_an_answer_gives_back_what_was_kept_of_its_request",
     ),
     Mutant(
         "no-origin",

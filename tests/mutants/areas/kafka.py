@@ -2,16 +2,16 @@
 
 from mutant import Mutant
 
-_STARTS = "tests/triggers/kafka/test_kafka_start.py"
+_STARTS = "tests/triggers/kafka/test_start_offsets.py"
 _MACHINE = "tests/triggers/kafka/group/test_machine.py"
-_WIRE = "tests/triggers/kafka/group/test_wire.py"
+_WIRE = "tests/triggers/kafka/group/test_group_requests.py"
 
 MUTANTS = (
     Mutant(
         "skips-what-is-new",
         "L1",
         "with initialOffset latest, what a partition has got before it is noticed is skipped",
-        "triggers/kafka/start.py",
+        "triggers/kafka/start_offsets.py",
         "if is_latest and tp.partition < counts[tp.topic]]",
         "if is_latest]",
         f"{_STARTS}::test_a_partition_that_appears_later_is_read_from_its_beginning",
@@ -20,7 +20,7 @@ MUTANTS = (
         "offsets-of-a-namesake",
         "L1",
         "commits on a topic count for the one that was made anew under its name",
-        "triggers/kafka/start.py",
+        "triggers/kafka/start_offsets.py",
         "if tp in commits and tp not in outdated\n",
         "if tp in commits\n",
         f"{_STARTS}::test_a_commit_on_the_topic_that_had_the_name_before_counts_no_more",

@@ -1,4 +1,4 @@
-"""Batches and ranges that come again as they were: runtime/partitions/plan.py, runtime/dispatch/choice."""
+"""Batches and ranges that come again as they were: their plans, and who keeps them."""
 
 from mutant import Mutant
 
@@ -7,35 +7,35 @@ MUTANTS = (
         "unplanned",
         "L2",
         "a batch is handed out before a commit has told of it, so nobody could repeat just that one",
-        "runtime/partitions/plan.py",
+        "runtime/partitions/offsets/batch_plan.py",
         "return batch[1] if batch in self._safe else None",
         "return batch[1] if batch else None",
-        "tests/runtime/partitions/test_plan.py::test_a_batch_goes_only_once_a_commit_has_told_of_it",
+        "tests/runtime/partitions/test_batch_plan.py::test_a_batch_goes_only_once_a_commit_has_told_of_it",
     ),
     Mutant(
         "safe-by-the-last-commit",
         "L2",
         "a commit that ends late vouches for a batch that was dropped and made anew meanwhile",
-        "runtime/partitions/plan.py",
+        "runtime/partitions/offsets/batch_plan.py",
         "        if version == self._version and self.plan is not None:",
         "        if self.plan is not None:",
-        "tests/runtime/partitions/test_plan.py"
+        "tests/runtime/partitions/test_batch_plan.py"
         "::test_a_commit_says_nothing_of_a_batch_that_was_dropped_and_made_anew_since_it_began",
     ),
     Mutant(
         "dies-for-ever",
         "L9",
         "a batch that kills its worker comes again as it was for ever",
-        "runtime/partitions/plan.py",
+        "runtime/partitions/offsets/batch_plan.py",
         "return self.plan is not None and self._deaths == 1",
         "return self.plan is not None",
-        "tests/runtime/partitions/test_plan.py::test_a_batch_comes_again_as_it_was_after_one_death",
+        "tests/runtime/partitions/test_batch_plan.py::test_a_batch_comes_again_as_it_was_after_one_death",
     ),
     Mutant(
         "part-of-a-plan",
         "L2",
         "a planned batch goes out again before all of it is fetched",
-        "runtime/dispatch/choice/batcher.py",
+        "runtime/dispatch/batcher.py",
         "        if missing_of_plan(partition):\n            return None\n",
         "",
         "tests/runtime/dispatch/test_batches.py::test_a_part_keeps_to_its_plan_and_to_the_limits_of_its_records",
@@ -44,7 +44,7 @@ MUTANTS = (
         "never-full",
         "L9",
         "a batch that isn't full has its whole time again at each look",
-        "runtime/dispatch/choice/batcher.py",
+        "runtime/dispatch/batcher.py",
         "self._policy.timeout_seconds - waited if partition.may_grow else 0)",
         "self._policy.timeout_seconds if partition.may_grow else 0)",
         "tests/runtime/dispatch/test_batches.py::test_what_is_not_handed_out_now_is_in_time",
@@ -63,7 +63,7 @@ MUTANTS = (
         "acked-inside",
         "L5",
         "an ack of an offset inside an open range settles all of the range",
-        "runtime/partitions/assigned.py",
+        "runtime/partitions/partition.py",
         "return first if offset == end - 1 else None",
         "return first",
         "tests/runtime/partitions/test_range_partition.py"

@@ -2,9 +2,9 @@
 
 from mutant import Mutant
 
-_VERDICT = "runtime/workers/verdict.py"
-_VERDICTS = "tests/runtime/workers/test_verdict.py"
-_ALONE = "tests/runtime/dispatch/test_failures_alone.py"
+_VERDICT = "runtime/workers/crash_attribution.py"
+_VERDICTS = "tests/runtime/workers/test_crash_attribution.py"
+_ALONE = "tests/runtime/dispatch/test_failure_handler.py"
 _LETTERS = "tests/triggers/kafka/test_kafka_dead_letters.py"
 
 MUTANTS = (
@@ -58,7 +58,7 @@ MUTANTS = (
         "batch-to-blame",
         "never skipped",
         "all records of a batch that keeps failing are given up, and not the bad one alone",
-        "runtime/dispatch/failures.py",
+        "runtime/dispatch/failure_handler.py",
         "            record.is_refused = record.among == 1\n",
         "            record.is_refused = True\n",
         f"{_ALONE}::test_of_a_batch_that_has_spent_its_attempts_only_what_is_alone_is_given_up",
@@ -67,7 +67,7 @@ MUTANTS = (
         "letter-of-hope",
         "L1",
         "a record is settled although its dead letter couldn't be written",
-        "runtime/dispatch/failures.py",
+        "runtime/dispatch/failure_handler.py",
         "                extra=about,\n            )\n            return False\n",
         "                extra=about,\n            )\n            return True\n",
         f"{_ALONE}::test_a_record_stays_open_until_its_dead_letter_is_written",
@@ -76,7 +76,7 @@ MUTANTS = (
         "begins-anew",
         "never skipped",
         "a record whose attempts are spent is delivered once more by each new owner",
-        "runtime/dispatch/failures.py",
+        "runtime/dispatch/failure_handler.py",
         '                failed.is_refused = is_alone and self._policy.then != "halt"\n',
         "                failed.is_refused = False\n",
         f"{_ALONE}::test_what_had_all_its_attempts_under_its_last_owner_has_one_more_only_where_it_halts",
@@ -85,7 +85,7 @@ MUTANTS = (
         "uncounted",
         "never skipped",
         "the next attempt begins before the count of the last one is committed",
-        "runtime/dispatch/failures.py",
+        "runtime/dispatch/failure_handler.py",
         "await asyncio.gather(self.persist(partition), asyncio.sleep(wait))",
         "await asyncio.sleep(wait)",
         "tests/simulation/test_simulation.py::test_what_a_seed_has_found_is_mended[2]",
@@ -103,10 +103,10 @@ MUTANTS = (
         "letter-of-another-record",
         "L8",
         "a dead letter of an undecoded record has what the first one of its batch holds",
-        "runtime/streams/opener.py",
+        "runtime/streams/isolated_decoder.py",
         "_ASKED.pack(len(chunk.data), record.offset - chunk.first)",
         "_ASKED.pack(len(chunk.data), 0)",
-        "tests/runtime/streams/test_opener.py::test_it_says_what_the_record_holds",
+        "tests/runtime/streams/test_isolated_decoder.py::test_it_says_what_the_record_holds",
         is_quick=False,
     ),
     Mutant(

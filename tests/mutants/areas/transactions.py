@@ -3,14 +3,14 @@
 from mutant import Mutant
 
 _SIMULATION = "tests/simulation/test_simulation.py::test_what_a_seed_has_found_is_mended"
-_OUTPUTS = "tests/triggers/kafka/test_outputs.py"
+_OUTPUTS = "tests/triggers/kafka/test_output_producer.py"
 
 MUTANTS = (
     Mutant(
         "unheld",
         "sending on",
         "records are committed before their messages are written",
-        "runtime/partitions/assigned.py",
+        "runtime/partitions/partition.py",
         "        if self.held:\n            offset, acked",
         "        if not self:\n            offset, acked",
         f"{_SIMULATION}[0]",
@@ -19,16 +19,16 @@ MUTANTS = (
         "held-in-part",
         "sending on",
         "a commit moves past a record whose message is on its way, and only its acks leave that out",
-        "runtime/partitions/books/held.py",
+        "runtime/partitions/offsets/pending_produces.py",
         "offset = min(committable, holes[0][0]) if holes else committable",
         "offset = committable",
-        "tests/runtime/partitions/test_held.py::test_all_that_is_settled_is_said_but_for_what_is_held",
+        "tests/runtime/partitions/test_pending_produces.py::test_all_that_is_settled_is_said_but_for_what_is_held",
     ),
     Mutant(
         "unanswered",
         "sending on",
         "a refused message has no record fail",
-        "runtime/dispatch/produces.py",
+        "runtime/dispatch/produce_tracker.py",
         "            if call.failure:\n                self._fail(",
         "            if not call:\n                self._fail(",
         f"{_SIMULATION}[0]",
@@ -46,7 +46,7 @@ MUTANTS = (
         "unasked",
         "sending on",
         "a transaction whose end is unknown is written anew, whether it stands or not",
-        "triggers/kafka/transactions.py",
+        "triggers/kafka/group/transactional_offsets.py",
         "                    self._unknown[key] = said, topic\n",
         "                    pass\n",
         f"{_SIMULATION}[19]",
@@ -55,7 +55,7 @@ MUTANTS = (
         "written-with-another-commit",
         "sending on",
         "with exactlyOnce, messages go with a commit that doesn't cover their record, and with the next too",
-        "runtime/partitions/books/held.py",
+        "runtime/partitions/offsets/pending_produces.py",
         "for first, held in sorted(self.items()) if _is_within(covered, first))",
         "for _, held in sorted(self.items()) if covered)",
         f"{_SIMULATION}[17]",
@@ -64,7 +64,7 @@ MUTANTS = (
         "acked-and-refused",
         "sending on",
         "an ack of a delivery whose message was refused counts",
-        "runtime/partitions/books/held.py",
+        "runtime/partitions/offsets/pending_produces.py",
         "        if counts := self[first] is not Unwritten.WAITS:\n",
         "        if counts := first in self:\n",
         f"{_SIMULATION}[32]",
@@ -73,7 +73,7 @@ MUTANTS = (
         "out-of-step",
         "sending on",
         "a producer whose batch has failed is used on, and the broker refuses all that follows",
-        "triggers/kafka/produce/outputs.py",
+        "triggers/kafka/produce/output_producer.py",
         "            self._retire(producer)  # it has counted the failed batch:",
         "            # it has counted the failed batch:",
         f"{_OUTPUTS}::test_a_message_that_cannot_be_written_fails_and_ends_its_producer",

@@ -2,7 +2,7 @@
 
 from mutant import Mutant
 
-_SHARES = "triggers/v3io/membership/shares.py"
+_SHARES = "triggers/v3io/shares.py"
 _TESTS = "tests/triggers/v3io/test_shares.py"
 
 MUTANTS = (
@@ -67,7 +67,7 @@ MUTANTS = (
         "runtime/v3io/group/sessions.py",
         '(fraction or "0").ljust(9, "0")',
         '(fraction or "0")',
-        "tests/runtime/v3io/test_sessions.py::test_a_fraction_of_a_second_may_have_few_digits",
+        "tests/runtime/v3io/test_group_format.py::test_a_fraction_of_a_second_may_have_few_digits",
     ),
     Mutant(
         "groups-share-a-name",

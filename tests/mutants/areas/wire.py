@@ -2,7 +2,7 @@
 
 from mutant import Mutant
 
-_INBOX = "tests/runtime/worker/test_worker_inbox.py"
+_INBOX = "tests/runtime/worker/test_inbox.py"
 _IN_FLIGHT = "tests/runtime/workers/test_in_flight.py"
 
 MUTANTS = (
@@ -10,7 +10,7 @@ MUTANTS = (
         "behind-a-failure",
         "L3",
         "what was on its way behind a record that has failed is handled before that comes again",
-        "runtime/worker/calls/inbox.py",
+        "runtime/worker/inbox.py",
         "                self._closed_epochs[run.header.lane_id] = run.header.epoch\n",
         "                pass\n",
         f"{_INBOX}::test_after_a_failure_runs_of_that_epoch_come_back_and_later_ones_are_taken",
@@ -19,7 +19,7 @@ MUTANTS = (
         "closes-the-next-epoch",
         "L9",
         "what is handed out after a failure goes back and forth",
-        "runtime/worker/calls/inbox.py",
+        "runtime/worker/inbox.py",
         "if self._closed_epochs.get(run.header.lane_id, -1) >= run.header.epoch:",
         "if self._closed_epochs.get(run.header.lane_id, -1) + 1 >= run.header.epoch:",
         f"{_INBOX}::test_after_a_failure_runs_of_that_epoch_come_back_and_later_ones_are_taken",
@@ -28,7 +28,7 @@ MUTANTS = (
         "gives-back-what-ran",
         "L2",
         "a worker gives back a whole run, of which some records were handled",
-        "runtime/worker/calls/inbox.py",
+        "runtime/worker/inbox.py",
         "return (end - count, end) if count else None",
         "return (self.header.first_seq, end) if count else None",
         f"{_INBOX}::test_a_recall_during_a_run_splits_it_without_a_gap_or_an_overlap",
@@ -37,7 +37,7 @@ MUTANTS = (
         "decodes-unseen",
         "L9",
         "a record that kills its worker as it is decoded costs no attempt, and does so for ever",
-        "runtime/worker/calls/inbox.py",
+        "runtime/worker/inbox.py",
         "        self.enter(run.header.first_seq)  # as with a batch\n        run.open()\n",
         "        run.open()\n        self.enter(run.header.first_seq)\n",
         f"{_INBOX}::test_a_run_is_entered_before_it_is_decoded",
@@ -64,10 +64,10 @@ MUTANTS = (
         "acks-of-others",
         "L1",
         "a worker's ack of records that it was never given is taken for true",
-        "runtime/workers/news.py",
+        "runtime/workers/receiver.py",
         "        if not self._in_flight.has_given(*acked[:3]):\n",
         "        if acked.first >= acked.end:\n",
-        "tests/runtime/workers/test_news.py::test_acks_of_what_it_was_not_given_are_refused",
+        "tests/runtime/workers/test_receiver.py::test_acks_of_what_it_was_not_given_are_refused",
     ),
     Mutant(
         "settled-twice",
@@ -76,13 +76,13 @@ MUTANTS = (
         "runtime/wire/slots/calls.py",
         "            self._words[WORDS_PER_PLACE * place] = 0\n            self._free",
         "            self._free",
-        "tests/runtime/wire/slots/test_call_slots.py::test_what_was_entered_and_not_left_runs",
+        "tests/runtime/wire/test_call_slots.py::test_what_was_entered_and_not_left_runs",
     ),
     Mutant(
         "done-and-unreported",
         "clean rebalance",
         "what a worker has done and not reported isn't in the last commit of a partition",
-        "runtime/workers/news.py",
+        "runtime/workers/receiver.py",
         "            self.settle_before(progress.seq)\n        return progress",
         "            pass\n        return progress",
         "tests/simulation/test_simulation.py::test_what_a_seed_has_found_is_mended[37]",
@@ -91,7 +91,7 @@ MUTANTS = (
         "series-without-end",
         "L9",
         "what handlers publish has no bound together, and a scrape of it no end",
-        "runtime/metrics/custom.py",
+        "runtime/metrics/custom_metrics.py",
         "if self._series_count + known.measure.series_count > MOST_SERIES:",
         "if known.measure.series_count > MOST_SERIES:",
         "tests/runtime/metrics/test_custom_bounds.py::test_all_metrics_of_a_replica_have_one_bound",

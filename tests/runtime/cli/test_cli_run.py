@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.cli.run import run
-from headrace.runtime.processor.declare import Declared, Reach, declared
+from headrace.runtime.processor.option_fields import Declared, Reach, declared
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.supervisor import Replica
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.runtime.cli.main import headrace
-from headrace.runtime.cli.trying.outcome import log_line
+from headrace.runtime.cli.try_record.outcome import log_line
 from headrace.runtime.errors import ConfigError, HeadraceError, Problem
 from headrace.runtime.testing.results import LogLine
 

@@ -12,7 +12,7 @@ from replica import replica, set_trigger, write_function
 
 from headrace.runtime.errors import masked
 from headrace.runtime.kafka.access import PASSWORD
-from headrace.runtime.kafka.addresses import BROKERS_VARIABLE
+from headrace.runtime.kafka.names import BROKERS_VARIABLE
 
 SECRET = "hunter2"
 ADDRESSES = (

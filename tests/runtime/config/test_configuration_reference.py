@@ -12,8 +12,8 @@ import yaml
 from function_files import FULL, SPECS, VALID, Change
 from root import ROOT
 
-from headrace.runtime.config.derived.json_schema import function_schema
-from headrace.runtime.config.derived.reference import configuration_reference
+from headrace.runtime.config.json_schema import function_schema
+from headrace.runtime.config.reference import configuration_reference
 from headrace.runtime.config.spark import SparkFields
 from headrace.runtime.config.trigger_kinds import installed_kinds, trigger_fields
 from headrace.runtime.settings.declare import Settings, settings_of

@@ -7,8 +7,8 @@ import fastjsonschema
 import pytest
 from function_files import load_changed, problems_of
 
-from headrace.runtime.config.derived.json_schema import function_schema
-from headrace.runtime.config.derived.reference import configuration_reference
+from headrace.runtime.config.json_schema import function_schema
+from headrace.runtime.config.reference import configuration_reference
 from headrace.runtime.config.trigger_kinds import installed_kinds
 from headrace.runtime.processor.worker_start import policy_of
 from headrace.triggers.kafka.settings.output import KafkaOutputSettings

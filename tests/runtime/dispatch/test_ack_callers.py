@@ -16,8 +16,8 @@ from ack_bench import (
 from worker_bench import bench, records, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.dispatch.acks.router import AckRouter
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 
 SYNC = """
     import asyncio

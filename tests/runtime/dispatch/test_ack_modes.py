@@ -16,8 +16,8 @@ from ack_bench import (
 )
 from worker_bench import bench, records, until
 
-from headrace.runtime.dispatch.acks.router import AckRouter
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 
 
 async def test_with_disable_an_explicit_ack_does_nothing_and_says_so_once(

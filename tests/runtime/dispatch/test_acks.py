@@ -17,11 +17,11 @@ from ack_bench import (
 from worker_bench import Bench, bench, records, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.dispatch.reports import Warnings
+from headrace.runtime.dispatch.monitor import Warnings
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import of_records
 from headrace.runtime.partitions.state import PartitionState
 
 

@@ -19,9 +19,9 @@ from ack_bench import (
 from worker_bench import Bench, bench, records, until
 
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.state import PartitionState
 
 

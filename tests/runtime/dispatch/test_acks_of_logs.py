@@ -7,11 +7,11 @@ from ack_bench import CUMULATIVE, ONLY, Ends, handled
 from worker_bench import Bench, bench, records, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.dispatch.acks.router import AckRouter
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
+from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.partitions.books.log import PartitionLog
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
 
 KEY = PartitionKey("t", 0)
 OLD, NEW = PartitionLog("old"), PartitionLog("new")

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worker_bench import records
 
-from headrace.runtime.dispatch.choice.allocators import PoolAllocator, StaticAllocator, contiguous_ranges
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.dispatch.allocators import PoolAllocator, StaticAllocator, contiguous_ranges
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
 
 
 def filled(topic: str, number: int) -> AssignedPartition:

@@ -9,8 +9,8 @@ from failure_bench import FAILS_AT_5, assign_from, attempts_at, journal_of, orde
 from worker_bench import QUICK, bench, records, until
 
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch import failures
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.dispatch import failure_handler
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.state import PartitionState
 
 
@@ -34,7 +34,7 @@ async def test_the_attempt_is_committed_before_the_record_is_delivered_again(tmp
 async def test_a_commit_that_fails_is_tried_again_before_the_record_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(failure_handler, "_RETRY_SECONDS", 0.01)
     async with bench(tmp_path, FAILS_AT_5) as b:
         journal = journal_of(b)
         journal.is_away = True

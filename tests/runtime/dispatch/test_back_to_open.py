@@ -10,11 +10,11 @@ from failure_bench import policy
 from produce_bench import Cluster, producing
 from worker_bench import Bench, Record, bench, records, until
 
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.books.held import Unwritten
 from headrace.runtime.partitions.books.log import PartitionLog
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.pending_produces import Unwritten
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import stuck_at

@@ -9,7 +9,7 @@ from batch_bench import batch_bench, fresh
 from failing_batches import RAISES, deliveries, policy
 from worker_bench import until
 
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import stuck_at
 

@@ -13,7 +13,7 @@ from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.config.failure import Then
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import stuck_at
-from headrace.runtime.wire.frames import Ack
+from headrace.runtime.wire.records import Ack
 
 
 @pytest.mark.parametrize("then", ["skip", "deadLetter"])

@@ -8,9 +8,9 @@ from batch_bench import Commits
 from worker_bench import bench, records, until
 
 from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
-from headrace.runtime.partitions.assigned import of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.partition import of_records
 
 WRITES = """
     def handler(context, events):

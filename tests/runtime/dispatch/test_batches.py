@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from worker_bench import records
 
 from headrace.runtime.config.delivery import BatchPolicy
-from headrace.runtime.dispatch.choice.batcher import Batcher, Choice, next_part
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.books.failed_records import FailedRecord
+from headrace.runtime.dispatch.batcher import Batcher, Choice, next_part
 from headrace.runtime.partitions.buffers.bounds import Bounds
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.worker.returned.results import HandlerReturnedError, Outcome, outcomes
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.failed_records import FailedRecord
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
+from headrace.runtime.worker.results import HandlerReturnedError, Outcome, outcomes
 from headrace.runtime.workers.in_flight import InFlight
 
 NOW = 1000.0

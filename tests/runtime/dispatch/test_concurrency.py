@@ -9,7 +9,7 @@ import pytest
 from worker_bench import QUICK, Bench, Record, bench, kill_worker, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 
 EIGHT = replace(QUICK, max_concurrency=8)
 # Each record waits until its own file is there.

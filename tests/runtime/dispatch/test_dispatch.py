@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from worker_bench import bench, kill_worker, records, until
 
-from headrace.runtime.dispatch.reports import worker_statuses
+from headrace.runtime.dispatch.monitor import worker_statuses
 from headrace.runtime.partitions.state import PartitionState
 
 WRITES = """

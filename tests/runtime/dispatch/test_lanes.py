@@ -5,14 +5,14 @@ from pathlib import Path
 
 from worker_bench import QUICK, Record, bench, until
 
-from headrace.runtime.partitions.assigned import of_records
-from headrace.runtime.partitions.buffers.records import RecordBuffer
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import of_records
 from headrace.runtime.partitions.partition_lane import PartitionLane
+from headrace.runtime.partitions.record_buffer import RecordBuffer
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.testing.lane import TrialLane, TrialRecord
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
+from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.reply import Reply
 
 ANSWERS = replace(QUICK, wants_replies=True)

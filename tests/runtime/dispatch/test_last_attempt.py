@@ -9,8 +9,8 @@ from failure_bench import FAILS_AT_5, Journal, assign_from, attempts_at, journal
 from worker_bench import Bench, Record, bench, records, until
 
 from headrace.runtime.config.failure import Then
-from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import handler_reason, is_stuck, open_problem, problem, stuck_at
 

@@ -10,9 +10,9 @@ from failure_bench import Journal
 from refetching import Log
 from worker_bench import QUICK_RETRIES, Bench, bench, kill_worker, records, until
 
-from headrace.runtime.dispatch.reports import Warnings
+from headrace.runtime.dispatch.monitor import Warnings
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
 
 HANDLES = """
@@ -279,7 +279,7 @@ async def test_a_stall_is_seen_by_its_age_its_limit_and_in_ready(
         await until(lambda: len(p.unacked) == 256)
         warnings = Warnings(b.dispatcher, TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t"))
         now = 100.0
-        monkeypatch.setattr("headrace.runtime.dispatch.reports.time.monotonic", lambda: now)
+        monkeypatch.setattr("headrace.runtime.dispatch.monitor.time.monotonic", lambda: now)
         with caplog.at_level(logging.WARNING):
             warnings.look()
             now = 130.0

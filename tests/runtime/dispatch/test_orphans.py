@@ -8,9 +8,9 @@ from ack_bench import BATCHES, ENABLE, OBEYS, ONLY, WRITES, ack, handled
 from refetching import Log
 from worker_bench import Bench, bench, kill_worker, records, until
 
-from headrace.runtime.partitions.assigned import of_ranges
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import of_ranges
 from headrace.runtime.partitions.state import PartitionState
 
 WRITES_ATTEMPTS = """
@@ -148,7 +148,7 @@ async def handler(context, events):
 """
     )
     policy = replace(BATCHES, ack_mode=ONLY.ack_mode, is_ranges=True)
-    event = "headrace.runtime.worker.given.event:RangeEvent"
+    event = "headrace.runtime.worker.api.event:RangeEvent"
     async with bench(tmp_path, handler, static=True, policy=policy, event=event) as b:
         p = of_ranges(PartitionKey("t", 0), Checkpoint(0))
         b.dispatcher.begin([p])

@@ -10,7 +10,7 @@ from worker_bench import QUICK, Bench, bench, records, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.interface import NOWHERE, NoFeed
-from headrace.runtime.partitions.books.held import Confirm, Written
+from headrace.runtime.partitions.offsets.pending_produces import Confirm, Written
 from headrace.runtime.wire.produce import Message
 
 SENDS = """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from worker_bench import QUICK, bench, records, until
 
-from headrace.runtime.dispatch.reports import Warnings
+from headrace.runtime.dispatch.monitor import Warnings
 from headrace.runtime.metrics.trigger import TriggerMetrics
 
 

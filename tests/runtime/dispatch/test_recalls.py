@@ -5,8 +5,8 @@ from pathlib import Path
 
 from worker_bench import Bench, bench, records, until
 
-from headrace.runtime.partitions.assigned import AssignedPartition
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.partitions.partition import AssignedPartition
 
 
 async def test_runs_behind_a_slow_record_move_to_a_worker_that_idles(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_what_a_worker_knows_of_old_assignments_is_forgotten(tmp_path: Pat
     handler = """
         import gc
         def handler(context, event):
-            from headrace.runtime.worker.given.event import PartitionView
+            from headrace.runtime.worker.api.event import PartitionView
             write(sum(isinstance(found, PartitionView) for found in gc.get_objects()))
     """
     async with bench(tmp_path, handler) as b:

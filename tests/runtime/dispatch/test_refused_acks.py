@@ -13,7 +13,7 @@ from ack_bench import (
 from worker_bench import Bench, bench, records, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 
 
 async def test_an_ack_elsewhere_is_false_and_changes_nothing(

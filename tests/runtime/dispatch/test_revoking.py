@@ -9,14 +9,14 @@ from virtual_time import in_virtual_time
 from worker_bench import records
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.dispatch.choice.allocators import PoolAllocator
+from headrace.runtime.dispatch.allocators import PoolAllocator
 from headrace.runtime.dispatch.revoking import Revoking
-from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.dispatch.state import Shared
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.workers.handle import WorkerHandle
 

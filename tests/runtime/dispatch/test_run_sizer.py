@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.runtime.dispatch.choice.run_sizer import BUDGET_NS, MAX_RUN_RECORDS, RunSizer
+from headrace.runtime.dispatch.run_sizer import BUDGET_NS, MAX_RUN_RECORDS, RunSizer
 
 
 def measured(ns_per_record: float) -> RunSizer:

@@ -8,7 +8,7 @@ from typing import Any
 
 from worker_bench import QUICK, Bench, bench, records, until
 
-from headrace.runtime.dispatch.reports import worker_statuses
+from headrace.runtime.dispatch.monitor import worker_statuses
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.processor.admin.gauges import fill_gauges
 from headrace.triggers.base import TriggerStatus

@@ -6,12 +6,12 @@ import pytest
 from standing_worker import StandingWorker
 from worker_bench import records, until
 
-from headrace.runtime.dispatch.choice.allocators import Allocator, PoolAllocator, StaticAllocator
-from headrace.runtime.dispatch.choice.run_sizer import RunSizer
+from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
+from headrace.runtime.dispatch.run_sizer import RunSizer
 from headrace.runtime.dispatch.stragglers import Stragglers
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
 
 
 def filled(count: int) -> list[AssignedPartition]:

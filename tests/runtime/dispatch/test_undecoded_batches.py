@@ -14,22 +14,22 @@ from worker_bench import Record, until
 
 from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.choice.allocators import PoolAllocator
-from headrace.runtime.dispatch.choice.plans import extend_plan
-from headrace.runtime.dispatch.handout import Batches
-from headrace.runtime.dispatch.shared import Shared
+from headrace.runtime.dispatch.allocators import PoolAllocator
+from headrace.runtime.dispatch.batch_scheduler import Batches
+from headrace.runtime.dispatch.plan_committer import extend_plan
+from headrace.runtime.dispatch.state import Shared
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_records
-from headrace.runtime.partitions.books.ledger import Ledger
-from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkRecord, ChunkSlice
-from headrace.runtime.partitions.buffers.records import RecordBuffer
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.chunk import Chunk, ChunkRecord, ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.ledger import Ledger
+from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_records
+from headrace.runtime.partitions.record_buffer import RecordBuffer
 from headrace.runtime.partitions.room import Ahead
 from headrace.runtime.partitions.status import is_stuck, stuck_at
-from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.records import WireRecord
 from headrace.triggers.kafka.format.decoder import decode
 
 
@@ -148,7 +148,7 @@ async def test_a_chunk_that_another_worker_has_begun_goes_to_one_that_idles_or_i
     assert idle.sent == [(partition.lane, [2, 3])]
     partition.lane.on_settled(idle.in_flight.runs[0].records)
     shared.allocator.offer(partition.lane)
-    monkeypatch.setattr("headrace.runtime.dispatch.handout.KEPT_SECONDS", -1)
+    monkeypatch.setattr("headrace.runtime.dispatch.batch_scheduler.KEPT_SECONDS", -1)
     assert batches.give(busy.handle)
     assert busy.sent == [(partition.lane, [4, 5])]
     await batches.stop()

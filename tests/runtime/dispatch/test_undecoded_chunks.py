@@ -24,22 +24,22 @@ from worker_bench import Record, bench, until
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks
-from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_chunks
 from headrace.runtime.partitions.room import Ahead
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import is_stuck, problem, stuck_at
-from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.chunk_cache import ChunkCache
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableError
+from headrace.runtime.worker.api.event import PartitionView, StreamEvent
 from headrace.runtime.worker.chunks import ReceivedChunk
-from headrace.runtime.worker.given.event import PartitionView, StreamEvent
-from headrace.runtime.workers import outbox as worker_outbox
+from headrace.runtime.workers import sender as worker_outbox
 from headrace.runtime.workers.process import WorkerProcess
-from headrace.triggers.kafka.client import chunks as kafka_chunks
+from headrace.triggers.kafka.client import undecoded_fetch as kafka_chunks
 from headrace.triggers.kafka.format.batches import FetchedBatches
 from headrace.triggers.kafka.format.decoder import decode
 from headrace.triggers.kafka.item_limit import ItemLimit

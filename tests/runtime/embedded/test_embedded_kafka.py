@@ -22,15 +22,15 @@ from neighbour import as_neighbour, needs_neighbour
 
 from headrace.runtime.embedded.ivy import cache_dir
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
 from headrace.runtime.embedded.kafka.java import BrokerJava
+from headrace.runtime.embedded.kafka.security import Guards
 from headrace.runtime.embedded.ports import free_port
 from headrace.runtime.errors import BrokerError, UsageError
 
 OWNER = """
 import asyncio
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
+from headrace.runtime.embedded.kafka.security import Guards
 
 async def main():
     async with EmbeddedKafka() as kafka:
@@ -296,7 +296,7 @@ async def test_of_two_that_start_at_once_one_gets_the_port_and_the_other_moves()
 
 
 async def test_a_folder_in_use_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.embedded.folder._LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("headrace.runtime.embedded.data_folder._LOCK_SECONDS", 0.1)
     async with EmbeddedKafka(tmp_path) as kafka:
         with pytest.raises(UsageError, match="in use by another server"):
             await EmbeddedKafka(tmp_path).start()

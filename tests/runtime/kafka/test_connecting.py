@@ -13,7 +13,7 @@ from broker import Broker
 
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import start_client
-from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
+from headrace.runtime.kafka.producer import discard, start_producer
 
 CLIENTS: dict[str, Callable[..., Any]] = {
     "admin": AIOKafkaAdminClient,

@@ -15,7 +15,7 @@ from kafka_records import produce
 from replica import replica, wait_until, write_function
 from root import ROOT
 
-from headrace.runtime.metrics.declared import Metric
+from headrace.runtime.metrics.declaration import Metric
 from headrace.runtime.metrics.registry import METRICS
 
 RULES = ROOT / "docs/operate/alerts.yaml"

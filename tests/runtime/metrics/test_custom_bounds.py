@@ -14,16 +14,16 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from replica import replica, wait_until
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics.custom import CustomMetrics
+from headrace.runtime.metrics.custom_metric import MOST_METRICS, MOST_SERIES, Measure, Sample
+from headrace.runtime.metrics.custom_metrics import CustomMetrics
+from headrace.runtime.metrics.exposition import merged
 from headrace.runtime.metrics.history import History
-from headrace.runtime.metrics.measure import MOST_METRICS, MOST_SERIES, Measure, Sample
-from headrace.runtime.metrics.merged import merged
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.processor.processor import Processor
-from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.metrics import decode_metrics
-from headrace.runtime.worker.given import metrics as given_metrics
-from headrace.runtime.worker.given.metrics import Metrics as GivenMetrics
+from headrace.runtime.worker.api import metrics as given_metrics
+from headrace.runtime.worker.api.metrics import Metrics as GivenMetrics
 
 OWNER = (("trigger_id", "t"),)
 

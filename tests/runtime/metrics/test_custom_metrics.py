@@ -11,14 +11,14 @@ from prometheus_client import generate_latest
 from replica import Replica, replica, wait_until
 from worker_bench import Bench, bench, kill_worker, records, until
 
-from headrace.runtime.metrics.custom import CustomMetrics
-from headrace.runtime.metrics.declared import TRIGGER_LABELS
-from headrace.runtime.metrics.measure import MOST_SETS, Measure, Sample
+from headrace.runtime.metrics.custom_metric import MOST_SETS, Measure, Sample
+from headrace.runtime.metrics.custom_metrics import CustomMetrics
+from headrace.runtime.metrics.declaration import TRIGGER_LABELS
 from headrace.runtime.metrics.registry import METRICS, Metrics
-from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Kind
+from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.metrics import decode_metrics, encode_metrics
-from headrace.runtime.worker.given.metrics import Metrics as GivenMetrics
+from headrace.runtime.wire.records import Kind
+from headrace.runtime.worker.api.metrics import Metrics as GivenMetrics
 from headrace.testing import Record, run_handler
 
 COUNTS = """

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worker_bench import records
 
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.books.ack_window import AckWindow
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.ack_window import AckWindow
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
 
 
 def assigned(start: Checkpoint, fetched: int, window: int = 0) -> AssignedPartition:

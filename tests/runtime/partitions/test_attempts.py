@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_ranges, of_records
-from headrace.runtime.partitions.books.failed_records import FailedRecord, FailedRecords, ToldRecords
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.failed_records import FailedRecord, FailedRecords, ToldRecords
+from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_ranges, of_records
 from headrace.runtime.partitions.room import Ahead
 
 KEY = PartitionKey("t", 0)

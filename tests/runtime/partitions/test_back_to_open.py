@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import pytest
 from worker_bench import records
 
-from headrace.runtime.partitions.assigned import ack_through, of_records
-from headrace.runtime.partitions.books.held import Call, Held, Unwritten
-from headrace.runtime.partitions.books.unacked import NOBODY
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.awaiting_ack import NOBODY
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.pending_produces import Call, Held, Unwritten
+from headrace.runtime.partitions.partition import ack_through, of_records
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.records import WireRecord
 
 END = 6
 SEEDS = 1000

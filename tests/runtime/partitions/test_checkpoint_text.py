@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.partitions.checkpoint import MOST_PLANNED, Checkpoint, Plan
-from headrace.runtime.partitions.checkpoint_text import (
+from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint_text import (
     MAX_TEXT_CHARS,
     TOPIC_ID_CHARS,
     CheckpointText,
@@ -203,12 +203,12 @@ def test_no_text_makes_it_raise(text: str, offset: int) -> None:
 def test_numbers_that_no_commitment_has_are_nothing_even_with_the_right_checksum(
     monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.partitions.checkpoint_text.crc32", lambda _: 0)
+    monkeypatch.setattr("headrace.runtime.partitions.offsets.checkpoint_text.crc32", lambda _: 0)
     assert read(5, f"headrace/1 n=8 s=0000000/{state}").checkpoint == Checkpoint(5)
 
 
 def test_a_run_at_the_commit_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.partitions.checkpoint_text.crc32", lambda _: 0)
+    monkeypatch.setattr("headrace.runtime.partitions.offsets.checkpoint_text.crc32", lambda _: 0)
     assert read(5, "headrace/1 n=8 s=0000000///0+2,1.").checkpoint.acked == ((9, 10),)
 
 
@@ -246,14 +246,14 @@ def test_as_many_full_batches_as_there_may_be_take_little_room() -> None:
 
 
 def test_no_text_stands_for_more_batches_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.partitions.checkpoint_text.crc32", lambda _: 0)
+    monkeypatch.setattr("headrace.runtime.partitions.offsets.checkpoint_text.crc32", lambda _: 0)
     plan = read(5, "headrace/1 n=8 s=0000000//0+9/. b=0000000/0+9*zzzzzz,3*zzz.").checkpoint.plan
     assert plan is not None
     assert len(plan.behind) == MOST_PLANNED
 
 
 def test_batches_behind_no_plan_are_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.partitions.checkpoint_text.crc32", lambda _: 0)
+    monkeypatch.setattr("headrace.runtime.partitions.offsets.checkpoint_text.crc32", lambda _: 0)
     assert read(5, "headrace/1 n=8 b=0000000/0+9*3.").checkpoint == Checkpoint(5)
 
 

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headrace.runtime.partitions.books import interval_set
-from headrace.runtime.partitions.books.interval_set import PAGE, IntervalSet
+from headrace.runtime.partitions.offsets import interval_set
+from headrace.runtime.partitions.offsets.interval_set import PAGE, IntervalSet
 
 NUMBERS = st.integers(0, 40)
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headrace.runtime.partitions.books.ledger import Ledger
+from headrace.runtime.partitions.offsets.ledger import Ledger
 
 START = 100
 AHEAD = 12  # how far above the position the model settles and looks

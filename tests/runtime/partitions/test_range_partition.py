@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.acks.owned import Acks
-from headrace.runtime.dispatch.choice.batcher import Part, next_part
-from headrace.runtime.dispatch.failures import Failures
+from headrace.runtime.dispatch.batcher import Part, next_part
+from headrace.runtime.dispatch.failure_handler import Failures
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, of_ranges
-from headrace.runtime.partitions.books.held import Unwritten
-from headrace.runtime.partitions.buffers.ranges import OffsetRange
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.pending_produces import Unwritten
+from headrace.runtime.partitions.partition import AssignedPartition, of_ranges
+from headrace.runtime.partitions.range_buffer import OffsetRange
 from headrace.runtime.partitions.room import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.frames import Ack
+from headrace.runtime.wire.records import Ack
 
 Span = tuple[int, int]
 POLICY = FailurePolicy(max_attempts=2, backoff_seconds=0, then="halt")

@@ -11,10 +11,10 @@ from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.acks.owned import Acks
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.wire.frames import Ack
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
+from headrace.runtime.wire.records import Ack
 
 END = 12
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from root import ROOT
 
-from headrace.runtime.partitions.assigned import of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import of_records
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import TRANSITIONS, PartitionState
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from headrace.runtime.partitions.assigned import of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import of_records
 from headrace.runtime.partitions.stuck_record import stuck_record
-from headrace.runtime.wire.frames import SentRecord
+from headrace.runtime.wire.records import SentRecord
 
 
 @pytest.mark.parametrize(

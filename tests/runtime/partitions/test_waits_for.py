@@ -2,10 +2,10 @@
 
 from worker_bench import records
 
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.books.held import Call, Held
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.pending_produces import Call, Held
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import waits_for
 

@@ -8,13 +8,13 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from headrace.runtime.metrics.declared import declared_in
+from headrace.runtime.metrics.declaration import declared_in
 from headrace.runtime.metrics.registry import METRICS, Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, of_chunks, of_records
-from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_records
 from headrace.runtime.partitions.room import Ahead
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import PartitionStatus, status

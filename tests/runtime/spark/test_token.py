@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from headrace.runtime.spark.token import SharedToken
-from headrace.runtime.worker import spark as worker_spark
+from headrace.runtime.worker.api import spark as worker_spark
 
 
 def test_who_has_it_reads_what_is_so_now() -> None:

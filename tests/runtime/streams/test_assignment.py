@@ -12,20 +12,20 @@ from worker_bench import QUICK, Bench, Record, bench, records, until
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition
-from headrace.runtime.partitions.books.held import Confirm, Outgoing
 from headrace.runtime.partitions.buffers.bounds import MOST_OUT_OF_ORDER, most_out_of_order
-from headrace.runtime.partitions.buffers.records import DECODED_BYTES
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.checkpoint_text import CheckpointText, Encoded
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, Encoded
+from headrace.runtime.partitions.offsets.pending_produces import Confirm, Outgoing
+from headrace.runtime.partitions.partition import AssignedPartition
+from headrace.runtime.partitions.record_buffer import DECODED_BYTES
 from headrace.runtime.streams.assignment import Assignment, Starts
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.limits import Limits
 from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.wire.clock import now_ns
-from headrace.runtime.wire.frames import WireRecord
 from headrace.runtime.wire.produce import Message
+from headrace.runtime.wire.records import WireRecord
 
 SESSION = "12345678-1234-5678-1234-567812345678"
 ONE, OTHER = PartitionKey("t", 0), PartitionKey("t", 1)

@@ -9,11 +9,11 @@ from typing import Any
 from committing import Consumer, group_offsets, trigger_metrics
 from worker_bench import QUICK, records
 
-from headrace.runtime.dispatch.choice.allocators import PoolAllocator
+from headrace.runtime.dispatch.allocators import PoolAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.streams.assignment import Assignment, Starts
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.limits import Limits

@@ -16,7 +16,7 @@ from root import ROOT
 from worker_bench import bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.dispatch.acks.router import AckRouter
+from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.testing import HandlerNotLoadedError, LogLine, Record, run_handler
 
 EXAMPLES = ROOT / "examples"

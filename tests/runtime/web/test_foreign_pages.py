@@ -24,16 +24,16 @@ from headrace.functions.database.migrate import migrate
 from headrace.functions.run_tracking.backend.routes import ROUTES
 from headrace.functions.run_tracking.frontier.counts import Counts
 from headrace.functions.run_tracking.frontier.health import Health
-from headrace.functions.run_tracking.frontier.part import application as frontier_application
 from headrace.functions.run_tracking.frontier.publishing import Publisher
+from headrace.functions.run_tracking.frontier.service import application as frontier_application
 from headrace.functions.run_tracking.frontier.sockets import Sockets
 from headrace.functions.run_tracking.settings import read_settings
 from headrace.functions.run_tracking.store import tables
 from headrace.runtime.embedded.ports import free_port
+from headrace.runtime.embedded.v3io.listening import serve
 from headrace.runtime.embedded.v3io.store.store import open_store
 from headrace.runtime.embedded.v3io.web.api import Api, functions_of
 from headrace.runtime.embedded.v3io.web.keys import AccessKey
-from headrace.runtime.embedded.v3io.web.listening import serve
 from headrace.runtime.processor.admin.routes import application as admin_application
 from headrace.runtime.processor.admin.server import admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire import records as wire
 
 
 @dataclass

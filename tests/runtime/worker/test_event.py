@@ -9,9 +9,9 @@ from typing import Any
 import nuclio_sdk
 import pytest
 
-from headrace.runtime.wire.frames import SentRecord, encode_headers
-from headrace.runtime.worker.given.event import PartitionView, StreamEvent, of_partition
-from headrace.runtime.worker.given.nuclios_event import as_nuclios
+from headrace.runtime.wire.records import SentRecord, encode_headers
+from headrace.runtime.worker.api.event import PartitionView, StreamEvent, of_partition
+from headrace.runtime.worker.api.event_classes import as_nuclios
 
 TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
 

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Kind
+from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.records import Kind
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.link import Link
 

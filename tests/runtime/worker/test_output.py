@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from worker_bench import bench, records
 
-from headrace.runtime.wire import frames as wire
+from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.output import LineSink
-from headrace.runtime.workers import news
+from headrace.runtime.workers import receiver
 
 
 class Lines:
@@ -200,5 +200,5 @@ def test_what_is_received_is_bounded_as_well() -> None:
 
 def test_what_a_line_has_beside_it_is_bounded_where_it_is_received_too() -> None:
     line = {"level": 20, "message": "m", "with": {"value": "w" * 1_000_000}, "of": ["t" * 1_000_000, 0, 1]}
-    _, read = news._read_log(wire.encode_about(wire.Kind.LOG, 0, json.dumps(line))[8:])
+    _, read = receiver._read_log(wire.encode_about(wire.Kind.LOG, 0, json.dumps(line))[8:])
     assert max(len(read["with"]["value"]), len(read["of"][0])) <= 16_384

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import pytest
 
-from headrace.runtime.wire.frames import WireRecord, split_frames
 from headrace.runtime.wire.produce import (
     NO_LANE,
     WAITING,
@@ -19,7 +18,8 @@ from headrace.runtime.wire.produce import (
     decode_produce,
     encode_produced,
 )
-from headrace.runtime.worker.given.producing import Confirmed, OnItsWay, ProduceError, WorkerProduces
+from headrace.runtime.wire.records import WireRecord, split_frames
+from headrace.runtime.worker.api.producing import Confirmed, OnItsWay, ProduceError, WorkerProduces
 
 WRITTEN = Produced(0, 3, 7)
 NOT_WRITTEN = Produced(0, failure="there is no topic t")

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Kind, RunHeader, SentRecord
+from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.records import Kind, RunHeader, SentRecord
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
-from headrace.runtime.worker.calls.handler import Handler
-from headrace.runtime.worker.given.event_loop import WorkerEventLoop
+from headrace.runtime.worker.api.event_loop import WorkerEventLoop
+from headrace.runtime.worker.handler import Handler
 from headrace.runtime.worker.loop import WorkerLoop
 
 

@@ -12,7 +12,7 @@ from worker_bench import Record, bench, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.partitions.books.held import Confirm, Written
+from headrace.runtime.partitions.offsets.pending_produces import Confirm, Written
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.worker.tracing import NoTraces, traces_of
 

@@ -6,8 +6,8 @@ from batch_bench import SEES, batch_bench, fresh
 from worker_bench import kill_worker, until
 
 from headrace.runtime.config.delivery import AckMode
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.wire.frames import Ack
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.wire.records import Ack
 
 
 async def test_an_ack_inside_the_handler_counts_before_it_returns(tmp_path: Path) -> None:

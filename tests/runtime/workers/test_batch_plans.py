@@ -8,7 +8,7 @@ import pytest
 from batch_bench import SEES, WAITS, batch_bench, fresh
 from worker_bench import kill_worker, records, until
 
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
 from headrace.runtime.partitions.state import PartitionState
 
 

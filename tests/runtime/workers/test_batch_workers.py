@@ -7,7 +7,7 @@ import pytest
 from batch_bench import SEES, WAITS, batch_bench, fresh
 from worker_bench import until
 
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 
 ASYNC_SEES = """
     async def handler(context, events):

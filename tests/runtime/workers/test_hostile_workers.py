@@ -12,9 +12,9 @@ from worker_bench import Record, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.acks.router import AckRouter
-from headrace.runtime.wire import frames as wire
-from headrace.runtime.wire.frames import Kind
+from headrace.runtime.dispatch.ack_router import AckRouter
+from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.records import Kind
 from headrace.runtime.workers import watchdog
 
 # Says once, for each record, what that has for a body.
@@ -64,7 +64,7 @@ async def test_a_huge_span_of_acks_holds_up_nobody(
     tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = f"""
-        from headrace.runtime.wire.frames import encode_acked
+        from headrace.runtime.wire.records import encode_acked
 
         def handler(context, event):
             if not exists("said"):

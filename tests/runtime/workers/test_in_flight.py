@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worker_bench import records
 
-from headrace.runtime.partitions.assigned import of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.wire.frames import NonsenseError
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import of_records
+from headrace.runtime.wire.records import NonsenseError
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.workers.in_flight import InFlight
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.wire.frames import Ack, encode_ack
+from headrace.runtime.wire.records import Ack, encode_ack
 from headrace.runtime.workers.joined_acks import JoinedAcks
 
 acks = st.builds(

@@ -15,7 +15,7 @@ from batch_bench import SEES, batch_bench, fresh
 from processes import is_running
 from worker_bench import Bench, bench, records, until
 
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.processes import MARK
 from headrace.runtime.wire.clock import now_ns
@@ -23,7 +23,7 @@ from headrace.runtime.wire.kill_list import KillList
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.workers.fence import Fence
-from headrace.triggers.kafka.membership.classic import membership_end_ns
+from headrace.triggers.kafka.group.classic import membership_end_ns
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 # Holds the interpreter: nothing else in its process runs until it is over.

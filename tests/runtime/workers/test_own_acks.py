@@ -6,7 +6,7 @@ import pytest
 from ack_bench import ONLY
 from worker_bench import bench, records, until
 
-from headrace.runtime.dispatch.acks.router import AckRouter
+from headrace.runtime.dispatch.ack_router import AckRouter
 
 PRELUDE = """
     import multiprocessing, nuclio

@@ -9,7 +9,7 @@ from lone_worker import a_lane, lines, lone_worker
 from worker_bench import until
 
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.testing.lane import TrialLane, TrialRecord
+from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
 from headrace.runtime.wire.reply import MOST_PART_BYTES, NOBODY, WINDOW_BYTES, Reply
 
 TEXT = "text/plain"

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from headrace.runtime.wire.frames import Ack
+from headrace.runtime.wire.records import Ack
 
 from .batches import Batches
 from .replica import Replica

@@ -4,8 +4,8 @@ from itertools import chain
 
 from hypothesis.stateful import precondition, rule
 
-from headrace.runtime.dispatch.choice.batcher import Batcher
-from headrace.runtime.dispatch.choice.plans import extend_plan
+from headrace.runtime.dispatch.batcher import Batcher
+from headrace.runtime.dispatch.plan_committer import extend_plan
 from headrace.runtime.partitions.state import PartitionState
 
 from .records import Records

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, RequestTimedOutError
 
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import decode_text
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import decode_text
 
 PARTITIONS = 3
 

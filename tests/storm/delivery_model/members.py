@@ -5,10 +5,10 @@ import random
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.wire.frames import Ack
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
+from headrace.runtime.wire.records import Ack
 
 from .acks import AcksAndCommits
 from .broker import PARTITIONS

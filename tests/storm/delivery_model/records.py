@@ -9,7 +9,7 @@ from worker_bench import Record
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.partitions.room import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.records import WireRecord
 
 from .replica import Replica
 from .state import MAX_ATTEMPTS, State, numbers

@@ -9,16 +9,16 @@ from worker_bench import Record
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.acks.owned import Acks
-from headrace.runtime.dispatch.failures import Failures
+from headrace.runtime.dispatch.failure_handler import Failures
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition
+from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.tasks import end_tasks
-from headrace.runtime.wire.frames import Ack, WireRecord
+from headrace.runtime.wire.records import Ack, WireRecord
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.start import GroupTopics
+from headrace.triggers.kafka.start_offsets import GroupTopics
 
 from .broker import PARTITIONS, Client, Group
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy, Then
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.state import PartitionState
 
 from .broker import PARTITIONS, Group

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headrace.runtime.worker.given import sdk
-from headrace.runtime.worker.given.event import PartitionView
-from headrace.runtime.worker.given.nuclios_event import as_nuclios
+from headrace.runtime.worker.api import sdk
+from headrace.runtime.worker.api.event import PartitionView
+from headrace.runtime.worker.api.event_classes import as_nuclios
 from headrace.triggers.cron.event import CronEvent, body_of, head_of, record_of
 
 HEADERS: dict[str, str | int] = {"X-Kind": "nightly", "count": 7}

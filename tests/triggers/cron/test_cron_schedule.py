@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from headrace.triggers.cron.fields import NAMES, ScheduleError
+from headrace.triggers.cron.expression import NAMES, ScheduleError
 from headrace.triggers.cron.schedule import Schedule, zone_of
 from headrace.triggers.cron.timetable import SMALL_STEP_SECONDS, ByInterval, ByWall, Due, Now
 

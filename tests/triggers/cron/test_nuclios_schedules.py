@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from headrace.runtime.config.function import load_function
-from headrace.triggers.cron.fields import ScheduleError
+from headrace.triggers.cron.expression import ScheduleError
 from headrace.triggers.cron.schedule import Schedule
 
 FRIDAY = "2026-01-02T12:00:07+00:00"

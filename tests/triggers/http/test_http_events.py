@@ -11,8 +11,8 @@ import pytest
 from http_function import http_function
 from nuclio_sdk import TriggerInfo
 
-from headrace.runtime.wire.frames import SentRecord
-from headrace.runtime.worker.given.event import PartitionView
+from headrace.runtime.wire.records import SentRecord
+from headrace.runtime.worker.api.event import PartitionView
 from headrace.triggers.http.event import HttpEvent, head_of
 
 SHOWS = """

@@ -14,8 +14,8 @@ from kafka_records import group_offsets, produce, send_while_replicas_come_and_g
 from replica import lines, replica, set_trigger, wait_until, write_function
 from root import ROOT
 
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.checkpoint_text import CheckpointText
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText
 
 # One line for each batch: what it held, by partition.
 WRITES = """

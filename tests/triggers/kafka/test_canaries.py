@@ -23,7 +23,7 @@ from tokens import TokenServer, token_server
 
 from headrace.runtime.cli.validate import validate
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.guards import Guards
+from headrace.runtime.embedded.kafka.security import Guards
 
 USERS = ("plain", "by-file", "by-set")
 RECORDS = 4

@@ -77,7 +77,7 @@ def test_ranges_reach_the_delivery_policy(tmp_path: Path) -> None:
     trigger = _loaded(tmp_path, {"delivery": "ranges"}, batch={"mode": "enable"})
     policy = KafkaTrigger.delivery(trigger.settings, trigger.fields)
     assert (policy.is_ranges, policy.decoder) == (True, "")
-    assert policy.event == "headrace.runtime.worker.given.event:RangeEvent"
+    assert policy.event == "headrace.runtime.worker.api.event:RangeEvent"
     assert policy.source_options == trigger.settings.spark_source_options
 
 

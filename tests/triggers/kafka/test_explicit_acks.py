@@ -23,9 +23,9 @@ from worker_bench import until
 
 from headrace.runtime.config.function import load_function
 from headrace.runtime.config.trigger_kinds import installed_kinds
-from headrace.runtime.partitions.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.processor.processor import Processor
-from headrace.triggers.kafka import start as kafka_start
+from headrace.triggers.kafka import start_offsets as kafka_start
 from headrace.triggers.kafka import stream as kafka
 
 

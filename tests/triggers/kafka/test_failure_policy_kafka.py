@@ -20,7 +20,7 @@ from scenario import Report
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_headers import split_headers
 from headrace.runtime.kafka.topics import create_topics
-from headrace.runtime.partitions.checkpoint_text import decode_text
+from headrace.runtime.partitions.offsets.checkpoint_text import decode_text
 
 QUICK = {"maxAttempts": 3, "backoff": "10ms", "maxBackoff": "20ms"}
 FAILS_AT_5 = """

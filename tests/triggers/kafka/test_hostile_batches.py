@@ -14,7 +14,7 @@ from worker_bench import bench, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.partitions.buffers.chunk import Chunk, ChunkSlice
+from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.status import is_stuck, problem
 from headrace.triggers.kafka.format.decoder import decode
 

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from kafka_records import produce
 from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
 from headrace.triggers.kafka.client.commits import fetch_commits
 
 FAR = 2**40

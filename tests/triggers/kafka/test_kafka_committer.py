@@ -19,8 +19,8 @@ from committing import (
     trigger_metrics,
 )
 
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.checkpoint_text import CheckpointText, decode_text
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
 from headrace.runtime.streams.committer import Committer
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 

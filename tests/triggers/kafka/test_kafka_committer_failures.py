@@ -27,7 +27,7 @@ from committing import (
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
-from headrace.runtime.partitions.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
 from headrace.runtime.streams.committer import Committer
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 

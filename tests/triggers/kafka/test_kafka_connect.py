@@ -8,14 +8,14 @@ import pytest
 from kafka_settings import loaded
 from strangers import closing, silent, stranger
 
-from headrace.runtime.kafka.connections import guarded
+from headrace.runtime.kafka import guarded_connections
 from headrace.triggers.kafka.client import connect as connecting
 
 
 async def test_what_is_waited_for_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(guarded, "FIRST_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(guarded_connections, "FIRST_ANSWER_SECONDS", 0.05)
     monkeypatch.setattr(connecting, "_RECONNECT_SECONDS", 0.01)
     away: list[str] = []
     thrice = asyncio.Event()

@@ -11,13 +11,13 @@ from aiokafka.errors import NodeNotReadyError
 from worker_bench import Bench, Record, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.dispatch.reports import Warnings
+from headrace.runtime.dispatch.monitor import Warnings
 from headrace.runtime.metrics.registry import Metrics
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.assigned import AssignedPartition, of_records
-from headrace.runtime.partitions.buffers.records import DECODED_BYTES
-from headrace.runtime.partitions.checkpoint import Checkpoint
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.partition import AssignedPartition, of_records
+from headrace.runtime.partitions.record_buffer import DECODED_BYTES
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.limits import Limits

@@ -14,9 +14,9 @@ from broker import Broker
 from worker_bench import until
 
 from headrace.runtime.wire.clock import now_ns
-from headrace.triggers.kafka.client import chunks, fetches, internals, requests, topics
-from headrace.triggers.kafka.client.budget import Budget
+from headrace.triggers.kafka.client import fetch_requests, fetches, internals, topics, undecoded_fetch
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
+from headrace.triggers.kafka.client.fetch_budget import Budget
 from headrace.triggers.kafka.client.topics import describe_topics
 
 
@@ -124,8 +124,8 @@ async def test_requests_wait_for_what_is_held_and_are_sent_when_it_is_let_go(
     budget = Budget(1, 1 << 20, range(8))
     consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
     await consumer.start()
-    requests.limit(consumer, budget)
-    assert chunks.count(consumer, budget.hold)
+    fetch_requests.limit(consumer, budget)
+    assert undecoded_fetch.count(consumer, budget.hold)
     consumer.assign([TopicPartition(topic, partition) for partition in range(8)])
     everything = fetches.Wanted(consumer.assignment())
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
@@ -148,7 +148,7 @@ async def test_a_request_that_leaves_unread_data_out_waits_for_a_part_of_the_tim
 ) -> None:
     async with assigned_consumer(broker, topic) as consumer:
         internals.tune(consumer, retry_seconds=1)
-        requests.limit(consumer, Budget(1 << 30, 1 << 20, consumer.assignment()))
+        fetch_requests.limit(consumer, Budget(1 << 30, 1 << 20, consumer.assignment()))
         fetcher = consumer._fetcher
         await until(lambda: len(fetcher._records) == 2)
         fetcher._fetch_task.cancel()  # no more by itself

@@ -8,7 +8,7 @@ from broker import Broker, embedded
 from kafka_records import group_offsets, produce
 from replica import replica, wait_until, write_function
 
-from headrace.runtime.embedded.kafka.guards import Guards
+from headrace.runtime.embedded.kafka.security import Guards
 
 LIFETIME_SECONDS = 2
 

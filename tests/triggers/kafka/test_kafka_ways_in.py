@@ -20,7 +20,7 @@ from replica import replica, wait_until, write_function
 from servers import USERS, GuardedBroker
 from tokens import TokenServer, token_server
 
-from headrace.runtime.embedded.kafka.guards import Guards
+from headrace.runtime.embedded.kafka.security import Guards
 from headrace.runtime.kafka.access import PASSWORD
 
 SECRET = USERS["ada"]

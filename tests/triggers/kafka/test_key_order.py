@@ -15,8 +15,8 @@ from replica import lines, replica, wait_until, write_function
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
-from headrace.runtime.partitions.checkpoint import Checkpoint
-from headrace.runtime.partitions.checkpoint_text import decode_text
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
+from headrace.runtime.partitions.offsets.checkpoint_text import decode_text
 
 KEYS = 40
 COUNT = 2000

@@ -15,7 +15,7 @@ from worker_bench import until
 from headrace.runtime.config.function import load_function
 from headrace.runtime.config.trigger_kinds import installed_kinds
 from headrace.runtime.processor.processor import Processor
-from headrace.triggers.kafka import start
+from headrace.triggers.kafka import start_offsets
 from headrace.triggers.kafka.client.topics import Topic, describe_topics
 
 WRITES = """
@@ -33,7 +33,7 @@ async def test_a_replica_starts_with_the_partitions_that_have_a_leader_and_takes
         found = await describe_topics(admin, names)
         return {name: replace(it, leaderless=frozenset(leaderless)) for name, it in found.items()}
 
-    monkeypatch.setattr(start, "describe_topics", describe)
+    monkeypatch.setattr(start_offsets, "describe_topics", describe)
     await asyncio.to_thread(produce, broker, topic, 80)
     folder = write_function(tmp_path / "f", WRITES, broker.bootstrap, [topic])
     stop = asyncio.Event()

@@ -9,10 +9,10 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, SaslAuthenticationFailed
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.partitions.books.held import Written
+from headrace.runtime.partitions.offsets.pending_produces import Written
 from headrace.runtime.wire.produce import WAITING, Message
-from headrace.triggers.kafka.produce import outputs
-from headrace.triggers.kafka.produce.outputs import Outputs
+from headrace.triggers.kafka.produce import output_producer
+from headrace.triggers.kafka.produce.output_producer import Outputs
 
 
 class Client:
@@ -49,9 +49,9 @@ async def test_a_cluster_that_is_away_is_said_once_and_its_messages_wait(
     async def discard(_: Client) -> None:
         """Nothing is open."""
 
-    monkeypatch.setattr(outputs, "start_producer", start)
-    monkeypatch.setattr(outputs, "discard", discard)
-    monkeypatch.setattr(outputs, "_FIRST_RETRY_SECONDS", 0)
+    monkeypatch.setattr(output_producer, "start_producer", start)
+    monkeypatch.setattr(output_producer, "discard", discard)
+    monkeypatch.setattr(output_producer, "_FIRST_RETRY_SECONDS", 0)
     caplog.set_level(logging.INFO)
     archive = Outputs(BrokerAccess("archive:1"), "test")
     written: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
@@ -81,8 +81,8 @@ async def test_one_that_confirms_nothing_any_more_is_a_problem(monkeypatch: pyte
     async def start(*_: object) -> Client:
         return Silent()
 
-    monkeypatch.setattr(outputs, "start_producer", start)
-    monkeypatch.setattr(outputs, "_SILENT_SECONDS", 0)
+    monkeypatch.setattr(output_producer, "start_producer", start)
+    monkeypatch.setattr(output_producer, "_SILENT_SECONDS", 0)
     archive = Outputs(BrokerAccess("archive:1"), "test")
     assert archive.problems() == []
     archive.produce(Message("totals", b"1"), lambda _: None)
@@ -100,7 +100,7 @@ async def test_closing_gives_up_what_waits(monkeypatch: pytest.MonkeyPatch) -> N
         tried.set()
         raise KafkaConnectionError
 
-    monkeypatch.setattr(outputs, "start_producer", start)
+    monkeypatch.setattr(output_producer, "start_producer", start)
     archive = Outputs(BrokerAccess("archive:1"), "test")
     ended: list[Written] = []
     archive.produce(Message("totals", b"1"), ended.append)

@@ -17,7 +17,7 @@ from replica import Replica, replica, set_spec, wait_until, write_function
 from servers import GuardedBroker
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
+from headrace.runtime.kafka.producer import discard, start_producer
 from headrace.triggers.kafka.produce.packing import targets_of
 
 ARCHIVES = """

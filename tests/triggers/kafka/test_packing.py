@@ -5,7 +5,7 @@ from functools import partial
 
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from headrace.runtime.partitions.books.held import Written
+from headrace.runtime.partitions.offsets.pending_produces import Written
 from headrace.runtime.wire.produce import Message
 from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack
 

@@ -21,18 +21,18 @@ from transactional import read_committed
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
+from headrace.runtime.kafka.producer import discard, start_producer
 from headrace.runtime.kafka.topics import create_topics
-from headrace.runtime.partitions.books.held import Outgoing, Written
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.pending_produces import Outgoing, Written
 from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.wire.produce import WAITING, Message
 from headrace.triggers.kafka.client.commits import Commit, fetch_commits
 from headrace.triggers.kafka.client.internals import is_member
+from headrace.triggers.kafka.group.transactional_offsets import Transactions
 from headrace.triggers.kafka.produce.cluster import Cluster
 from headrace.triggers.kafka.produce.transactional_ids import transactional_id
 from headrace.triggers.kafka.settings.model import KafkaSettings
-from headrace.triggers.kafka.transactions import Transactions
 
 
 class Said:

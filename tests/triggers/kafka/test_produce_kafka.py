@@ -13,7 +13,7 @@ from broker import Broker
 from kafka_records import group_offsets, produce
 from replica import Replica, replica, wait_until, write_function
 
-from headrace.runtime.wire.frames import Headers
+from headrace.runtime.wire.records import Headers
 
 Found = list[tuple[bytes | None, bytes | None, Headers]]
 

@@ -18,7 +18,7 @@ from headrace.functions.events import runs_of, spans_of
 from headrace.functions.spark import events_to_dataframe, parse_json, ranges_to_dataframe
 from headrace.runtime.embedded.spark.jars import spark_jar_set
 from headrace.runtime.spark.sessions import interrupt
-from headrace.runtime.worker.spark import WorkerSpark
+from headrace.runtime.worker.api.spark import WorkerSpark
 
 
 @dataclass

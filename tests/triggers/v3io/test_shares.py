@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headrace.runtime.v3io.group.sessions import Session, Share
-from headrace.triggers.v3io.membership.shares import Group, Member, Verdict, cut
+from headrace.triggers.v3io.shares import Group, Member, Verdict, cut
 
 SECOND = 1_000_000_000
 TIMEOUT = 10 * SECOND

@@ -14,8 +14,8 @@ from v3io_scene import GROUP, PLACE, QUICK_GROUP, SLOW_GROUP, v3io_scene
 from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.group.sessions import Session
-from headrace.runtime.v3io.group.state_item import StateItem
-from headrace.runtime.v3io.patience import pauses
+from headrace.runtime.v3io.group_state import StateItem
+from headrace.runtime.v3io.retry import pauses
 
 WRITERS, INCREMENTS = 8, 200
 SESSION_NS = 3 * 10**9

@@ -26,7 +26,7 @@ from aiokafka.protocol.types import (
 )
 
 from headrace.runtime.kafka.requests.uuid import Uuid
-from headrace.runtime.partitions.checkpoint_text import TOPIC_ID_CHARS
+from headrace.runtime.partitions.offsets.checkpoint_text import TOPIC_ID_CHARS
 
 _NO_LEADER = -1
 _NO_ID = bytes(16)

@@ -10,7 +10,7 @@ from typing import Any
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from headrace.runtime.wire.frames import WireRecord
+from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableRecord
 from headrace.triggers.kafka.format.decoder import CODEC_MASK, HEADER, check_headers, opened
 from headrace.triggers.kafka.format.inflate import padded

@@ -11,7 +11,7 @@ from itertools import islice
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.util import decode_varint
 
-from headrace.runtime.wire.frames import Buffer, Headers, SentRecord, WireRecord, encode_headers
+from headrace.runtime.wire.records import Buffer, Headers, SentRecord, WireRecord, encode_headers
 from headrace.runtime.wire.undecodable import UndecodableRecord
 from headrace.triggers.kafka.format.inflate import BatchTooLargeError, inflate, padded
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import cramjam
 
-from headrace.runtime.wire.frames import Buffer
+from headrace.runtime.wire.records import Buffer
 
 PAD_BYTES = 64
 """Zeros behind all that aiokafka reads: its reader in C may look a few bytes past an end."""

@@ -15,13 +15,13 @@ from headrace.runtime.kafka.groups import why_no_consumers
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.wire.clock import now_ns
 from headrace.triggers.kafka.client.topics import topic_names
-from headrace.triggers.kafka.group.coordinator import Coordinator
 from headrace.triggers.kafka.group.heartbeat import JOIN, Answer, Heartbeat
 from headrace.triggers.kafka.group.holdings import Moves
+from headrace.triggers.kafka.group.kip848.coordinator import Coordinator
+from headrace.triggers.kafka.group.kip848.move_history import Neighbours
+from headrace.triggers.kafka.group.kip848.refusals import LOST, NO_SUCH_API, Verdict, line, verdict
 from headrace.triggers.kafka.group.machine import Machine
 from headrace.triggers.kafka.group.nameless import Nameless
-from headrace.triggers.kafka.group.neighbours import Neighbours
-from headrace.triggers.kafka.group.refusals import LOST, NO_SUCH_API, Verdict, line, verdict
 from headrace.triggers.kafka.group.session_end import SessionEnd
 from headrace.triggers.kafka.group.settings import GroupSettings
 from headrace.triggers.kafka.group.wire import HeartbeatRequest, read_answer

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.partitions.books.held import Outgoing, Written, waits
+from headrace.runtime.partitions.offsets.pending_produces import Outgoing, Written, waits
 from headrace.triggers.kafka.produce.faults import explained, why_away
 from headrace.triggers.kafka.produce.outages import Outages
 from headrace.triggers.kafka.produce.packing import BatchLimits

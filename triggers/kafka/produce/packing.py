@@ -12,8 +12,8 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from headrace.runtime.kafka.dead_letter_producer import track
-from headrace.runtime.partitions.books.held import Outgoing, Written
+from headrace.runtime.kafka.producer import track
+from headrace.runtime.partitions.offsets.pending_produces import Outgoing, Written
 from headrace.runtime.wire.produce import Message
 
 logger = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from headrace.runtime.kafka.dead_letter_producer import discard, start_producer
-from headrace.runtime.partitions.books.held import Outgoing
+from headrace.runtime.kafka.producer import discard, start_producer
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.offsets.pending_produces import Outgoing
 from headrace.triggers.kafka.produce.cluster import Cluster
 from headrace.triggers.kafka.produce.faults import TOO_LARGE, Fault, NoSuchPartitionError, fault_of
 from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack, targets_of

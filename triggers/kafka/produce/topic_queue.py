@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 
-from headrace.runtime.partitions.books.held import Outgoing
+from headrace.runtime.partitions.offsets.pending_produces import Outgoing
 from headrace.triggers.kafka.produce.packing import Packed, Waiting
 
 SILENT_SECONDS = 0.5

@@ -12,7 +12,7 @@ from pydantic import AfterValidator
 
 from headrace.runtime.config.concurrency import MaxConcurrency, max_concurrency
 from headrace.runtime.config.on_failure import FAILED, FailureSettings
-from headrace.runtime.kafka.addresses import BROKERS_OPTION, BROKERS_VARIABLE
+from headrace.runtime.kafka.names import BROKERS_OPTION, BROKERS_VARIABLE
 from headrace.runtime.settings.declare import section, setting
 from headrace.runtime.settings.types import (
     CHOICE,

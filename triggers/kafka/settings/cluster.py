@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from headrace.runtime.kafka.addresses import checked_address
+from headrace.runtime.kafka.names import checked_address
 from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import Text, Texts
 from headrace.triggers.kafka.settings.security import Pem, SaslSettings, TlsSettings

@@ -2,7 +2,7 @@
 
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.declare import Rule
-from headrace.runtime.streams.rules import ON_FAILURE_RULES
+from headrace.runtime.streams.settings import ON_FAILURE_RULES
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
 
 

@@ -8,7 +8,7 @@ from headrace.runtime.kafka.access import OAUTHBEARER
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule
 from headrace.runtime.settings.durations import format_duration
-from headrace.runtime.streams.rules import ACK_RULES, HEARTBEAT_RULES
+from headrace.runtime.streams.settings import ACK_RULES, HEARTBEAT_RULES
 from headrace.triggers.kafka.settings.access_rules import ACCESS_RULES
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from headrace.runtime.kafka.addresses import checked_web_address
+from headrace.runtime.kafka.names import checked_web_address
 from headrace.runtime.settings.declare import Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, TEXT, Flag, Text, Texts
 

@@ -4,7 +4,7 @@ import os
 
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.declare import Rule
-from headrace.runtime.streams.rules import ACK_RULES, HEARTBEAT_RULES, ON_FAILURE_RULES
+from headrace.runtime.streams.settings import ACK_RULES, HEARTBEAT_RULES, ON_FAILURE_RULES
 from headrace.runtime.v3io.addresses import V3IO_KEY_VARIABLE
 from headrace.triggers.v3io.settings.attributes import V3ioAttributes
 from headrace.triggers.v3io.settings.keys import GENERATE, is_access_key

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from headrace.runtime.embedded.v3io.store.errors import invalid_argument
+from headrace.runtime.embedded.v3io.errors import invalid_argument
 
 _MOST_NAMES = 100
 

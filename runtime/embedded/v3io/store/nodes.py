@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from headrace.runtime.embedded.v3io.database import Database
+from headrace.runtime.embedded.v3io.errors import no_such_file, not_a_directory, not_empty
 from headrace.runtime.embedded.v3io.store.address import Address
 from headrace.runtime.embedded.v3io.store.clock import Clock
-from headrace.runtime.embedded.v3io.store.database import Database
-from headrace.runtime.embedded.v3io.store.errors import no_such_file, not_a_directory, not_empty
 from headrace.runtime.embedded.v3io.store.node import COLUMNS, Kind, Node
 
 _FIND = f"SELECT {COLUMNS} FROM nodes WHERE folder = ? AND name = ?"  # noqa: S608  # a constant

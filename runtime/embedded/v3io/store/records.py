@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from headrace.runtime.embedded.v3io.database import Database
 from headrace.runtime.embedded.v3io.store.clock import Clock
-from headrace.runtime.embedded.v3io.store.database import Database
 from headrace.runtime.embedded.v3io.store.node import Node
 from headrace.runtime.embedded.v3io.store.nodes import Nodes
 

@@ -2,7 +2,7 @@
 
 import time
 
-from headrace.runtime.embedded.v3io.store.database import Database
+from headrace.runtime.embedded.v3io.database import Database
 from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Node
 from headrace.runtime.embedded.v3io.store.records import Records
 

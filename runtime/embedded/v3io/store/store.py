@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.runtime.embedded.v3io.database import Database, open_database
 from headrace.runtime.embedded.v3io.store.address import Address
 from headrace.runtime.embedded.v3io.store.clock import Clock
-from headrace.runtime.embedded.v3io.store.database import Database, open_database
 from headrace.runtime.embedded.v3io.store.node import Kind
 from headrace.runtime.embedded.v3io.store.nodes import Nodes
 from headrace.runtime.embedded.v3io.store.records import Records

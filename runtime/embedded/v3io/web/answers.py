@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from aiohttp import web
 
-from headrace.runtime.embedded.v3io.store.errors import V3ioError
+from headrace.runtime.embedded.v3io.errors import V3ioError
 from headrace.runtime.embedded.v3io.store.node import NANOSECONDS
 
 _JSON = "application/json"

@@ -7,24 +7,24 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from headrace.runtime.embedded.ports import HOST
-from headrace.runtime.embedded.v3io.store.address import Address, parse
-from headrace.runtime.embedded.v3io.store.errors import (
+from headrace.runtime.embedded.v3io.errors import (
     V3ioError,
     container_not_found,
     invalid_argument,
     too_large,
 )
+from headrace.runtime.embedded.v3io.listing import Listing
+from headrace.runtime.embedded.v3io.scans import Scans
+from headrace.runtime.embedded.v3io.store.address import Address, parse
 from headrace.runtime.embedded.v3io.store.store import Store
+from headrace.runtime.embedded.v3io.streams import Streams
 from headrace.runtime.embedded.v3io.web.answers import function_error, object_error
 from headrace.runtime.embedded.v3io.web.call import Call
 from headrace.runtime.embedded.v3io.web.consuming import Consuming
 from headrace.runtime.embedded.v3io.web.items import Items
 from headrace.runtime.embedded.v3io.web.keys import AccessKey
-from headrace.runtime.embedded.v3io.web.listing import Listing
 from headrace.runtime.embedded.v3io.web.objects import Objects
 from headrace.runtime.embedded.v3io.web.producing import Producing
-from headrace.runtime.embedded.v3io.web.scans import Scans
-from headrace.runtime.embedded.v3io.web.streams import Streams
 from headrace.runtime.web.bodies import whole_body
 from headrace.runtime.web.cross_origin import Guard
 from headrace.runtime.web.refusals import TOO_LONG, RefusedError

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from headrace.runtime.embedded.v3io.errors import invalid_argument
 from headrace.runtime.embedded.v3io.language.steps import Steps
 from headrace.runtime.embedded.v3io.language.values import Typed, Value, decoded
-from headrace.runtime.embedded.v3io.store.errors import invalid_argument
 from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Kind, Node
 
 Attributes = dict[str, dict[str, Any]]

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+from headrace.runtime.embedded.v3io.errors import invalid_argument
 from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.errors import invalid_argument
 
 # What completes the resource of a call whose path ends in a slash, in this order.
 _RESOURCE = (("StreamName", "TableName"), ("ShardId", "Key"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from headrace.runtime.embedded.v3io.store.errors import (
+from headrace.runtime.embedded.v3io.errors import (
     illegal_location,
     invalid_argument,
     shard_id_out_of_range,
@@ -15,9 +15,9 @@ from headrace.runtime.embedded.v3io.store.errors import (
 from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Kind, Node
 from headrace.runtime.embedded.v3io.store.records import Record
 from headrace.runtime.embedded.v3io.store.store import Store
+from headrace.runtime.embedded.v3io.streams import stream_at
 from headrace.runtime.embedded.v3io.web.answers import json_answer
 from headrace.runtime.embedded.v3io.web.call import Call
-from headrace.runtime.embedded.v3io.web.streams import stream_at
 
 _LOCATION = struct.Struct(">QQ")  # the shard's inode, which is never used again, and a sequence number
 _DEFAULT_RECORDS = 1000

@@ -6,17 +6,17 @@ from typing import Any
 
 from aiohttp import web
 
-from headrace.runtime.embedded.v3io.language.conditions import holds
-from headrace.runtime.embedded.v3io.language.errors import MalformedError
-from headrace.runtime.embedded.v3io.language.expressions import updated
-from headrace.runtime.embedded.v3io.language.values import check_name, decoded, encoded
-from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.errors import (
+from headrace.runtime.embedded.v3io.errors import (
     V3ioError,
     condition_failed,
     invalid_argument,
     not_permitted,
 )
+from headrace.runtime.embedded.v3io.language.conditions import holds
+from headrace.runtime.embedded.v3io.language.errors import MalformedError
+from headrace.runtime.embedded.v3io.language.expressions import updated
+from headrace.runtime.embedded.v3io.language.values import check_name, decoded, encoded
+from headrace.runtime.embedded.v3io.store.address import Address
 from headrace.runtime.embedded.v3io.store.node import Kind, Node
 from headrace.runtime.embedded.v3io.store.store import Store
 from headrace.runtime.embedded.v3io.web.answers import item_answer

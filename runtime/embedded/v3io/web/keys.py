@@ -6,7 +6,7 @@ import hmac
 import re
 from collections.abc import Iterator, Mapping
 
-from headrace.runtime.embedded.v3io.store.errors import V3ioError
+from headrace.runtime.embedded.v3io.errors import V3ioError
 
 VARIABLE = "V3IO_ACCESS_KEY"
 """Of the server's environment, with the key that clients have to show: everybody sees a command line."""

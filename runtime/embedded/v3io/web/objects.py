@@ -4,13 +4,13 @@ from email.utils import formatdate
 
 from aiohttp import web
 
-from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.errors import (
+from headrace.runtime.embedded.v3io.errors import (
     invalid_argument,
     is_a_directory,
     not_a_directory,
     not_permitted,
 )
+from headrace.runtime.embedded.v3io.store.address import Address
 from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Kind, Node
 from headrace.runtime.embedded.v3io.store.store import Store
 from headrace.runtime.embedded.v3io.web.answers import empty

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.errors import (
+from headrace.runtime.embedded.v3io.errors import (
     V3ioError,
     invalid_argument,
     shard_id_out_of_range,
 )
+from headrace.runtime.embedded.v3io.store.address import Address
 from headrace.runtime.embedded.v3io.store.node import Kind, Node
 from headrace.runtime.embedded.v3io.store.records import NewRecord
 from headrace.runtime.embedded.v3io.store.store import Store
+from headrace.runtime.embedded.v3io.streams import stream_at
 from headrace.runtime.embedded.v3io.web.answers import json_answer
 from headrace.runtime.embedded.v3io.web.call import Call
-from headrace.runtime.embedded.v3io.web.streams import stream_at
 
 MOST_RECORDS = 1000
 _MOST_DATA_BYTES = 2 << 20

@@ -2,7 +2,7 @@
 
 import re
 
-from headrace.runtime.embedded.v3io.store.errors import V3ioError, invalid_argument
+from headrace.runtime.embedded.v3io.errors import V3ioError, invalid_argument
 
 APPEND = "-1"
 """Of a PUT: behind what is there."""

@@ -173,7 +173,7 @@ async def test_a_stranger_on_the_port_gets_no_key() -> None:
 
 
 async def test_a_folder_that_is_in_use_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.embedded.folder._LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("headrace.runtime.embedded.data_folder._LOCK_SECONDS", 0.1)
     async with EmbeddedV3io(tmp_path):
         with pytest.raises(UsageError, match="is in use by another server"):
             await EmbeddedV3io(tmp_path).start()

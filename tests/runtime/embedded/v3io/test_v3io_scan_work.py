@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from headrace.runtime.embedded.v3io import scans
+from headrace.runtime.embedded.v3io.errors import V3ioError
+from headrace.runtime.embedded.v3io.scans import Scans
 from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.errors import V3ioError
 from headrace.runtime.embedded.v3io.store.node import Kind
 from headrace.runtime.embedded.v3io.store.store import open_store
-from headrace.runtime.embedded.v3io.web import scans
 from headrace.runtime.embedded.v3io.web.call import Call
-from headrace.runtime.embedded.v3io.web.scans import Scans
 
 
 @pytest.fixture

@@ -12,19 +12,19 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.runtime.kafka.connections.guarded import guard_connections
+from headrace.runtime.kafka.guarded_connections import guard_connections
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.triggers.kafka.client.topics import Topic
-from headrace.triggers.kafka.group.coordinator import Coordinator
 from headrace.triggers.kafka.group.fetch_wire import FetchCommitsResponse, read_commits
 from headrace.triggers.kafka.group.heartbeat import Answer
 from headrace.triggers.kafka.group.holdings import Moves
+from headrace.triggers.kafka.group.kip848.coordinator import Coordinator
+from headrace.triggers.kafka.group.kip848.move_history import Neighbours
+from headrace.triggers.kafka.group.kip848.refusals import Verdict, verdict
 from headrace.triggers.kafka.group.machine import Machine
 from headrace.triggers.kafka.group.nameless import Nameless
-from headrace.triggers.kafka.group.neighbours import Neighbours
-from headrace.triggers.kafka.group.refusals import Verdict, verdict
 from headrace.triggers.kafka.group.wire import HeartbeatResponse, read_answer
-from headrace.triggers.kafka.start import _is_readable
+from headrace.triggers.kafka.start_offsets import _is_readable
 
 guard_connections()
 GIVEN: Any = ([(b"\1" * 16, "t", [0], {})], {})

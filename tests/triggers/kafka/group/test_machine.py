@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE, LEAVE_FOR_NOW, Answer, Heartbeat, Part
+from headrace.triggers.kafka.group.kip848.refusals import Verdict, verdict
 from headrace.triggers.kafka.group.machine import Machine, State
-from headrace.triggers.kafka.group.refusals import Verdict, verdict
 
 ID, ID2 = b"a" * 16, b"b" * 16
 NAMES = {ID: "orders"}

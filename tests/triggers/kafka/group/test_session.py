@@ -20,8 +20,8 @@ from headrace.triggers.kafka.client.commits import Commit, fetch_commits
 from headrace.triggers.kafka.client.topics import topic_names
 from headrace.triggers.kafka.group import session
 from headrace.triggers.kafka.group.commit_wire import CommitRequest
-from headrace.triggers.kafka.group.commits import MemberCommits
 from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE
+from headrace.triggers.kafka.group.kip848.commits import MemberCommits
 from headrace.triggers.kafka.group.machine import State
 from headrace.triggers.kafka.group.settings import GroupSettings
 

@@ -1,0 +1,125 @@
+"""What the sums say to a question. JSON as dicts and lists; times as ISO 8601 in UTC."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from headrace.functions.database.reading import reading
+from headrace.functions.model_metrics.metrics.scores import classification, regression
+from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
+from headrace.functions.model_metrics.store.tables import IGNORED
+from headrace.functions.model_metrics.web.query import NAMES, Question, QuestionError
+
+_MOST_MODELS = 10_000
+_MOST_CLASSES = 1_000  # in one answer; a model that names more answers with something else
+_MOST_SUMS = 100_000
+_NONE = (0, 0.0, 0.0)
+
+
+class Answers:
+    """Reads one database. Blocks, and raises SQLAlchemy's errors, TooLongError and QuestionError."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def models(self) -> list[dict[str, Any]]:
+        """Those that have answered, with what they answered last: the first of them by name."""
+        columns = [COUNTS.c[name] for name in NAMES.values()]
+        last, total = sa.func.max(COUNTS.c.bucket), sa.func.sum(COUNTS.c.responses)
+        query = sa.select(
+            *columns, total.label("responses"), sa.type_coerce(last, COUNTS.c.bucket.type).label("last")
+        )
+        return [
+            {
+                **{spelled: row[name] for spelled, name in NAMES.items()},
+                "responses": int(row["responses"]),
+                "lastMinute": _written(row["last"]),
+            }
+            for row in self._rows(query.group_by(*columns).order_by(*columns).limit(_MOST_MODELS))
+        ]
+
+    def ignored(self) -> dict[str, int]:
+        """Messages without a row, by reason."""
+        query = sa.select(IGNORED.c.reason, sa.func.count().label("messages")).group_by(IGNORED.c.reason)
+        return {row["reason"]: row["messages"] for row in self._rows(query)}
+
+    def responses(self, question: Question) -> list[dict[str, Any]]:
+        """How many, in each part of the time."""
+        found = {row["part"]: int(row["responses"]) for row in self._sums(COUNTS, question, ("responses",))}
+        return [
+            {"startTime": _written(part), "responses": found.get(place, 0)}
+            for place, part in enumerate(question.parts)
+        ]
+
+    def classification(self, question: Question) -> dict[str, Any]:
+        """Of the whole time, and of each part; `confusion` has lists of actual, predicted, predictions."""
+        by_part: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
+        classes: set[str] = set()
+        for row in self._sums(CONFUSION, question, ("predictions",), ("actual", "predicted")):
+            pair = row["actual"], row["predicted"]
+            classes.update(pair)
+            if len(classes) > _MOST_CLASSES:
+                raise QuestionError(
+                    f"there are more than {_MOST_CLASSES} classes in that time: ask for less of it, or of one"
+                    " model or version"
+                )
+            by_part[row["part"]][pair] += int(row["predictions"])
+        whole: Counter[tuple[str, str]] = sum(by_part.values(), Counter())
+        return {
+            **asdict(classification(whole)),
+            "confusion": [[*pair, count] for pair, count in sorted(whole.items())],
+            "parts": [
+                _part(part, classification(by_part[place])) for place, part in enumerate(question.parts)
+            ],
+        }
+
+    def regression(self, question: Question) -> dict[str, Any]:
+        """Of the whole time, and of each part."""
+        names = ("predictions", "absolute", "squared")
+        by_part = {row["part"]: [row[name] for name in names] for row in self._sums(ERRORS, question, names)}
+        whole = [sum(sums) for sums in zip(*by_part.values(), strict=True)] or _NONE
+        return {
+            **asdict(_regression(whole)),
+            "parts": [
+                _part(part, _regression(by_part.get(place, _NONE)))
+                for place, part in enumerate(question.parts)
+            ],
+        }
+
+    def _sums(
+        self, table: sa.Table, question: Question, sums: Sequence[str], key: Sequence[str] = ()
+    ) -> Sequence[sa.RowMapping]:
+        """By the number of their part, and by `key`: the database sums up, and there may be years of it."""
+        is_in = (table.c.bucket >= question.start) & (table.c.bucket < question.end)
+        since = sa.cast(sa.extract("epoch", table.c.bucket), sa.BigInteger) - int(question.start.timestamp())
+        by = [
+            (since // int(question.interval.total_seconds())).label("part"),
+            *(table.c[name] for name in key),
+        ]
+        query = sa.select(*by, *(sa.func.sum(table.c[name]).label(name) for name in sums)).where(is_in)
+        for name, value in question.of.items():
+            query = query.where(table.c[name] == value)
+        rows = self._rows(query.group_by(*by).limit(_MOST_SUMS + 1))
+        if len(rows) > _MOST_SUMS:
+            raise QuestionError(f"that is more than {_MOST_SUMS} sums: ask for less time, or one model")
+        return rows
+
+    def _rows(self, query: Any) -> Sequence[sa.RowMapping]:
+        with reading(self._engine) as now:
+            return now.rows(query)
+
+
+def _regression(sums: Sequence[float]) -> Any:
+    return regression(int(sums[0]), sums[1], sums[2])
+
+
+def _part(start: datetime, scores: Any) -> dict[str, Any]:
+    return {"startTime": _written(start), **asdict(scores)}
+
+
+def _written(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")

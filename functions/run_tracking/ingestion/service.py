@@ -1,0 +1,86 @@
+"""A batch of messages into the database, and then what has to be done elsewhere for those that delete a run.
+
+It acks by returning: after the database has it, and after the broker has what was produced. A crash in
+between repeats both, and neither does harm twice.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.functions.database.engine import open_engine
+from headrace.functions.database.migrate import migrate
+from headrace.functions.database.retry import patiently
+from headrace.functions.events import Event
+from headrace.functions.run_tracking.ingestion.folding import Sourced
+from headrace.functions.run_tracking.ingestion.writer import Outcome, Writer
+from headrace.functions.run_tracking.messages.envelopes import encode_event, read_message
+from headrace.functions.run_tracking.messages.items import ItemError
+from headrace.functions.run_tracking.settings import Settings
+from headrace.functions.run_tracking.store.tables import STEPS
+
+
+def prepare(context: Any, settings: Settings) -> None:
+    """Waits for a database that is away."""
+    data = context.user_data
+    engine = open_engine(settings.database)
+    patiently(lambda: migrate(engine, STEPS), context.logger)
+    data.writer = Writer(engine, settings.messages_per_transaction, settings.run_bounds)
+    data.control_topic = settings.control_events_topic
+
+
+def handle(context: Any, events: Sequence[Any]) -> Any:
+    """None, or a response for each event where one has failed: it is tried again, then a dead letter."""
+    messages, failed = _read(context, events)
+    outcome = Outcome()
+
+    def write() -> None:
+        nonlocal outcome
+        outcome = context.user_data.writer.write(messages)
+
+    patiently(write, context.logger)
+    _announce(context, outcome)
+    failed |= outcome.failed
+    return [_response(context, event, failed.get(source_of(event))) for event in events] if failed else None
+
+
+def _read(context: Any, events: Sequence[Any]) -> tuple[list[Sourced], dict[str, str]]:
+    messages, failed = [], {}
+    for event in events:
+        try:
+            message = read_message(event.body)
+        except ItemError as error:
+            failed[source_of(event)] = str(error)
+            continue
+        if message.item is None:
+            context.logger.warn_with(
+                "a message of a type that nobody knows: it is skipped", type=message.type[:200], id=event.id
+            )
+        else:
+            messages.append(Sourced(source_of(event), message))
+    return messages, failed
+
+
+def _announce(context: Any, outcome: Outcome) -> None:
+    """Before the ack of what deleted the run. The blobs of a run that is deleted again are deleted again."""
+    now = datetime.now(UTC)
+    events = [encode_event("run_deleted", now, run_id=run_id) for run_id in sorted(outcome.deleted)]
+    events += [
+        encode_event("run_deleted", now, run_id=run_id, blob_keys=keys)
+        for run_id, keys in outcome.late_blobs.items()
+    ]
+    for event in events:
+        context.produce(context.user_data.control_topic, event)
+
+
+def source_of(event: Event) -> str:
+    """What tells a message from all others, those of a topic that was made anew included."""
+    at = event.timestamp
+    milliseconds = -1 if at is None else round(at.replace(tzinfo=UTC).timestamp() * 1000)
+    return f"{event.topic}/{event.shard_id}/{event.offset}/{milliseconds}"
+
+
+def _response(context: Any, event: Any, reason: str | None) -> Any:
+    response = context.Response(body=reason or "", status_code=500 if reason else 200)
+    response.event_id = event.id
+    return response

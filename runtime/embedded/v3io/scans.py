@@ -1,0 +1,144 @@
+"""Items of a directory, those that a filter is true of: GetItems."""
+
+import asyncio
+import base64
+import zlib
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from headrace.runtime.embedded.v3io.errors import invalid_argument, not_a_directory
+from headrace.runtime.embedded.v3io.language.conditions import holds
+from headrace.runtime.embedded.v3io.language.errors import MalformedError
+from headrace.runtime.embedded.v3io.language.steps import BYTES_PER_STEP
+from headrace.runtime.embedded.v3io.store.node import Node
+from headrace.runtime.embedded.v3io.store.store import Store
+from headrace.runtime.embedded.v3io.web.answers import json_answer
+from headrace.runtime.embedded.v3io.web.attributes import ItemView, names_in
+from headrace.runtime.embedded.v3io.web.call import Call
+
+_MOST_ITEMS = 1000
+_MOST_ANSWER_CHARACTERS = 10 << 20
+_MOST_SEGMENTS = 1024
+_MOST_STEPS = 20_000_000
+"""Of a page. An item is one, and so is each word of the filter: a short one gets over some million items."""
+_NODES_AT_ONCE = 200
+_STEPS_AT_ONCE = 20_000
+"""After as many, of whichever, others have their turn."""
+
+
+class _Scan(NamedTuple):
+    """What is asked for: of the segment, names from `start` on and behind `after`, but below `end`."""
+
+    names: list[str]
+    filter: str
+    start: str
+    end: str
+    after: str
+    limit: int
+    segment: int
+    segments: int
+
+
+class _Page:
+    """What of a scan goes into one answer."""
+
+    def __init__(self, scan: _Scan) -> None:
+        self._scan = scan
+        self._size = 0
+        self.items: list[dict[str, Any]] = []
+        self.steps = 0
+
+    def take(self, node: Node) -> None:
+        """In, where it is meant. MalformedError."""
+        scan = self._scan
+        self.steps += 1
+        if node.is_directory or zlib.crc32(node.name.encode()) % scan.segments != scan.segment:
+            return
+        view = ItemView(node)
+        view.steps.take(len(node.attributes) // BYTES_PER_STEP)
+        is_meant = not scan.filter or holds(scan.filter, view.value, view.steps)
+        self.steps += view.steps.count
+        if is_meant:
+            self.items.append(view.chosen(scan.names, with_name=True))
+            self.steps += len(scan.names)
+            self._size += len(node.attributes)
+
+    def is_full(self) -> bool:
+        """V3ioError where it is empty, and has taken too long all the same."""
+        is_spent = self.steps > _MOST_STEPS
+        if is_spent and not self.items:
+            raise invalid_argument(
+                f"FilterExpression: no item fits among those that {_MOST_STEPS} steps get over: "
+                "make it shorter, or scan fewer items, by ShardingKey and SortKeyRangeStart"
+            )
+        is_large = len(self.items) >= self._scan.limit or self._size > _MOST_ANSWER_CHARACTERS
+        return is_spent or is_large
+
+
+class Scans:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def get_items(self, call: Call) -> web.Response:
+        """A page of them. Only the last may be empty: published cursors stop there."""
+        top = self._store.nodes.existing(call.address)
+        if not top.is_directory:
+            raise not_a_directory()
+        scan = _scan(call)
+        try:
+            items, marker = await self._page(top.path, scan)
+        except MalformedError as error:
+            raise invalid_argument(f"FilterExpression: {error}") from error
+        is_last = not marker
+        return json_answer(
+            {"Items": items, "LastItemIncluded": str(is_last).upper()}
+            | ({} if is_last else {"NextMarker": marker})
+        )
+
+    async def _page(self, folder: str, scan: _Scan) -> tuple[list[dict[str, Any]], str]:
+        """Items, and where to go on; empty where nothing can follow."""
+        page, after, before = _Page(scan), scan.after, None
+        while after != before:
+            before, turn_ends = after, page.steps + _STEPS_AT_ONCE
+            for node in self._store.nodes.children(folder, after, _NODES_AT_ONCE, start=scan.start):
+                if scan.end and node.name >= scan.end:
+                    return page.items, ""
+                after = node.name
+                page.take(node)
+                if page.is_full():
+                    return page.items, base64.b64encode(after.encode()).decode()
+                if page.steps > turn_ends:
+                    break
+            await asyncio.sleep(0)
+        return page.items, ""
+
+
+def _scan(call: Call) -> _Scan:
+    segments = call.whole("TotalSegment", 0, _MOST_SEGMENTS, 0) or 1
+    key = call.text("ShardingKey")
+    start, end = _range(call, key) if key else ("", "")
+    return _Scan(
+        names_in(call.text("AttributesToGet")),
+        call.text("FilterExpression"),
+        start,
+        end,
+        _marked(call.text("Marker")),
+        call.whole("Limit", 0, 1 << 62, _MOST_ITEMS) or _MOST_ITEMS,
+        call.whole("Segment", 0, segments - 1, 0),
+        segments,
+    )
+
+
+def _range(call: Call, key: str) -> tuple[str, str]:
+    """Names are KEY.SORTKEY; the end of the range isn't in it."""
+    start, end = call.text("SortKeyRangeStart"), call.text("SortKeyRangeEnd")
+    behind_all = f"{key}/"  # a slash comes after the dot, and is in no name
+    return f"{key}.{start}", f"{key}.{end}" if end else behind_all
+
+
+def _marked(marker: str) -> str:
+    try:
+        return base64.b64decode(marker, validate=True).decode()
+    except ValueError as error:
+        raise invalid_argument("Marker is none that GetItems gave") from error

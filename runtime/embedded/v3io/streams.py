@@ -1,0 +1,54 @@
+"""Streams: created, given more shards, described."""
+
+from aiohttp import web
+
+from headrace.runtime.embedded.v3io.errors import (
+    invalid_shard_count,
+    resource_in_use,
+    resource_not_stream,
+)
+from headrace.runtime.embedded.v3io.store.address import Address
+from headrace.runtime.embedded.v3io.store.node import Kind, Node
+from headrace.runtime.embedded.v3io.store.store import Store
+from headrace.runtime.embedded.v3io.web.answers import empty, json_answer
+from headrace.runtime.embedded.v3io.web.call import Call
+
+_MOST_SHARDS = 4096
+_MOST_HOURS = 366 * 24
+_DEFAULT_HOURS = 24
+
+
+def stream_at(store: Store, address: Address) -> Node:
+    """V3ioError where there is none."""
+    node = store.nodes.existing(address)
+    if node.kind != Kind.STREAM:
+        raise resource_not_stream()
+    return node
+
+
+class Streams:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(self, call: Call) -> web.Response:
+        shard_count = call.whole("ShardCount", 1, _MOST_SHARDS)
+        hours = call.whole("RetentionPeriodHours", 1, _MOST_HOURS, _DEFAULT_HOURS)
+        nodes = self._store.nodes
+        if nodes.find(call.address) is not None:
+            raise resource_in_use()
+        with self._store.database.transaction():
+            stream = nodes.make(call.address, Kind.STREAM)
+            nodes.touch(stream, shard_count=shard_count, retention_hours=hours)
+        return empty()
+
+    async def update(self, call: Call) -> web.Response:
+        stream = stream_at(self._store, call.address)
+        shard_count = call.whole("ShardCount", 1, _MOST_SHARDS)
+        if shard_count <= stream.shard_count:
+            raise invalid_shard_count(shard_count, stream.shard_count)
+        self._store.nodes.touch(stream, shard_count=shard_count)
+        return empty()
+
+    async def describe(self, call: Call) -> web.Response:
+        stream = stream_at(self._store, call.address)
+        return json_answer({"ShardCount": stream.shard_count, "RetentionPeriodHours": stream.retention_hours})

@@ -1,0 +1,128 @@
+"""Every connection of this process to a broker, guarded. Reaches into aiokafka, pinned to 0.14."""
+
+import asyncio
+import ssl
+from functools import partial
+from typing import Any
+
+from aiokafka.conn import AIOKafkaConnection
+from aiokafka.errors import CorrelationIdError, KafkaConnectionError, KafkaError
+
+from headrace.runtime.kafka.answer_checks import BoundedReader, Reading, Said, refuse_nulls
+from headrace.runtime.kafka.connections.sign_in_end import end_if_due, end_sign_in, sign_in_seconds
+from headrace.runtime.kafka.not_a_broker import (
+    StrangerError,
+    UnreadableAnswerError,
+    address,
+    closing,
+    handshake_failed,
+    silent,
+)
+
+FIRST_ANSWER_SECONDS = 5.0
+"""Whoever has said nothing by then is left, and the next address is tried."""
+_PROBE_SECONDS = 1.0
+_SAID = Said()
+_CLASS: Any = AIOKafkaConnection
+_UNGUARDED = {name: getattr(_CLASS, name) for name in ("connect", "_do_version_lookup", "_handle_frame")}
+_READ = _CLASS._create_reader_task  # noqa: SLF001
+
+
+def guard_connections() -> None:
+    """From now on, each new one of this process."""
+    if _CLASS.connect is not _connect:
+        refuse_nulls()
+        _CLASS.connect, _CLASS._do_version_lookup = _connect, _look_up_versions  # noqa: SLF001
+        _CLASS._create_reader_task, _CLASS._handle_frame = _read_bounded, _handle_frame  # noqa: SLF001
+
+
+async def _connect(connection: Any) -> Any:
+    """As it was. Raises StrangerError besides."""
+    where = _where(connection)
+    try:
+        async with asyncio.timeout(FIRST_ANSWER_SECONDS) as connection.patience:
+            return await _UNGUARDED["connect"](connection)
+    except TimeoutError:
+        if not connection.patience.expired():
+            raise
+        if await _accepts(connection):
+            raise silent(FIRST_ANSWER_SECONDS).at(where) from None
+        raise TimeoutError(f"{where} takes no connection within {FIRST_ANSWER_SECONDS:g} s") from None
+    except ssl.SSLCertVerificationError:
+        raise
+    except (OSError, KafkaError) as error:
+        if (stranger := _stranger(connection, error)) is not None:
+            raise stranger.at(where) from error
+        raise
+    except Exception as error:  # an address that is none, in its own list; a sign-in that makes no sense
+        raise StrangerError(f"can't be talked to ({type(error).__name__}: {error})", where=where) from error
+
+
+def _stranger(connection: Any, error: BaseException) -> StrangerError | None:
+    """Who it is that this error tells of."""
+    cause = error.__cause__
+    if isinstance(cause, StrangerError):
+        return cause
+    if isinstance(error, CorrelationIdError):
+        return StrangerError("does not speak Kafka: it answers what nobody has asked")
+    is_tls, has_shaken = connection._ssl_context is not None, connection._protocol is not None  # noqa: SLF001
+    if is_tls and not has_shaken and isinstance(error, ssl.SSLError | ConnectionResetError):
+        return handshake_failed(getattr(error, "reason", "") or "")
+    is_over = isinstance(error, KafkaConnectionError) and isinstance(cause, EOFError | OSError)
+    return closing() if is_over and not is_tls and not connection._versions else None  # noqa: SLF001
+
+
+async def _look_up_versions(connection: Any) -> None:
+    """It speaks Kafka once that is answered."""
+    await _UNGUARDED["_do_version_lookup"](connection)
+    connection.patience.reschedule(None)
+
+
+def _read_bounded(connection: Any) -> Any:
+    connection._reader.__class__ = BoundedReader  # noqa: SLF001
+    return _READ(connection)
+
+
+def _handle_frame(connection: Any, frame: bytes) -> None:
+    """As it was, for what can be read. Raises UnreadableAnswerError, which closes the connection."""
+    pending = connection._requests  # noqa: SLF001
+    asked = pending[0][1] if pending else None
+    if asked is not None:
+        asked.RESPONSE_TYPE = Reading(asked, partial(_on_read, connection, asked))
+    try:
+        _UNGUARDED["_handle_frame"](connection, frame)
+    except Exception as error:
+        unreadable = error if isinstance(error, UnreadableAnswerError) else _odd(asked)
+        found = unreadable.at(_where(connection))
+        if connection._versions:  # before that, whoever connects says it  # noqa: SLF001
+            _SAID.say(found)
+        raise found from error
+    end_if_due(connection)
+
+
+def _odd(asked: Any) -> UnreadableAnswerError:
+    if asked is None:
+        return UnreadableAnswerError("gives an answer that nobody has asked for")
+    return UnreadableAnswerError(f"gives an unreadable answer to {type(asked).__name__}")
+
+
+def _on_read(connection: Any, asked: Any, answer: Any) -> None:
+    if (seconds := sign_in_seconds(asked, answer)) is not None:
+        end_sign_in(connection, seconds)
+
+
+async def _accepts(connection: Any) -> bool:
+    """Whether anybody listens there. A handshake that isn't answered doesn't tell."""
+    if connection._protocol is not None:  # noqa: SLF001
+        return True
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            _, writer = await asyncio.open_connection(connection.host, connection.port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+def _where(connection: Any) -> str:
+    return address(connection.host, connection.port)

@@ -1,0 +1,65 @@
+"""Events for code that goes by what Nuclio's events have, and lack."""
+
+import os
+from typing import Any
+
+from headrace.runtime.worker.api import sdk
+from headrace.runtime.worker.api.event import Common, Lazy
+
+_OFF = ("no", "false", "disable", "disabled")
+
+
+class _Unset:
+    """No attribute before somebody sets one: a non-data descriptor."""
+
+    def __get__(self, event: object | None, owner: type) -> "_Unset":
+        if event is None:
+            return self
+        raise AttributeError("an event of Nuclio's has no key; event.record_key is the record's")
+
+
+class _WithoutKey:
+    """mlrun's flows set a key where an event has none, and take one that is there for their own."""
+
+    __slots__ = ()
+    key = _Unset()
+
+
+class InBytes:
+    """With NUCLIO_PYTHON_DECODE_EVENT_STRINGS off: what is text elsewhere is bytes."""
+
+    __slots__ = ()
+    content_type = method = url = type = type_version = version = b""
+    topic: Common[bytes] = Common(lambda event: event._partition.topic.encode())  # noqa: SLF001  # a method in all but form
+    trigger: Common[sdk.TriggerInfo] = Common(lambda event: _in_bytes(event._partition.trigger))  # noqa: SLF001  # as above
+
+
+class _StreamInBytes(InBytes):
+    """Of a stream's events."""
+
+    __slots__ = ()
+    path: Common[bytes] = Common(lambda event: event.topic)
+    id: Lazy[bytes] = Lazy(lambda event: b"%b/%d/%d" % (event.topic, event.shard_id, event.offset))
+    headers: Lazy[dict[bytes, bytes | None]] = Lazy(
+        lambda event: {name.encode(errors="surrogateescape"): value for name, value in event.header_list}
+    )
+
+
+def _in_bytes(trigger: sdk.TriggerInfo) -> Any:
+    info: Any = sdk.TriggerInfo
+    return info(trigger.kind.encode(), trigger.name.encode())
+
+
+def as_nuclios(event: Any, *, has_key: bool) -> Any:
+    """An event class, as this worker's environment and its function want it.
+
+    A class that isn't a stream's names, as `in_bytes`, the class that goes before it where all text is bytes.
+    """
+    is_off = os.environ.get("NUCLIO_PYTHON_DECODE_EVENT_STRINGS", "").lower() in _OFF
+    in_bytes = getattr(event, "in_bytes", _StreamInBytes)
+    parts = (*([] if has_key else [_WithoutKey]), *([in_bytes] if is_off else []))
+    if not parts:
+        return event
+    name = "".join(part.__name__ for part in (event, *parts))
+    made = type(name, (*parts, event), {"__slots__": (), "__module__": __name__})
+    return globals().setdefault(name, made)  # where pickle looks for it

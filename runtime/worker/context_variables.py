@@ -1,0 +1,109 @@
+"""Which context variables a handler's calls see: as init_context has left them, and each call its own."""
+
+import types
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from contextvars import Context
+from typing import Any
+
+from headrace.runtime.worker.api.sdk import Response
+from headrace.runtime.worker.results import (
+    body_of,
+    is_async_stream,
+    is_pending,
+    is_stream,
+    with_body,
+)
+
+
+@types.coroutine
+def inside(context: Context, awaitable: Any) -> Generator[Any, Any, Any]:
+    """Await it in `context`: the task stays the same, as who cancels it expects."""
+    steps = (awaitable if type(awaitable) is types.CoroutineType else awaited(awaitable)).__await__()
+    step, given = steps.send, None
+    while True:
+        try:
+            waits_for = context.run(step, given)
+        except StopIteration as end:
+            return end.value
+        try:
+            given = yield waits_for
+            step = steps.send
+        except GeneratorExit:
+            context.run(steps.close)
+            raise
+        except BaseException as error:  # such as a cancellation
+            step, given = steps.throw, error
+
+
+async def awaited(awaitable: Any) -> Any:
+    """As a coroutine, whatever it is."""
+    return await awaitable
+
+
+class Contexts:
+    """Calls share one context until one of them has set a variable there; from then on each has a copy.
+
+    Most handlers set none, and a copy for each record costs more than a quick handler.
+    """
+
+    def __init__(self, first: Context) -> None:
+        """`first`: as the handler's module and init_context have left it."""
+        self.first = first
+        self.shared = first.copy()
+        """What runs are handled in."""
+        self.unset = first
+        """What `shared` is equal to as long as no call has set a variable."""
+
+    def apart(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """From now on: the same call, each in a copy of `first`, with all that it does later."""
+        first = self.first
+        self.shared = self.unset = first.copy()
+
+        def in_copy(*given: Any) -> Any:
+            context = first.copy()
+            result = context.run(call, *given)
+            return result if result is None else within(context, result)
+
+        return in_copy
+
+    async def alone(self, work: Coroutine[Any, Any, None]) -> None:
+        """All that it calls, in one copy of `first`."""
+        await inside(self.first.copy(), work)
+
+
+def within(context: Context, result: Any) -> Any:
+    """What a handler has returned, which does the rest of its work in `context`."""
+    if is_async_stream(result):
+        return _as_of(result, _async_steps(context, body_of(result)))
+    if is_stream(result):
+        return _as_of(result, _steps(context, body_of(result)))
+    return _rest(context, result) if is_pending(result) else result
+
+
+async def _rest(context: Context, result: Any) -> Any:
+    return within(context, await inside(context, result))
+
+
+def _steps(context: Context, body: Any) -> Iterator[Any]:
+    end = object()
+    try:
+        while (item := context.run(next, body, end)) is not end:
+            yield item
+    finally:
+        context.run(body.close)
+
+
+async def _async_steps(context: Context, body: Any) -> AsyncIterator[Any]:
+    try:
+        while True:
+            try:
+                item = await inside(context, body.__anext__())
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        await inside(context, body.aclose())
+
+
+def _as_of(result: Any, body: Any) -> Any:
+    return with_body(result, body) if isinstance(result, Response) else body

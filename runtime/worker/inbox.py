@@ -1,0 +1,172 @@
+"""The runs that wait in a worker process, shared by its two threads."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Container, Iterable
+from typing import Any
+
+from headrace.runtime.wire.records import RunHeader, encode_failed, encode_returned
+
+
+class PendingRun:
+    """Records of one lane, in order. The main thread takes them from the left, recall from the right.
+
+    Both ends of a deque are atomic, so each record goes to exactly one of the two, without a lock per record.
+    """
+
+    def __init__(self, header: RunHeader, decode: Callable[[], Iterable[Any]]) -> None:
+        self.header = header
+        self.together: list[PendingRun] = []
+        """The batch that it is of, itself included, without what was given back before."""
+        self.records: deque[Any] = deque()
+        self._decode: Callable[[], Iterable[Any]] | None = decode
+
+    def open(self) -> None:
+        """Decode: only when the run's turn has come, as it may be recalled before."""
+        if self._decode is not None:
+            self.records.extend(self._decode())
+            self._decode = None
+
+    def give_back(self) -> tuple[int, int] | None:
+        """Take what hasn't started away from the main thread; its span of seq."""
+        count = 0
+        if self._decode is not None:
+            self._decode = None
+            count = self.header.count
+        while self.records:
+            try:
+                self.records.pop()
+            except IndexError:  # the main thread took the last one
+                break
+            count += 1
+        end = self.header.first_seq + self.header.count
+        return (end - count, end) if count else None
+
+
+class Inbox:
+    """Runs in order of arrival. `send` writes to the socket at once and may be called by both threads.
+
+    The lock makes two promises: what is given back is on its way to the processor before the main thread can
+    enter a later run; and after a failure no later record of that lane's epoch is entered.
+    """
+
+    def __init__(
+        self, send: Callable[[bytes], None], wake: Callable[[], None], enter: Callable[[int], None]
+    ) -> None:
+        """`enter` says that record `seq` starts now, with a run; it may be set anew before the first one."""
+        self._send = send
+        self._wake = wake
+        self.enter = enter
+        self.on_decoded: Callable[[int], object] = lambda _: None
+        """The run of that first record is. Likewise."""
+        self._lock = threading.Lock()
+        self._waiting: deque[PendingRun] = deque()
+        self._incomplete: list[PendingRun] = []  # the beginning of a batch
+        self._begun: dict[int, PendingRun] = {}  # by lane: what the main thread is in
+        self._closed_epochs: dict[int, int] = {}
+        self._is_stopping = False
+
+    def put(self, run: PendingRun) -> None:
+        """A run has arrived (link thread)."""
+        with self._lock:
+            if self._closed_epochs.get(run.header.lane_id, -1) >= run.header.epoch:
+                self._give_back([run])
+            else:
+                self._incomplete.append(run)
+                run.together = self._incomplete
+                if not run.header.has_more:
+                    self._waiting.extend(self._incomplete)
+                    self._incomplete = []
+        self._wake()
+
+    def recall(self, lane_id: int) -> None:
+        """Give back what hasn't started of a lane (link thread)."""
+        with self._lock:
+            self._give_back_lane(lane_id)
+
+    def forget(self, lane_id: int) -> None:
+        """No run of it will come any more (link thread)."""
+        with self._lock:
+            self._closed_epochs.pop(lane_id, None)
+
+    def stop(self) -> None:
+        """No more runs: `next` says None once it is empty (link thread)."""
+        with self._lock:
+            self._is_stopping = True
+        self._wake()
+
+    def abandon(self) -> None:
+        """In a process that the handler has forked: nothing that is here is its to handle."""
+        for run in self._begun.values():
+            run.records.clear()
+
+    def next(self) -> PendingRun | None:
+        """The next run, opened; None where none waits (main thread)."""
+        with self._lock:
+            self._begun.clear()
+            return self._begin(self._waiting.popleft()) if self._waiting else None
+
+    def next_beside(self, lanes: Container[int]) -> PendingRun | None:
+        """The next run of a lane that isn't among `lanes`, opened; `end` follows (main thread)."""
+        with self._lock:
+            at = next((at for at, run in enumerate(self._waiting) if run.header.lane_id not in lanes), None)
+            if at is None:
+                return None
+            run = self._waiting[at]
+            del self._waiting[at]
+            return self._begin(run)
+
+    def end(self, run: PendingRun) -> None:
+        """All of it has ended, or was given back (main thread)."""
+        with self._lock:
+            del self._begun[run.header.lane_id]
+
+    def next_batch(self) -> list[PendingRun]:
+        """The next one, opened; empty where none waits. It can't be given back any more (main thread)."""
+        with self._lock:
+            batch: list[PendingRun] = []
+            while self._waiting and (not batch or self._waiting[0].together is batch[0].together):
+                batch.append(self._waiting.popleft())
+            if batch:
+                # Before it is decoded: that may take as long, and kill as well, as a handler.
+                self.enter(batch[0].header.first_seq)
+            for run in batch:
+                run.open()
+            return batch
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits, and more may come (main thread)."""
+        return not (self._waiting or self._is_stopping)
+
+    @property
+    def is_finished(self) -> bool:
+        """Told to stop, and nothing waits (main thread)."""
+        return self._is_stopping and not self._waiting
+
+    def fail(self, run: PendingRun, seq: int, reason: str) -> None:
+        """Record `seq` of `run` failed; whatever follows it in its lane goes back (main thread)."""
+        with self._lock:
+            self._send(encode_failed(seq, seq + 1, reason))
+            if run.header.lane_id == run.header.place_id:  # else nothing of its lane is behind it
+                self._closed_epochs[run.header.lane_id] = run.header.epoch
+            self._give_back_lane(run.header.lane_id)
+
+    def _begin(self, run: PendingRun) -> PendingRun:
+        self._begun[run.header.lane_id] = run
+        self.enter(run.header.first_seq)  # as with a batch
+        run.open()
+        self.on_decoded(run.header.first_seq)
+        return run
+
+    def _give_back_lane(self, lane_id: int) -> None:
+        held = [*self._begun.values(), *self._waiting, *self._incomplete]
+        runs = [run for run in held if run.header.lane_id == lane_id]
+        self._waiting = deque(run for run in self._waiting if run not in runs)
+        self._incomplete = [run for run in self._incomplete if run not in runs]
+        self._give_back(runs)
+
+    def _give_back(self, runs: list[PendingRun]) -> None:
+        spans = [span for run in runs if (span := run.give_back())]
+        if spans:
+            self._send(encode_returned(spans))

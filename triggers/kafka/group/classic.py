@@ -1,0 +1,107 @@
+"""A membership by the protocol `classic`: aiokafka's own, in which a rebalance moves all partitions."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from headrace.runtime.partitions.key import PartitionKey
+from headrace.triggers.kafka.client import internals
+from headrace.triggers.kafka.client.commits import tell_partitions_apart
+from headrace.triggers.kafka.client.failed_joins import Joins
+from headrace.triggers.kafka.client.foreign_members import bear_with_others
+from headrace.triggers.kafka.client.subscriptions import resubscribe
+from headrace.triggers.kafka.group.membership import Owner
+from headrace.triggers.kafka.settings.model import KafkaSettings
+
+
+class ClassicMembership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    """Keeps Membership."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        admin: AIOKafkaAdminClient,
+        settings: KafkaSettings,
+        owner: Owner,
+        on_failed_joins: Callable[[], None],
+    ) -> None:
+        self._consumer, self._admin = consumer, admin
+        self._settings = settings
+        self._owner = owner
+        self._settled_ns = 0  # no rebalance that this member hasn't joined had begun by then
+        backoff_seconds = settings.rebalance_retry_backoff_seconds
+        self._joins = Joins(
+            settings.consumer_group, settings.rebalance_retry_max, backoff_seconds, on_failed_joins
+        )
+        internals.watch_session(consumer, self._renewed)
+        tell_partitions_apart(consumer)
+        bear_with_others(consumer, settings.consumer_group)
+        internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
+
+    @property
+    def problem(self) -> str:
+        """Joins that fail."""
+        return self._joins.problem
+
+    @property
+    def generation(self) -> int | None:
+        """Below 0 once it is lost."""
+        return internals.generation(self._consumer)
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """By aiokafka."""
+        self._consumer.subscribe(topics=sorted(topics), listener=self)
+
+    def resubscribe(self, topics: Collection[str]) -> bool:
+        """Not amid a join."""
+        return resubscribe(self._consumer, topics)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """It is assigned by the group."""
+        self._consumer.seek(tp, offset)
+
+    def drop(self, keys: Iterable[PartitionKey]) -> None:
+        """The group will."""
+
+    async def watch(self) -> None:
+        """What ends it is raised by the next fetch."""
+        await asyncio.Event().wait()
+
+    async def leave(self) -> None:
+        """Also amid a join."""
+        await internals.stop(self._consumer, self._admin)
+
+    def status(self) -> Mapping[str, Any]:
+        """The generation."""
+        return {"generation": self.generation}
+
+    # ---- aiokafka's word for what the group says
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """Heartbeats go on while this is awaited."""
+        await self._owner.on_revoked(None, is_lost=internals.generation(self._consumer) < 0)
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """Heartbeats stand still while this is awaited."""
+        settings = self._settings
+        is_idle = settings.delivery == "ranges"
+        self._consumer.pause(*(tp for tp in assigned if is_idle or not settings.takes(tp.partition)))
+        self._owner.on_assigned([PartitionKey(*tp) for tp in assigned])
+
+    def _renewed(self, sent_ns: int, is_rebalancing: bool) -> None:  # a callback
+        """The broker has answered what was sent then: it keeps this member for as long again."""
+        if not is_rebalancing:
+            self._settled_ns = sent_ns
+        self._owner.on_renewed(membership_end_ns(self._settings, sent_ns, self._settled_ns))
+
+
+def membership_end_ns(settings: KafkaSettings, sent_ns: int, settled_ns: int) -> int:
+    """Until when the group keeps a member: which doesn't go silent, and joins a rebalance in time.
+
+    The broker has answered what was sent at `sent_ns`; it last did so without asking to join at `settled_ns`.
+    """
+    session_end_ns = sent_ns + int(settings.session_timeout_seconds * 1e9)
+    return min(session_end_ns, settled_ns + int(settings.rebalance_timeout_seconds * 1e9))
