@@ -16,7 +16,7 @@ import sqlalchemy as sa
 import yaml
 from aiokafka import AIOKafkaProducer
 
-from headrace.functions.database.engine import for_reading, open_engine
+from headrace.functions.database.engine import open_engine, read_only
 from headrace.functions.model_metrics.store.tables import RESPONSES
 from headrace.functions.model_metrics.traffic.models import MODELS, topic_of
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
@@ -69,7 +69,7 @@ def measure(bootstrap: str, url: str, group: str, *, sums: bool) -> float:
     if not sums:
         del document["spec"]["spark"]
         document["spec"]["triggers"] = {"responses": triggers["responses"]}
-    engine = for_reading(open_engine(url))
+    engine = read_only(open_engine(url))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "function.yaml").write_text(yaml.safe_dump(document))

@@ -8,7 +8,7 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 
 
-def until_done(
+def retry_until_done(
     work: Callable[[], object],
     what_is_away: Callable[[Exception], str | None],
     warning: str,

@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from headrace.runtime.web.bodies import body_in_parts, whole_body
 from headrace.runtime.web.bounds import Limits
-from headrace.runtime.web.cross_origin import Guard, is_form_type
+from headrace.runtime.web.cross_origin import CrossOriginGuard, is_form_type
 from headrace.runtime.web.frames import frames
 from headrace.runtime.web.listening import ListenError
 from headrace.runtime.web.refusals import RefusedError
@@ -43,7 +43,7 @@ def refuse_foreign_pages(host: str, names: Iterable[str] = ()) -> Middleware:
     `host` is what the server listens at. Where that is this machine alone, `Host` has to be one of its own
     names or of `names`; elsewhere any, unless `names` are given. Goes before what looks at a request.
     """
-    guard = Guard(host, names)
+    guard = CrossOriginGuard(host, names)
 
     @web.middleware
     async def refusing(request: web.Request, handler: Handler) -> web.StreamResponse:

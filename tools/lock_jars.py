@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.runtime.embedded.ivy import JarSet, fetch
+from headrace.runtime.embedded.ivy import JarSet, fetch_jars
 from headrace.runtime.embedded.jar_lock import JarLock, sha256
 from headrace.runtime.embedded.java import find_java
 from headrace.runtime.embedded.kafka.jars import KAFKA_JARS
@@ -34,7 +34,9 @@ def lines(jars: JarSet) -> list[str]:
         pattern="[organisation]:[artifact]:[revision](-[classifier]).[ext]",
         lock=JarLock({}, is_open=True),
     )
-    return sorted(f"{jar.stem} {sha256(jar)}" for jar in Path(fetch(unlocked, find_java())).glob("*.jar"))
+    return sorted(
+        f"{jar.stem} {sha256(jar)}" for jar in Path(fetch_jars(unlocked, find_java())).glob("*.jar")
+    )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def open_engine(url: str) -> sa.Engine:
     return engine
 
 
-def for_reading(engine: sa.Engine) -> sa.Engine:
+def read_only(engine: sa.Engine) -> sa.Engine:
     """The same database, for transactions that only read. On SQLite no writer waits for them."""
     return engine.execution_options(headrace_reads=True, postgresql_readonly=True)
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.engine import for_reading
+from headrace.functions.database.engine import read_only
 
 MOST_SECONDS = 30.0
 _CANCELLED = "57014"  # PostgreSQL's word for a statement that took too long
 
 
 class TooLongError(Exception):
-    """Reading was ended. One line for whoever asked."""
+    """BoundedRead was ended. One line for whoever asked."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"that takes longer than {seconds:g} s to read: ask for less")
 
 
-class Reading:
+class BoundedRead:
     """Statements of one transaction, which have so many seconds together."""
 
     def __init__(self, connection: sa.Connection, seconds: float) -> None:
@@ -36,13 +36,13 @@ class Reading:
 
 
 @contextmanager
-def reading(engine: sa.Engine, seconds: float | None = None) -> Iterator[Reading]:
+def bounded_read(engine: sa.Engine, seconds: float | None = None) -> Iterator[BoundedRead]:
     """Raises TooLongError, and SQLAlchemy's errors. By default it has MOST_SECONDS."""
     seconds = MOST_SECONDS if seconds is None else seconds
     try:
-        with for_reading(engine).connect() as connection:
+        with read_only(engine).connect() as connection:
             connection.execution_options(headrace_most_seconds=seconds)
-            yield Reading(connection, seconds)
+            yield BoundedRead(connection, seconds)
     except sa.exc.DBAPIError as error:
         if not _is_an_end(error.orig):
             raise

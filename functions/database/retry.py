@@ -6,20 +6,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.retry import until_done
+from headrace.functions.retry import retry_until_done
 
 # What these say is of the rows. Writing them again says the same.
 _OF_THE_ROWS = (sa.exc.DataError, sa.exc.IntegrityError)
 
 
-def patiently(
+def retry_write(
     write: Callable[[], object], logger: Any, sleep: Callable[[float], object] = time.sleep
 ) -> None:
     """Until it has been written. Raises what is wrong with the rows themselves."""
-    until_done(write, _away, "the database can't be written to: its messages wait", logger, sleep)
+    retry_until_done(write, _away, "the database can't be written to: its messages wait", logger, sleep)
 
 
-def said_by(error: sa.exc.SQLAlchemyError) -> str:
+def error_text(error: sa.exc.SQLAlchemyError) -> str:
     """By the database, in one line, without the statement and its rows."""
     cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
     return " ".join(str(cause).split())
@@ -28,4 +28,4 @@ def said_by(error: sa.exc.SQLAlchemyError) -> str:
 def _away(error: Exception) -> str | None:
     if not isinstance(error, sa.exc.SQLAlchemyError) or isinstance(error, _OF_THE_ROWS):
         return None
-    return said_by(error)
+    return error_text(error)

@@ -12,15 +12,15 @@ import sqlalchemy as sa
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
 from headrace.functions.database.reading import TooLongError
-from headrace.functions.database.retry import patiently, said_by
+from headrace.functions.database.retry import error_text, retry_write
 from headrace.functions.events import Event
 from headrace.functions.model_metrics.ingest import rows_of
 from headrace.functions.model_metrics.messages.topics import ModelTopics
 from headrace.functions.model_metrics.settings import read_settings
-from headrace.functions.model_metrics.store.tables import STEPS
+from headrace.functions.model_metrics.store.tables import MIGRATIONS
 from headrace.functions.model_metrics.store.writer import Writer
-from headrace.functions.model_metrics.web.metrics_reader import Answers
-from headrace.functions.model_metrics.web.routes import answer, refused
+from headrace.functions.model_metrics.web.metrics_reader import MetricsReader
+from headrace.functions.model_metrics.web.routes import error_response, respond
 
 
 def init_context(context: Any) -> None:
@@ -28,8 +28,8 @@ def init_context(context: Any) -> None:
     data, settings = context.user_data, read_settings(os.environ)
     data.topics, data.feedback_topic = ModelTopics(settings.topic_prefix), settings.feedback_topic
     data.engine = open_engine(settings.database)
-    patiently(lambda: migrate(data.engine, STEPS), context.logger)
-    data.writer, data.answers = Writer(data.engine), Answers(data.engine)
+    retry_write(lambda: migrate(data.engine, MIGRATIONS), context.logger)
+    data.writer, data.answers = Writer(data.engine), MetricsReader(data.engine)
 
 
 def handler(context: Any, event: Any) -> Any:
@@ -45,7 +45,7 @@ def _store(context: Any, events: Sequence[Event]) -> None:
     """In one transaction. Rows of messages that come again are there already."""
     data = context.user_data
     rows = rows_of(events, data.topics, data.feedback_topic)
-    patiently(lambda: data.writer.write(rows), context.logger)
+    retry_write(lambda: data.writer.write(rows), context.logger)
 
 
 def _sum_up(context: Any) -> None:
@@ -57,13 +57,13 @@ def _sum_up(context: Any) -> None:
 
 def _answer(context: Any, event: Any) -> Any:
     try:
-        found = answer(context.user_data.answers, event.method, event.path, event.fields)
+        found = respond(context.user_data.answers, event.method, event.path, event.fields)
     except TooLongError as error:
         context.logger.warn_with("a request takes too long to answer: it gets 503", path=event.path[:200])
-        found = refused(503, str(error))
+        found = error_response(503, str(error))
     except sa.exc.SQLAlchemyError as error:
-        context.logger.warn_with("the database can't be read: a request gets 503", error=said_by(error))
-        found = refused(503, "the database is away")
+        context.logger.warn_with("the database can't be read: a request gets 503", error=error_text(error))
+        found = error_response(503, "the database is away")
     return context.Response(
         body=found.body,
         headers=dict(found.headers),

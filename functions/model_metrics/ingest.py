@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC
 
 from headrace.functions.events import Event
-from headrace.functions.model_metrics.messages.extraction import Ignored, ResponseRow, extract
+from headrace.functions.model_metrics.messages.extraction import Ignored, ResponseRow, extract_response
 from headrace.functions.model_metrics.messages.feedback import FeedbackRow, extract_feedback
 from headrace.functions.model_metrics.messages.topics import ModelTopics
 from headrace.functions.model_metrics.store.writer import IgnoredRow, Rows
@@ -16,7 +16,7 @@ def rows_of(events: Sequence[Event], topics: ModelTopics, feedback_topic: str) -
     feedback: list[FeedbackRow] = []
     ignored: list[IgnoredRow] = []
     for event in events:
-        found = extract_feedback(event) if event.topic == feedback_topic else extract(event, topics)
+        found = extract_feedback(event) if event.topic == feedback_topic else extract_response(event, topics)
         match found:
             case ResponseRow():
                 responses.append(found)

@@ -11,7 +11,7 @@ BEAT_SECONDS = 1.0
 STUCK_SECONDS = 10.0
 
 
-class Pulse:
+class EventLoopWatchdog:
     """Beats on the event loop that it is entered on. `watch_forever` runs on another thread's.
 
     It counts its own turns, not time: of a process that somebody has stopped, or a machine that slept,

@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from headrace.runtime.config.function import FunctionSpec
-from headrace.runtime.config.trigger import BesideFile
+from headrace.runtime.config.trigger import CommandSettings
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.log import set_up_logging
 from headrace.runtime.processes import keep_to_itself
 from headrace.runtime.processor.admin.token import TOKEN_VARIABLE
 from headrace.runtime.processor.loading import load_functions
 from headrace.runtime.processor.option_fields import parameters
-from headrace.runtime.processor.options import RunOptions, beside_files
+from headrace.runtime.processor.options import RunOptions, command_settings
 from headrace.runtime.processor.run import run_functions
 from headrace.runtime.settings.overrides import exposed_keys, parse_overrides
 from headrace.runtime.settings.resolved import HIDDEN
@@ -36,7 +36,7 @@ def run(**given: Any) -> None:
     """
     keep_to_itself()
     options = RunOptions(**given).of_parent()
-    beside = beside_files(click.get_current_context())
+    beside = command_settings(click.get_current_context())
     set_up_logging(options.log_level, options.log_format, options.replica_name)
     functions = _load(options, beside)
     if not options.replica_name:
@@ -81,7 +81,7 @@ def _warn_of_ways(secret: list[str]) -> None:
         )
 
 
-def _load(options: RunOptions, beside: BesideFile) -> list[FunctionSpec]:
+def _load(options: RunOptions, beside: CommandSettings) -> list[FunctionSpec]:
     """All of them. ConfigError holds the problems of all files."""
     loaded = load_functions(options.paths, parse_overrides(options.set_texts, options.paths), beside)
     if problems := [problem for it in loaded for problem in it.problems]:

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from headrace.runtime.errors import ConfigError, printable
-from headrace.runtime.processor.loading import Loaded, load_functions
+from headrace.runtime.processor.loading import LoadedFunction, load_functions
 from headrace.runtime.processor.option_fields import parameter
-from headrace.runtime.processor.options import RunOptions, beside_files
+from headrace.runtime.processor.options import RunOptions, command_settings
 from headrace.runtime.settings.overrides import parse_overrides
 from headrace.runtime.settings.resolved import ResolvedSetting
 
@@ -38,7 +38,7 @@ def validate(paths: tuple[Path, ...], *, resolved: bool, as_json: bool, **given:
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # to look for some reads what each package says
     overrides = parse_overrides(given["set_texts"], paths)
-    beside = beside_files(click.get_current_context())
+    beside = command_settings(click.get_current_context())
     reports = load_functions(paths, overrides, beside)
     if as_json:
         found = [_as_json(report, resolved=resolved) for report in reports]
@@ -49,7 +49,7 @@ def validate(paths: tuple[Path, ...], *, resolved: bool, as_json: bool, **given:
     sys.exit(ConfigError.exit_code if any(report.problems for report in reports) else 0)
 
 
-def _as_json(loaded: Loaded, *, resolved: bool) -> dict[str, Any]:
+def _as_json(loaded: LoadedFunction, *, resolved: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"path": str(loaded.path), "problems": list(map(asdict, loaded.problems))}
     if loaded.function is not None:
         found |= {"function": loaded.function.name, "notices": loaded.function.notices}
@@ -57,7 +57,7 @@ def _as_json(loaded: Loaded, *, resolved: bool) -> dict[str, Any]:
     return found
 
 
-def _as_text(loaded: Loaded, *, resolved: bool) -> Iterator[str]:
+def _as_text(loaded: LoadedFunction, *, resolved: bool) -> Iterator[str]:
     yield from (printable(str(problem)) for problem in loaded.problems)
     if loaded.function is not None:
         yield f"{loaded.function.path}: function {loaded.function.name} is valid"

@@ -13,7 +13,7 @@ from headrace.runtime.config.function_fields import DocumentFields
 from headrace.runtime.config.spark import SparkFields
 from headrace.runtime.config.trigger_kinds import TriggerKind, trigger_fields
 from headrace.runtime.settings.checks import as_written
-from headrace.runtime.settings.declare import Declared, Setting, Settings, fields_of, settings_of
+from headrace.runtime.settings.declare import DeclaredSetting, Setting, Settings, fields_of, settings_of
 
 _WIDTH = 100
 _TRIGGER_NAME = "orders"
@@ -80,13 +80,13 @@ class _Example:
     inside: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_brief: bool = False
 
-    def lines(self, model: type[Settings], parent: Declared | None = None) -> list[str]:
+    def lines(self, model: type[Settings], parent: DeclaredSetting | None = None) -> list[str]:
         """YAML, each setting below what it does. What says nothing inside is left out."""
         last = tuple(self.inside)  # the long ones, in this order
         found = sorted(fields_of(model, parent), key=lambda d: last.index(d.name) if d.name in last else -1)
         return [line for declared in found for line in self._entry(declared)]
 
-    def _entry(self, declared: Declared) -> Iterator[str]:
+    def _entry(self, declared: DeclaredSetting) -> Iterator[str]:
         key = declared.setting.key
         if declared.section is not None or declared.name in self.inside:
             body = self._inside(declared)
@@ -99,18 +99,18 @@ class _Example:
             yield from _comment(_effect(declared.setting))
         yield from entry
 
-    def _inside(self, declared: Declared) -> Sequence[str]:
+    def _inside(self, declared: DeclaredSetting) -> Sequence[str]:
         if declared.section is None:
             return self.inside[declared.name]
         return self.lines(declared.section, declared)
 
-    def _is_said(self, declared: Declared) -> bool:
+    def _is_said(self, declared: DeclaredSetting) -> bool:
         setting = declared.setting
         if self.is_brief:
             return declared.name in self.said or bool(setting.required)
         return setting.built and not setting.no_effect and setting.in_examples
 
-    def _value(self, declared: Declared) -> object:
+    def _value(self, declared: DeclaredSetting) -> object:
         setting = declared.setting
         if declared.name in self.said:
             return self.said[declared.name]

@@ -22,7 +22,7 @@ from headrace.runtime.config.handler_lookup import code_fault, handler_fault
 from headrace.runtime.config.mlrun import is_from_mlrun
 from headrace.runtime.config.output import OutputReader, OutputSpec, check_topics, place_of
 from headrace.runtime.config.spark import SparkSpec, read_spark
-from headrace.runtime.config.trigger import BesideFile, TriggerReader, TriggerSpec
+from headrace.runtime.config.trigger import CommandSettings, TriggerReader, TriggerSpec
 from headrace.runtime.config.trigger_kinds import TriggerKind, annotated_models, installed_kinds
 from headrace.runtime.errors import ConfigError, Problem
 from headrace.runtime.settings.declare import ANNOTATION_PREFIX, CHECKED_ANNOTATIONS, annotation_keys
@@ -30,7 +30,7 @@ from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.inline import read_inline
 from headrace.runtime.settings.names import nearest_name
 from headrace.runtime.settings.overrides import Override, overridden
-from headrace.runtime.settings.reader import ANNOTATIONS, Reading, Surroundings, read_settings
+from headrace.runtime.settings.reader import ANNOTATIONS, ReadContext, ReadResult, read_settings
 from headrace.runtime.settings.resolved import ResolvedSetting
 from headrace.runtime.settings.scalars import text_of_scalar
 from headrace.runtime.settings.variables import MissingVariableError
@@ -48,7 +48,7 @@ _FROM_MLRUN = (
     "is mlrun's, whose acks mean all records up to their own: explicitAckSemantics is cumulative where it"
     " isn't set"
 )
-_NOTHING_BESIDE = BesideFile()
+_NOTHING_BESIDE = CommandSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def load_function(
     overrides: tuple[Override, ...] = (),
     *,
     with_handler: bool = False,
-    beside: BesideFile = _NOTHING_BESIDE,
+    beside: CommandSettings = _NOTHING_BESIDE,
 ) -> FunctionSpec:
     """Read a function.yaml, given itself, by its folder, or inline in a .py file.
 
@@ -240,7 +240,7 @@ class _Load:
             self.findings.notice(("metadata",), "is written as meta, its old name")
         self._with_handler = with_handler
 
-    def function(self, beside: BesideFile) -> FunctionSpec | None:
+    def function(self, beside: CommandSettings) -> FunctionSpec | None:
         """The function, or None where a problem leaves too little to build one."""
         document = self._document()
         annotations = self._annotations(document.values.metadata.annotations)
@@ -310,9 +310,9 @@ class _Load:
                 " as its shards are shared out by a number of replicas that all of them know",
             )
 
-    def _document(self) -> Reading[DocumentFields]:
+    def _document(self) -> ReadResult[DocumentFields]:
         source = self.findings.source
-        around = Surroundings(source, fallbacks=self._fallbacks(source.data))
+        around = ReadContext(source, fallbacks=self._fallbacks(source.data))
         read = read_settings(DocumentFields, source.data, (), around)
         self.findings.keep(read)
         self.findings.resolve(read)
@@ -328,7 +328,7 @@ class _Load:
             self.findings.notice(("metadata",), f"is missing; the function is named {name}")
         return fallbacks
 
-    def _look_for_handler(self, document: Reading[DocumentFields], code: str) -> None:
+    def _look_for_handler(self, document: ReadResult[DocumentFields], code: str) -> None:
         module, function = split_handler(document.values.spec.handler)
         fault = code_fault(code, module, function) if code else handler_fault(self.folder, module, function)
         if fault:
@@ -375,7 +375,7 @@ class _Load:
         """What spec.build has of it, and whether that can't be read."""
         if not spec.build:
             return "", False
-        around = Surroundings(self.findings.source)
+        around = ReadContext(self.findings.source)
         read = read_settings(BuildFields, spec.build, ("spec", "build"), around)
         self.findings.problems.extend(read.problems)
         if read.notices:  # one for all of its keys

@@ -11,7 +11,7 @@ from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind, ann
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import (
     CHECKED_ANNOTATIONS,
-    Declared,
+    DeclaredSetting,
     KeysLike,
     Settings,
     fields_of,
@@ -45,7 +45,7 @@ def function_schema(kinds: Mapping[str, TriggerKind]) -> Schema:
 
 
 def _object(
-    model: type[Settings], inside: Mapping[str, Schema] | None = None, parent: Declared | None = None
+    model: type[Settings], inside: Mapping[str, Schema] | None = None, parent: DeclaredSetting | None = None
 ) -> Schema:
     """`inside` says, by dotted key, what stands in settings that are read on their own."""
     own = model.model_json_schema(by_alias=True)["properties"]
@@ -69,7 +69,7 @@ def _object(
     return found | ({"required": required} if required else {}) | ({"allOf": instead} if instead else {})
 
 
-def _setting(declared: Declared, schema: Schema) -> Schema:
+def _setting(declared: DeclaredSetting, schema: Schema) -> Schema:
     facts, setting = dict(schema), declared.setting
     facts.pop("title", None)
     if setting.absent:

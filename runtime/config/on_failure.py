@@ -26,7 +26,7 @@ def _checked_topic(name: str) -> str:
     return name
 
 
-class FailureSettings(Settings):
+class OnFailureSettings(Settings):
     """`onFailure`."""
 
     max_attempts: Annotated[Count, Ge(0)] = setting(

@@ -12,7 +12,7 @@ from headrace.runtime.config.trigger_kinds import TriggerKind, find_kind
 from headrace.runtime.settings.declare import Settings, setting
 from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.names import NAME_RULE, is_name
-from headrace.runtime.settings.reader import Reading, Surroundings, read_settings
+from headrace.runtime.settings.reader import ReadContext, ReadResult, read_settings
 from headrace.runtime.settings.types import Text, Texts
 from headrace.runtime.settings.variables import MissingVariableError
 from headrace.runtime.settings.yaml_source import Path
@@ -111,8 +111,8 @@ class OutputReader:
         kind = self._kind(entry, path)
         if kind is None:
             return None
-        around = Surroundings(self.findings.source, is_typed=True, folder=self.folder)
-        read: Reading[OutputFields] = read_settings(kind.OutputSettings, entry, path, around)
+        around = ReadContext(self.findings.source, is_typed=True, folder=self.folder)
+        read: ReadResult[OutputFields] = read_settings(kind.OutputSettings, entry, path, around)
         self.findings.keep(read)
         for rule in kind.OutputSettings.rules:
             self.findings.check(rule, read, read)

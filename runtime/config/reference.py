@@ -10,7 +10,7 @@ from headrace.runtime.config.spark import SparkFields
 from headrace.runtime.config.trigger_kinds import NUCLIO_KINDS, TriggerKind, find_kind, trigger_fields
 from headrace.runtime.settings.checks import as_written, limits_of
 from headrace.runtime.settings.declare import (
-    Declared,
+    DeclaredSetting,
     KeysLike,
     Settings,
     fields_of,
@@ -75,14 +75,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
         yield f"| {' | '.join(escaped)} |"
 
 
-def _row(declared: Declared) -> tuple[str, ...]:
+def _row(declared: DeclaredSetting) -> tuple[str, ...]:
     setting = declared.setting
     key = "<br>".join(f"`{key}`" for key in (".".join(declared.keys), *setting.annotation_keys()))
     effect = f"None here: {setting.no_effect}." if setting.no_effect else setting.effect
     return (key, _type(declared), _default(declared), _rules(declared), effect)
 
 
-def _type(declared: Declared) -> str:
+def _type(declared: DeclaredSetting) -> str:
     if declared.shape is CHOICE:
         return " / ".join(f"`{choice}`" for choice in get_args(declared.field.annotation))
     if declared.shape is ANYTHING:
@@ -92,7 +92,7 @@ def _type(declared: Declared) -> str:
     return f"{noun}, {unit}" if unit and noun == "int" else noun
 
 
-def _default(declared: Declared) -> str:
+def _default(declared: DeclaredSetting) -> str:
     if declared.setting.absent or declared.field.is_required():
         return declared.setting.absent
     default = as_written(declared.field.get_default(call_default_factory=True))
@@ -100,7 +100,7 @@ def _default(declared: Declared) -> str:
     return f"`{text}`" if text not in ("", "[]", "{}") else ""
 
 
-def _rules(declared: Declared) -> str:
+def _rules(declared: DeclaredSetting) -> str:
     setting = declared.setting
     built = ", ".join(f"`{as_written(value)}`".replace("True", "true") for value in setting.built_values)
     rules = (

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from headrace.runtime.settings.declare import Settings, setting
 from headrace.runtime.settings.findings import Findings
-from headrace.runtime.settings.reader import Surroundings, read_settings
+from headrace.runtime.settings.reader import ReadContext, read_settings
 from headrace.runtime.settings.resolved import hidden_setting
 from headrace.runtime.settings.types import Anything, Text, Texts
 from headrace.runtime.settings.variables import MissingVariableError
@@ -101,7 +101,7 @@ class SparkSpec:
 def read_spark(written: object, environment: Mapping[str, str], findings: Findings) -> SparkSpec:
     """What stands at spec.spark. Defaults where a problem is added. conf and remote may hold secrets."""
     is_remote = isinstance(written, dict) and bool(written.get("remote"))
-    around = Surroundings(findings.source, environment=environment if is_remote else {})
+    around = ReadContext(findings.source, environment=environment if is_remote else {})
     read = read_settings(SparkFields, written, _SPARK, around)
     findings.keep(read)
     findings.resolve(read)

@@ -16,7 +16,7 @@ from headrace.runtime.config.trigger_kinds import (
 )
 from headrace.runtime.settings.declare import Settings, fields_of
 from headrace.runtime.settings.findings import Findings
-from headrace.runtime.settings.reader import Instead, Origin, Reading, Surroundings, read_settings
+from headrace.runtime.settings.reader import Origin, OverrideValue, ReadContext, ReadResult, read_settings
 from headrace.runtime.settings.yaml_source import Path
 
 TRIGGERS: Path = ("spec", "triggers")
@@ -79,13 +79,13 @@ def _variables_of(model: type[Settings]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class BesideFile:
+class CommandSettings:
     """What a command says of functions beside their files.
 
     `instead` is what its options say, by their names. `only_kind`: triggers of other kinds are left out.
     """
 
-    instead: Mapping[str, Instead] = field(default_factory=dict)
+    instead: Mapping[str, OverrideValue] = field(default_factory=dict)
     only_kind: str = ""
 
 
@@ -97,7 +97,7 @@ class TriggerReader:
     folder: pathlib.Path
     annotations: Mapping[str, str]
     kinds: Mapping[str, TriggerKind]
-    beside: BesideFile
+    beside: CommandSettings
 
     def read_all(self, written: object, *, has_default: bool) -> tuple[TriggerSpec, ...]:
         """Every enabled trigger without a problem. A file without an enabled one is a problem.
@@ -151,12 +151,12 @@ class TriggerReader:
             self.findings.notice(path, f"the trigger is left out: only {self.beside.only_kind} is asked for")
         return is_other
 
-    def _fields(self, name: str, entry: object) -> Reading[TriggerFields]:
+    def _fields(self, name: str, entry: object) -> ReadResult[TriggerFields]:
         path = (*TRIGGERS, name)
         written = entry.get("kind") if isinstance(entry, dict) else None
         kind = find_kind(written, self.kinds) if isinstance(written, str) else None
         elsewhere = _belong_to(kind.Settings, f"it is an attribute of {kind.kind}") if kind else {}
-        around = Surroundings(self.findings.source, self.annotations, elsewhere=elsewhere)
+        around = ReadContext(self.findings.source, self.annotations, elsewhere=elsewhere)
         read = read_settings(trigger_fields([kind] if kind else []), entry, path, around)
         self.findings.keep(read)
         if read.values.disabled:
@@ -168,7 +168,9 @@ class TriggerReader:
             self.findings.check(rule, read, read)
         return self._without_idle(read, kind.Settings.idle_fields if kind else {})
 
-    def _without_idle(self, read: Reading[TriggerFields], idle: Mapping[str, str]) -> Reading[TriggerFields]:
+    def _without_idle(
+        self, read: ReadResult[TriggerFields], idle: Mapping[str, str]
+    ) -> ReadResult[TriggerFields]:
         """As if the file did not have the fields that mean nothing to the kind. It says so of each."""
         given = idle.keys() & read.values.model_fields_set
         for name in sorted(given):
@@ -176,7 +178,7 @@ class TriggerReader:
         defaults = {name: type(read.values).model_fields[name].default for name in given}
         return replace(read, values=read.values.model_copy(update=defaults)) if given else read
 
-    def _check_shared_workers(self, enabled: Mapping[str, Reading[TriggerFields]]) -> None:
+    def _check_shared_workers(self, enabled: Mapping[str, ReadResult[TriggerFields]]) -> None:
         sharers: dict[str, list[tuple[str, TriggerFields]]] = {}
         for name, read in enabled.items():
             if shared := read.values.worker_allocator_name:
@@ -186,13 +188,13 @@ class TriggerReader:
                     self.findings.problem(read.paths["worker_allocator_name"], fault)
                 before.append((name, read.values))
 
-    def _spec(self, name: str, common: Reading[TriggerFields]) -> TriggerSpec | None:
+    def _spec(self, name: str, common: ReadResult[TriggerFields]) -> TriggerSpec | None:
         kind = None if "kind" in common.broken else self._kind(common)
         if kind is None:
             self._read_as_likely_kind(common)
             return None
         written, path = common.values.attributes, common.paths["attributes"]
-        own: Reading[Settings] = read_settings(kind.Settings, written, path, self._around(kind, common))
+        own: ReadResult[Settings] = read_settings(kind.Settings, written, path, self._around(kind, common))
         self.findings.keep(own)
         for rule in kind.Settings.rules:
             self.findings.check(rule, own, common)
@@ -202,7 +204,7 @@ class TriggerReader:
         is_whole = not common.broken and not own.broken
         return TriggerSpec(name, kind.kind, common.values, own.values, own.origins) if is_whole else None
 
-    def _read_as_likely_kind(self, common: Reading[TriggerFields]) -> None:
+    def _read_as_likely_kind(self, common: ReadResult[TriggerFields]) -> None:
         """For its problems only, where the file doesn't say which kind it is, or not rightly."""
         written, path = common.values.attributes, common.paths["attributes"]
         if not isinstance(written, dict) or getattr(common.values, "kind", "") in NUCLIO_KINDS:
@@ -219,8 +221,8 @@ class TriggerReader:
                 read_settings(self.kinds[likely].Settings, written, path, around).problems
             )
 
-    def _around(self, kind: TriggerKind, common: Reading[TriggerFields]) -> Surroundings:
-        return Surroundings(
+    def _around(self, kind: TriggerKind, common: ReadResult[TriggerFields]) -> ReadContext:
+        return ReadContext(
             self.findings.source,
             self.annotations,
             environment=_variables_of(kind.Settings),
@@ -232,7 +234,7 @@ class TriggerReader:
             folder=self.folder,
         )
 
-    def _kind(self, common: Reading[TriggerFields]) -> TriggerKind | None:
+    def _kind(self, common: ReadResult[TriggerFields]) -> TriggerKind | None:
         kind = find_kind(common.values.kind, self.kinds)
         if kind is None:
             message = why_not_found(common.values.kind, self.kinds, str(common.path[-1]))

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import Ack, Kind, Nack
+from headrace.runtime.wire.records import Ack, FrameKind, Nack
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class AckRouter:
                 if target is sender or not sender.has_had(key):
                     logs, log = by_topic.setdefault(key.topic, {}), target.log_of(key)
                     logs[key.partition] = log if logs.get(key.partition, log) == log else ""
-        return wire.json_frame(Kind.OWNED, by_topic)
+        return wire.json_frame(FrameKind.OWNED, by_topic)
 
     def on_changed(self) -> None:
         """An assignment has begun or ended."""

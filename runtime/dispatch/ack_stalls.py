@@ -23,7 +23,7 @@ class _Overtaken:
     since: float
 
 
-class Unacked:
+class AckStallMonitor:
     """Looks at a trigger's partitions from time to time. Times are seconds of one clock."""
 
     def __init__(self, limit_of: Callable[[AssignedPartition], str]) -> None:

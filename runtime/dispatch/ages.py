@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from headrace.runtime.partitions.partition import AssignedPartition
 
 
-class Ages:
+class OldestOpen:
     """Seen from look to look, so true to the time between two. Times are seconds of one clock."""
 
     def __init__(self) -> None:

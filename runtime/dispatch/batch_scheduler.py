@@ -9,12 +9,12 @@ from typing import Protocol
 
 from headrace.runtime.config.delivery import BatchPolicy
 from headrace.runtime.dispatch.batcher import Batcher
-from headrace.runtime.dispatch.plan_committer import RETRY_SECONDS, Plans, is_short_of_plans
-from headrace.runtime.dispatch.run_scheduler import SoonFree
+from headrace.runtime.dispatch.plan_committer import RETRY_SECONDS, PlanCommitter, is_short_of_plans
+from headrace.runtime.dispatch.run_scheduler import Prefetcher
 from headrace.runtime.dispatch.run_sizer import MAX_RUN_BYTES
-from headrace.runtime.dispatch.state import Shared
+from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.partitions.offsets.checkpoint import Plan
+from headrace.runtime.partitions.offsets.checkpoint import PlannedBatches
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.room import missing_of_plan
@@ -37,7 +37,7 @@ async def no_session(_: str) -> bool:
     return True
 
 
-class HandOut(Protocol):
+class Scheduler(Protocol):
     """Called by a dispatcher on its event loop."""
 
     def give(self, worker: WorkerHandle) -> bool:
@@ -47,13 +47,13 @@ class HandOut(Protocol):
         """Nothing more. Idempotent."""
 
 
-class Runs:
+class RunScheduler:
     """Consecutive records of a lane, as many as keep a worker busy for a few milliseconds."""
 
-    def __init__(self, shared: Shared, refuse: Refuse, dispatch: Callable[[], None]) -> None:
+    def __init__(self, shared: DispatcherState, refuse: Refuse, dispatch: Callable[[], None]) -> None:
         self._shared = shared
         self._refuse = refuse
-        self._soon_free = SoonFree(shared.run_sizer, dispatch)
+        self._soon_free = Prefetcher(shared.run_sizer, dispatch)
         self._emptying: dict[int, Lane] = {}  # workers that get nothing until they may have what goes alone
 
     def give(self, worker: WorkerHandle) -> bool:
@@ -130,7 +130,7 @@ class Runs:
         self._soon_free.stop()
 
 
-class Batches:
+class BatchScheduler:
     """One batch of a partition at a time. A commit has told of it before its worker gets it.
 
     Full ones are planned ahead; what is none, and what names a Spark session, when its time has come.
@@ -138,7 +138,7 @@ class Batches:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: DispatcherState,
         policy: BatchPolicy,
         refuse: Refuse,
         dispatch: Callable[[], None],
@@ -147,7 +147,7 @@ class Batches:
         self._shared = shared
         self._size = policy.size
         self._batcher = Batcher(policy, is_of_one_partition=shared.policy.exactly_once)
-        self._plans = Plans(shared.partitions, policy.size, self._commit, self._go_on)
+        self._plans = PlanCommitter(shared.partitions, policy.size, self._commit, self._go_on)
         self._refuse = refuse
         self._dispatch = dispatch
         self._end_session = end_session
@@ -178,7 +178,7 @@ class Batches:
         return any(self._give_planned(worker, partition) for partition in chosen) or is_planned
 
     async def stop(self) -> None:
-        """Batches that are only planned are not handed out."""
+        """BatchScheduler that are only planned are not handed out."""
         if self._timer is not None:
             self._timer.cancel()
         await end_tasks(self._planning.values())
@@ -241,7 +241,7 @@ class Batches:
         return partition.plan.safe_end(next_offset) is not None or self._plans.extend(partition)
 
     async def _commit_and_send(
-        self, worker: WorkerHandle, parts: Sequence[tuple[AssignedPartition, Plan]]
+        self, worker: WorkerHandle, parts: Sequence[tuple[AssignedPartition, PlannedBatches]]
     ) -> None:
         """The plan must be safe before a record of it starts: else nobody could repeat the same batch."""
         session = worker.spark_session_id
@@ -272,8 +272,8 @@ class Batches:
         worker.send_batch(batch)
 
     async def _commit_plans(
-        self, parts: Sequence[tuple[AssignedPartition, Plan]]
-    ) -> Sequence[tuple[AssignedPartition, Plan]]:
+        self, parts: Sequence[tuple[AssignedPartition, PlannedBatches]]
+    ) -> Sequence[tuple[AssignedPartition, PlannedBatches]]:
         """Wait until some are safe, and return those."""
         while planned := _still_planned(parts):
             if safe := await self._plans.commit(planned):
@@ -288,7 +288,9 @@ class Batches:
         self._shared.offer(partition.lane)
         self._dispatch()
 
-    async def _end_old_sessions(self, parts: Sequence[tuple[AssignedPartition, Plan]], new: str) -> None:
+    async def _end_old_sessions(
+        self, parts: Sequence[tuple[AssignedPartition, PlannedBatches]], new: str
+    ) -> None:
         """Before a batch comes again: what its last delivery runs on Spark must not end after this one."""
         planned = _still_planned(parts)
         plans = [partition.plan.of(partition.lane.buffer.next_offset) for partition in planned]
@@ -306,11 +308,11 @@ class Batches:
             self._timer = loop.call_at(when, self._dispatch)
 
 
-def _is_next(lane: PartitionLane, plan: Plan) -> bool:
+def _is_next(lane: PartitionLane, plan: PlannedBatches) -> bool:
     """Nothing is to go before it that has come back since."""
     offset = lane.buffer.next_offset
     return offset is not None and plan.first <= offset
 
 
-def _still_planned(parts: Collection[tuple[AssignedPartition, Plan]]) -> list[AssignedPartition]:
+def _still_planned(parts: Collection[tuple[AssignedPartition, PlannedBatches]]) -> list[AssignedPartition]:
     return [partition for partition, _ in parts if partition.lane.state is PartitionState.PLANNING]

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headrace.runtime.config.delivery import BatchPolicy
-from headrace.runtime.partitions.offsets.checkpoint import Plan
+from headrace.runtime.partitions.offsets.checkpoint import PlannedBatches
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.room import missing_of_plan
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BatchPart:
     """The first `count` waiting records of a partition. `is_fixed`: these, and no others with them."""
 
     partition: AssignedPartition
@@ -18,16 +18,16 @@ class Part:
     is_fixed: bool = False
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> PlannedBatches:
         """The offsets that it spans."""
-        return Plan(*self.partition.lane.buffer.span_of_first(self.count))
+        return PlannedBatches(*self.partition.lane.buffer.span_of_first(self.count))
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BatchChoice:
     """What to hand out now; if nothing, in how many seconds to look again (None: once records come)."""
 
-    parts: Sequence[Part] = ()
+    parts: Sequence[BatchPart] = ()
     look_again_seconds: float | None = None
 
 
@@ -38,7 +38,7 @@ class Batcher:
         self._policy = policy
         self._is_of_one_partition = is_of_one_partition
 
-    def choose(self, ready: Iterable[AssignedPartition], now: float) -> Choice:
+    def choose(self, ready: Iterable[AssignedPartition], now: float) -> BatchChoice:
         """From partitions with waiting records, those first that have waited longest for a worker.
 
         Fixed parts go before their time, and alone: those that have been a batch before and must be the same
@@ -48,27 +48,27 @@ class Batcher:
             return _first(self._choose([partition], now) for partition in ready)
         return self._choose(ready, now)
 
-    def _choose(self, ready: Iterable[AssignedPartition], now: float) -> Choice:
-        parts: list[Part] = []
+    def _choose(self, ready: Iterable[AssignedPartition], now: float) -> BatchChoice:
+        parts: list[BatchPart] = []
         missing, wait = self._policy.size, self._policy.timeout_seconds
         for partition in ready:
             part = next_part(partition, missing)
             if part is None:
                 continue
             if part.is_fixed:
-                return Choice([part])
+                return BatchChoice([part])
             parts.append(part)
             missing -= part.count
             if not missing:
-                return Choice(parts)
+                return BatchChoice(parts)
             waited = now - partition.lane.waiting_since
             wait = min(wait, self._policy.timeout_seconds - waited if partition.may_grow else 0)
         if not parts:
-            return Choice()
-        return Choice(parts) if wait <= 0 else Choice(look_again_seconds=wait)
+            return BatchChoice()
+        return BatchChoice(parts) if wait <= 0 else BatchChoice(look_again_seconds=wait)
 
 
-def _first(choices: Iterable[Choice]) -> Choice:
+def _first(choices: Iterable[BatchChoice]) -> BatchChoice:
     """That is to be handed out; else when to look again."""
     waits: list[float] = []
     for choice in choices:
@@ -76,10 +76,10 @@ def _first(choices: Iterable[Choice]) -> Choice:
             return choice
         if choice.look_again_seconds is not None:
             waits.append(choice.look_again_seconds)
-    return Choice(look_again_seconds=min(waits, default=None))
+    return BatchChoice(look_again_seconds=min(waits, default=None))
 
 
-def next_part(partition: AssignedPartition, size: int) -> Part | None:
+def next_part(partition: AssignedPartition, size: int) -> BatchPart | None:
     """As much of a partition as may go together now; None where its plan isn't fetched as a whole."""
     plan, buffer = partition.plan.plan, partition.lane.buffer
     first = buffer.next_offset
@@ -87,7 +87,7 @@ def next_part(partition: AssignedPartition, size: int) -> Part | None:
     if (batch := partition.plan.of(first)) is not None:
         if missing_of_plan(partition):
             return None
-        return Part(partition, buffer.count_below(batch.end), is_fixed=True)
+        return BatchPart(partition, buffer.count_below(batch.end), is_fixed=True)
     if plan is not None and (above := plan.above(first)) is not None:
         size = min(size, buffer.count_below(above.first))
-    return Part(partition, *buffer.count_together(size, partition.failed))
+    return BatchPart(partition, *buffer.count_together(size, partition.failed))

@@ -13,16 +13,22 @@ from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.dispatch.ack_stalls import log_what_stays_open
 from headrace.runtime.dispatch.allocators import Allocator
-from headrace.runtime.dispatch.batch_scheduler import Batches, EndSession, HandOut, Runs, no_session
-from headrace.runtime.dispatch.failure_handler import Failures
+from headrace.runtime.dispatch.batch_scheduler import (
+    BatchScheduler,
+    EndSession,
+    RunScheduler,
+    Scheduler,
+    no_session,
+)
+from headrace.runtime.dispatch.failure_handler import FailureHandler
 from headrace.runtime.dispatch.interface import Feed
-from headrace.runtime.dispatch.old_sessions import OldSessions
+from headrace.runtime.dispatch.old_sessions import OrphanedSparkSessions
 from headrace.runtime.dispatch.outcomes import Outcomes
-from headrace.runtime.dispatch.partition_acks import TriggerAcks
-from headrace.runtime.dispatch.produce_tracker import Produces
+from headrace.runtime.dispatch.partition_acks import PartitionAcks
+from headrace.runtime.dispatch.produce_tracker import ProduceTracker
 from headrace.runtime.dispatch.reloads import Reloads
-from headrace.runtime.dispatch.revoking import Revoking
-from headrace.runtime.dispatch.state import Shared
+from headrace.runtime.dispatch.revoking import PartitionRevoker
+from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.dispatch.stragglers import Stragglers
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.books.log import PartitionLog
@@ -32,7 +38,7 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.record_buffer import sizes_of
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.records import Kind, WireRecord
+from headrace.runtime.wire.records import FrameKind, WireRecord
 from headrace.runtime.wire.undecodable import UndecodableRecord
 from headrace.runtime.workers.handle import Spawn, WorkerHandle
 from headrace.runtime.workers.watchdog import Watchdog
@@ -54,7 +60,7 @@ class Dispatcher:
         router: AckRouter | None = None,
         end_session: EndSession = no_session,
     ) -> None:
-        shared = self._shared = Shared(policy, metrics, allocator, lease)
+        shared = self._shared = DispatcherState(policy, metrics, allocator, lease)
         self.policy, self.lease, self.allocator = policy, lease, allocator
         self.worker_count = worker_count
         self.partitions = shared.partitions
@@ -65,11 +71,11 @@ class Dispatcher:
         self.worker_of = allocator.worker_of
         self.limit_of = shared.limit_of
         self._router = router or AckRouter()
-        self._failures = Failures(shared, self._resume)
-        self._acks = TriggerAcks(shared, self._router, self._failures, self._resume)
+        self._failures = FailureHandler(shared, self._resume)
+        self._acks = PartitionAcks(shared, self._router, self._failures, self._resume)
         self._router.add(self._acks)
         self._watchdog = Watchdog(shared.workers, policy, metrics.timeouts.inc)
-        self._produces = Produces(shared, self._acks.nacks, self.dispatch)
+        self._produces = ProduceTracker(shared, self._acks.nacks, self.dispatch)
         outcomes = Outcomes(
             shared, self._failures, self._acks, self._produces, self.dispatch, self._watchdog.look_at_memory
         )
@@ -78,15 +84,15 @@ class Dispatcher:
             WorkerHandle(index, spawn, outcomes, policy.max_concurrency) for index in range(worker_count)
         ]
         self.workers: Sequence[WorkerHandle] = shared.workers
-        self._hand_out: HandOut = (
-            Batches(shared, policy.batch, self._failures.refuse, self.dispatch, end_session)
+        self._hand_out: Scheduler = (
+            BatchScheduler(shared, policy.batch, self._failures.refuse, self.dispatch, end_session)
             if policy.batch
-            else Runs(shared, self._failures.refuse, self.dispatch)
+            else RunScheduler(shared, self._failures.refuse, self.dispatch)
         )
-        self._revoking = Revoking(shared)
+        self._revoking = PartitionRevoker(shared)
         self.hurry = self._revoking.hurry
         self.reload_workers = Reloads(shared).run
-        self._old_sessions = OldSessions(end_session)
+        self._old_sessions = OrphanedSparkSessions(end_session)
         self._stragglers = Stragglers(shared.workers, allocator, shared.run_sizer)
         # Of what has left, and may come back:
         self._left_unwritten: dict[PartitionKey, tuple[PartitionLog, set[int]]] = {}
@@ -111,7 +117,7 @@ class Dispatcher:
     def announce_stop(self) -> None:
         """The replica is about to stop: have the termination callbacks called, and no drain callbacks."""
         self._is_stopping = True
-        self._signal(Kind.TERMINATE)
+        self._signal(FrameKind.TERMINATE)
 
     async def stop(self, wait_seconds: float) -> None:
         """Stop all workers; those that still run something after `wait_seconds` are killed."""
@@ -246,7 +252,7 @@ class Dispatcher:
         for partition in partitions:
             self._failures.forget(partition)
         if not self._is_stopping:
-            self._signal(Kind.DRAIN, {self.worker_of(partition.key) for partition in partitions})
+            self._signal(FrameKind.DRAIN, {self.worker_of(partition.key) for partition in partitions})
         await self._revoking.end(partitions, wait_seconds)
         await self._revoking.confirmed(partitions, wait_seconds)
         await self._revoking.late_acks(partitions, late_ack_seconds)
@@ -285,7 +291,7 @@ class Dispatcher:
         self._shared.on_room(lane)
         self.dispatch()
 
-    def _signal(self, kind: Kind, indexes: Collection[int | None] = (None,)) -> None:
+    def _signal(self, kind: FrameKind, indexes: Collection[int | None] = (None,)) -> None:
         """To these; None is all of them."""
         for worker in self.workers:
             if None in indexes or worker.index in indexes:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
-from headrace.runtime.dispatch.state import Shared
+from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.offsets.failed_records import FailedRecord
 from headrace.runtime.partitions.offsets.failure_text import log_extra
@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
 
 
-class Failures:
+class FailureHandler:
     """One task per lane that waits for something; `resume` is called when it may be handed out again.
 
     A task owns its lane's state until that is changed from outside: then it ends without a trace.
     """
 
-    def __init__(self, shared: Shared, resume: Callable[[Lane], None]) -> None:
+    def __init__(self, shared: DispatcherState, resume: Callable[[Lane], None]) -> None:
         self._shared = shared
         self._policy = shared.policy.failure
         self._metrics = shared.metrics

@@ -8,7 +8,7 @@ from typing import Protocol
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.partitions.offsets.pending_produces import Confirm, Written
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.room import is_out_of_order
 from headrace.runtime.wire.lease import Lease
@@ -41,7 +41,7 @@ class Feed(Protocol):
         Raises Exception where it isn't safe.
         """
 
-    def produce(self, message: Message, done: Confirm) -> None:
+    def produce(self, message: Message, done: DeliveryCallback) -> None:
         """Have it written, and `done` called, later, when it is or can't be for good.
 
         Before that it may be called, more than once, to say that it `waits`: nothing can be written there.
@@ -63,7 +63,7 @@ class Feed(Protocol):
 class Output(Protocol):
     """Where messages go that name it: an entry of spec.outputs, for all triggers of its function."""
 
-    def produce(self, message: Message, done: Confirm) -> None:
+    def produce(self, message: Message, done: DeliveryCallback) -> None:
         """As Feed says. Connects when there is something to write; what is away is waited for, visibly."""
 
     def problems(self) -> list[str]:
@@ -97,9 +97,9 @@ class NoFeed:
         """Nowhere."""
         return True
 
-    def produce(self, message: Message, done: Confirm) -> None:
+    def produce(self, message: Message, done: DeliveryCallback) -> None:
         """There is nobody to send it to."""
-        asyncio.get_running_loop().call_soon(done, Written(failure=NOWHERE))
+        asyncio.get_running_loop().call_soon(done, DeliveryReport(failure=NOWHERE))
 
     def refetch(self, partition: AssignedPartition, offset: int) -> bool:
         """From nowhere."""

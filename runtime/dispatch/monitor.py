@@ -6,8 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.runtime.dispatch.ack_stalls import Unacked
-from headrace.runtime.dispatch.ages import Ages
+from headrace.runtime.dispatch.ack_stalls import AckStallMonitor
+from headrace.runtime.dispatch.ages import OldestOpen
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import describe_partitions
@@ -61,16 +61,16 @@ def _more(count: int) -> str:
     return f" and {count - _MOST_NAMED} more" if count > _MOST_NAMED else ""
 
 
-class Warnings:
+class DispatchMonitor:
     """Logs, once each, what a person may want to know before it becomes a problem."""
 
     def __init__(self, dispatcher: Dispatcher, metrics: TriggerMetrics) -> None:
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._long: set[tuple[int, int]] = set()
-        self._unacked = Unacked(dispatcher.limit_of)
+        self._unacked = AckStallMonitor(dispatcher.limit_of)
         self._out_of_order: set[int] = set()  # partitions, by their lanes
-        self._ages = Ages()
+        self._ages = OldestOpen()
 
     async def look_forever(self) -> None:
         """Every second."""

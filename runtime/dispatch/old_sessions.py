@@ -7,7 +7,7 @@ from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.tasks import end_tasks, start_task
 
 
-class OldSessions:
+class OrphanedSparkSessions:
     """Tried once for each assignment. Whoever repeats a planned batch makes sure of it (handout.Batches)."""
 
     def __init__(self, end_session: Callable[[str], Awaitable[bool]]) -> None:

@@ -6,18 +6,18 @@ from typing import Literal
 
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.config.failure import Then
-from headrace.runtime.dispatch.failure_handler import Failures
-from headrace.runtime.dispatch.partition_acks import TriggerAcks
-from headrace.runtime.dispatch.produce_tracker import Produces
-from headrace.runtime.dispatch.state import Shared
-from headrace.runtime.metrics.custom_metric import Measure, Sample
+from headrace.runtime.dispatch.failure_handler import FailureHandler
+from headrace.runtime.dispatch.partition_acks import PartitionAcks
+from headrace.runtime.dispatch.produce_tracker import ProduceTracker
+from headrace.runtime.dispatch.state import DispatcherState
+from headrace.runtime.metrics.custom_metric import CustomMetric, CustomSample
 from headrace.runtime.partitions.chunk import first_timestamp
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.offsets.failure_text import in_one_line, is_alike, log_extra
 from headrace.runtime.partitions.partition import Nacked
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.produce import Produce
+from headrace.runtime.wire.produce import ProduceRequest
 from headrace.runtime.wire.records import Ack, Nack, WireRecord
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.workers.handle import WorkerHandle, WorkerState
@@ -37,10 +37,10 @@ class Outcomes:
 
     def __init__(  # noqa: PLR0913, PLR0917  # whom outcomes concern
         self,
-        shared: Shared,
-        failures: Failures,
-        acks: TriggerAcks,
-        produces: Produces,
+        shared: DispatcherState,
+        failures: FailureHandler,
+        acks: PartitionAcks,
+        produces: ProduceTracker,
         dispatch: Callable[[], None],
         look_at_memory: Callable[[WorkerHandle], None],
     ) -> None:
@@ -71,7 +71,7 @@ class Outcomes:
             logger.warning(message, most)
 
     def on_metrics(
-        self, worker_index: int, measure: Measure, samples: Sequence[Sample], dropped: int
+        self, worker_index: int, measure: CustomMetric, samples: Sequence[CustomSample], dropped: int
     ) -> None:
         """The handler has counted something by itself, and some of it in vain."""
         metrics = self._shared.metrics
@@ -139,7 +139,7 @@ class Outcomes:
         lane.on_returned(records)
         self._freed(lane)
 
-    def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
+    def on_produced(self, worker_index: int, lane: Lane | None, said: ProduceRequest) -> None:
         """A handler has produced a message."""
         self._produces.take(self._shared.workers[worker_index], lane, said)
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.dispatch.acks.owned import Acks
-from headrace.runtime.dispatch.failure_handler import Failures
-from headrace.runtime.dispatch.redelivery import Nacks
-from headrace.runtime.dispatch.state import Shared
+from headrace.runtime.dispatch.failure_handler import FailureHandler
+from headrace.runtime.dispatch.redelivery import Redelivery
+from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition import AssignedPartition
@@ -20,18 +20,22 @@ logger = logging.getLogger(__name__)
 _MAY_BEGIN_ANEW = (PartitionState.ACTIVE, PartitionState.BACKOFF, PartitionState.PLANNING)
 
 
-class TriggerAcks:
+class PartitionAcks:
     """Keeps router.AckTarget for one dispatcher."""
 
     def __init__(
-        self, shared: Shared, router: AckRouter, failures: Failures, resume: Callable[[Lane], None]
+        self,
+        shared: DispatcherState,
+        router: AckRouter,
+        failures: FailureHandler,
+        resume: Callable[[Lane], None],
     ) -> None:
         """`resume`: a lane may go on."""
         self._shared = shared
         self._router = router
         self._retry = failures.retry
         self._resume = resume
-        self.nacks = Nacks(shared, failures, resume)
+        self.nacks = Redelivery(shared, failures, resume)
         self._acks = Acks(shared.policy, shared.metrics, self._end_of)
 
     @property

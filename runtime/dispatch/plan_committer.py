@@ -12,7 +12,7 @@ Commit = Callable[[Collection[AssignedPartition]], Awaitable[bool]]
 RETRY_SECONDS = 0.5
 
 
-class Plans:
+class PlanCommitter:
     """One commit ahead at a time, for all partitions in which full batches wait that none has told of."""
 
     def __init__(

@@ -4,29 +4,35 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from headrace.runtime.dispatch.redelivery import Nacks
-from headrace.runtime.dispatch.state import Shared
-from headrace.runtime.partitions.keyed import LooseLane
+from headrace.runtime.dispatch.redelivery import Redelivery
+from headrace.runtime.dispatch.state import DispatcherState
+from headrace.runtime.partitions.keyed import KeyedLanes
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.offsets.awaiting_ack import NOBODY
-from headrace.runtime.partitions.offsets.pending_produces import Call, Confirm, Held, Unwritten, Written
+from headrace.runtime.partitions.offsets.pending_produces import (
+    DeliveryCallback,
+    DeliveryReport,
+    HandlerCall,
+    PendingRecord,
+    Unwritten,
+)
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
-from headrace.runtime.wire.produce import WAITING, Message, Produce, Said, encode_produced, place_name
-from headrace.runtime.wire.records import NonsenseError, WireRecord
+from headrace.runtime.wire.produce import WAITING, Message, ProduceRequest, Said, encode_produced, place_name
+from headrace.runtime.wire.records import ProtocolViolationError, WireRecord
 from headrace.runtime.workers.handle import WorkerHandle
-from headrace.runtime.workers.sender import Outbox
+from headrace.runtime.workers.sender import FrameSender
 
 _MOST_OUTGOING_BYTES = _MOST_WAITING_BYTES = 16 << 20
 
 
-class Produces:
+class ProduceTracker:
     """Of one dispatcher. Sends them on, or keeps them for the commit of their record; failed ones fail it.
 
     A record that goes well is settled as any other, and those behind it go on. It is only not committed.
     """
 
-    def __init__(self, shared: Shared, nacks: Nacks, dispatch: Callable[[], None]) -> None:
+    def __init__(self, shared: DispatcherState, nacks: Redelivery, dispatch: Callable[[], None]) -> None:
         self._shared = shared
         self._nacks = nacks
         self._dispatch = dispatch
@@ -34,10 +40,10 @@ class Produces:
         self.on_failed: Callable[[Lane, Sequence[WireRecord], str, int], None]
         """As RecordListener says, of a record that isn't handled in order. Its owner sets it."""
         # What waits where nothing can be written, and counts no more to its worker's bound:
-        self._waiting: dict[tuple[Outbox, int], int] = {}
+        self._waiting: dict[tuple[FrameSender, int], int] = {}
         self._waiting_bytes = 0
         # For the end of this turn of the loop:
-        self._said: dict[Outbox, list[Said]] = {}
+        self._said: dict[FrameSender, list[Said]] = {}
         self._written = self._not_written = 0
         self._is_turn_noted = False
 
@@ -49,27 +55,27 @@ class Produces:
         self._holds_up = sum(held) > _MOST_OUTGOING_BYTES
         return self._holds_up
 
-    def take(self, worker: WorkerHandle, lane: Lane | None, said: Produce) -> None:
+    def take(self, worker: WorkerHandle, lane: Lane | None, said: ProduceRequest) -> None:
         """One of the worker's handlers has produced it, for a record of `lane`; None where that is over.
 
-        Raises NonsenseError for what it may not be sent to.
+        Raises ProtocolViolationError for what it may not be sent to.
         """
         partition = None if lane is None else self._shared.partition_of(lane)
         message, topics = said.message, self._shared.policy.produce_topics
         if (
             topics is not None and (message.output, message.topic) not in topics
         ):  # its worker would have known
-            raise NonsenseError(
+            raise ProtocolViolationError(
                 f"it produces for {place_name(message)}, which spec.produceTopics doesn't have"
             )
         if lane is None or partition is None:
-            call = Call()
+            call = HandlerCall()
         else:
             call = self._call(worker, lane, partition, said.offset)
         if self._shared.policy.exactly_once and partition and call.records and not message.output:
             call.keep(message, partial(self._on_committed, call))
             partition.held.outgoing_bytes += message.size_bytes
-            self._tell(worker.outbox, said.number, Written())  # it may produce more
+            self._tell(worker.outbox, said.number, DeliveryReport())  # it may produce more
         else:
             call.open += 1
             self._send(message, partial(self._on_done, call, worker.outbox, said.number))
@@ -82,31 +88,33 @@ class Produces:
 
     # ---- inside
 
-    def _call(self, worker: WorkerHandle, lane: Lane, partition: AssignedPartition, offset: int) -> Call:
+    def _call(
+        self, worker: WorkerHandle, lane: Lane, partition: AssignedPartition, offset: int
+    ) -> HandlerCall:
         """That the record is in. What is settled already belongs to none: its commit may be on its way."""
         first = partition.acked_by(offset)
         if first is None:
-            return Call()
+            return HandlerCall()
         may_be_of_batch = bool(worker.in_flight.batch) and first not in partition.unacked
         if partition.ledger.is_settled(first):  # by an ack: others of its batch may not be
             is_of_batch = may_be_of_batch and _find(worker, lane, offset) is not None
-            return self._call_of_batch(worker) if is_of_batch else Call()
+            return self._call_of_batch(worker) if is_of_batch else HandlerCall()
         if (held := partition.held.get(first)) is not None:
             return held.call
         if may_be_of_batch:
             return self._call_of_batch(worker)
-        call = Call()
+        call = HandlerCall()
         record = _find(worker, lane, offset) if partition.is_loose else None
         call.records = (_hold(partition, first, partition.unacked.end_of(first), call, record),)
         return call
 
-    def _call_of_batch(self, worker: WorkerHandle) -> Call:
+    def _call_of_batch(self, worker: WorkerHandle) -> HandlerCall:
         """All of it that isn't settled, held by one call."""
         left = [it for it in self._batch(worker) if not it[0].ledger.is_settled(it[1])]
         for partition, first, _ in left:
             if (held := partition.held.get(first)) is not None:
                 return held.call
-        call = Call()
+        call = HandlerCall()
         call.records = [_hold(*it, call) for it in left]
         return call
 
@@ -117,7 +125,7 @@ class Produces:
                 for first, record in zip(run.lane.first_offsets(run.records), run.records, strict=True):
                     yield partition, first, record.offset + 1
 
-    def _send(self, message: Message, done: Confirm) -> None:
+    def _send(self, message: Message, done: DeliveryCallback) -> None:
         """To the output that it names, which is never the trigger's own brokers."""
         if not message.output:
             self._shared.feed.produce(message, done)
@@ -125,9 +133,9 @@ class Produces:
             output.produce(message, done)
         else:  # its worker would have known
             failure = f"the function has no output {message.output}"
-            asyncio.get_running_loop().call_soon(done, Written(failure=failure))
+            asyncio.get_running_loop().call_soon(done, DeliveryReport(failure=failure))
 
-    def _on_done(self, call: Call, outbox: Outbox, number: int, written: Written) -> None:
+    def _on_done(self, call: HandlerCall, outbox: FrameSender, number: int, written: DeliveryReport) -> None:
         """It is written, or can't be; or it waits."""
         if written.partition == WAITING:
             self._wait(call)
@@ -142,7 +150,7 @@ class Produces:
         if not call.open and (call.failure or not call.outgoing):
             self._release(call)
 
-    def _on_committed(self, call: Call, written: Written) -> None:
+    def _on_committed(self, call: HandlerCall, written: DeliveryReport) -> None:
         """It is written with the commit of its record, or kept it from being written; or it waits."""
         if written.partition == WAITING:
             self._wait(call)
@@ -152,14 +160,14 @@ class Produces:
         if call.outgoing and not call.open:  # all of a call go together: the first one says it for all
             self._release(call)
 
-    def _count(self, written: Written) -> None:
+    def _count(self, written: DeliveryReport) -> None:
         if written.failure:
             self._not_written += 1
         else:
             self._written += 1
         self._note_turn()
 
-    def _tell(self, outbox: Outbox, number: int, written: Written) -> None:
+    def _tell(self, outbox: FrameSender, number: int, written: DeliveryReport) -> None:
         """What became of it, at the end of this turn."""
         if (said := self._said.get(outbox)) is None:
             said = self._said[outbox] = []
@@ -182,7 +190,7 @@ class Produces:
             outbox.send_frame(encode_produced(each))
             outbox.flush()
 
-    def _wait(self, call: Call) -> None:
+    def _wait(self, call: HandlerCall) -> None:
         """No record follows in its partitions: each would only wait for the same, or be stopped amid that."""
         if call.waits:
             return
@@ -195,15 +203,15 @@ class Produces:
                     if lane.in_flight_count and lane.worker_index is not None:
                         self._shared.workers[lane.worker_index].recall(lane)
 
-    def _take_over(self, outbox: Outbox, number: int, size_bytes: int) -> None:
+    def _take_over(self, outbox: FrameSender, number: int, size_bytes: int) -> None:
         """It counts no more to its worker's bound, as far as there is room: a handler would wait in vain."""
         place = outbox, number
         if place not in self._waiting and self._waiting_bytes + size_bytes <= _MOST_WAITING_BYTES:
             self._waiting[place] = size_bytes
             self._waiting_bytes += size_bytes
-            self._tell(outbox, number, Written(WAITING))
+            self._tell(outbox, number, DeliveryReport(WAITING))
 
-    def _release(self, call: Call) -> None:
+    def _release(self, call: HandlerCall) -> None:
         """Nothing that it has produced is to be written any more."""
         for partition, first in call.records:
             held = partition.held.get(first)
@@ -225,7 +233,7 @@ class Produces:
     def _is_here(self, partition: AssignedPartition) -> bool:
         return self._shared.partitions.get(partition.lane.id) is partition
 
-    def _fail(self, partition: AssignedPartition, first: int, held: Held) -> None:
+    def _fail(self, partition: AssignedPartition, first: int, held: PendingRecord) -> None:
         """A message of its last delivery can't be written: whatever has settled the record is void.
 
         Of a batch any record may be to blame.
@@ -246,9 +254,9 @@ class Produces:
     def _is_in_flight(self, partition: AssignedPartition, offset: int) -> bool:
         return any(_find(worker, partition.lane, offset) for worker in self._shared.workers)
 
-    def _bring_again(self, partition: AssignedPartition, first: int, held: Held) -> None:
+    def _bring_again(self, partition: AssignedPartition, first: int, held: PendingRecord) -> None:
         """It went well, has failed, and waits nowhere."""
-        if held.record is not None and isinstance(partition.lane, LooseLane):
+        if held.record is not None and isinstance(partition.lane, KeyedLanes):
             part = partition.lane.lane_of(held.record)
             part.take_again(held.record)
             self.on_failed(part, [held.record], held.call.failure, 1)
@@ -258,10 +266,10 @@ class Produces:
 
 
 def _hold(
-    partition: AssignedPartition, first: int, end: int, call: Call, record: WireRecord | None = None
+    partition: AssignedPartition, first: int, end: int, call: HandlerCall, record: WireRecord | None = None
 ) -> tuple[AssignedPartition, int]:
     failed = partition.failed.of(first) if partition.failed else None
-    partition.held[first] = Held(call, end, 0 if failed is None else failed.failures, record)
+    partition.held[first] = PendingRecord(call, end, 0 if failed is None else failed.failures, record)
     return partition, first
 
 

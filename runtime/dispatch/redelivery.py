@@ -48,7 +48,7 @@ class _Failing:
         self.task: asyncio.Task[None] | None = None
 
 
-class Nacks:
+class Redelivery:
     """Of one trigger. What has failed waits its backoff, is fetched again, and ends as `onFailure` says.
 
     The others of its partition go on meanwhile: whoever acks explicitly has no order to lose.

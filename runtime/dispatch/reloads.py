@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace.runtime.dispatch.state import Shared
+from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.workers.handle import WorkerHandle
 
 _WHY = "its code has changed"
@@ -11,7 +11,7 @@ _WHY = "its code has changed"
 class Reloads:
     """Of one dispatcher. Owns no state: a worker that is about to go says so itself."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: DispatcherState) -> None:
         self._shared = shared
 
     async def run(self) -> None:

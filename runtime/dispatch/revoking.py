@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from headrace.runtime.dispatch.state import Shared
+from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.partition_lane import PartitionLane
@@ -16,10 +16,10 @@ from headrace.runtime.workers.process import ASK_SECONDS
 _WHY_KILLED = "its partitions leave (a rebalance or a stop), and its handler has not ended in time"
 
 
-class Revoking:
+class PartitionRevoker:
     """What is being revoked says so itself."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: DispatcherState) -> None:
         self._shared = shared
         self._ends: list[float] = []  # by the event loop's clock, of all waits for what handlers have left
 

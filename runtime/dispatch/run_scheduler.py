@@ -10,7 +10,7 @@ from headrace.runtime.workers.handle import WorkerHandle
 _LEAD_SECONDS = 0.002
 
 
-class SoonFree:
+class Prefetcher:
     """What a worker is in says nothing of its end but by how long others took: only steady times count.
 
     No event tells that a record has run for some time: a timer does, one for each worker.

@@ -15,7 +15,7 @@ from headrace.runtime.workers.handle import WorkerHandle
 
 
 @dataclass(slots=True)
-class Shared:
+class DispatcherState:
     """`partitions`: those that began and were not revoked, by lane; the dispatcher adds and removes them."""
 
     policy: DeliveryPolicy

@@ -72,7 +72,7 @@ def pyspark_jars(extra: str) -> Path:
     raise UsageError(extra)
 
 
-def fetch(jars: JarSet, java: Java) -> Path:
+def fetch_jars(jars: JarSet, java: Java) -> Path:
     """The folder with the jars, each as it is locked. The first call of a user downloads them.
 
     Blocks. Two processes at once end well: one fetches, the other waits for it.

@@ -29,10 +29,10 @@ class JarLock:
 def read_lock(path: Path, pattern: str) -> dict[str, str]:
     """sha256 by file name, from lines of `organisation:artifact:revision sha256`; `pattern` is a JarSet's."""
     lines = (line.split() for line in path.read_text().splitlines() if not line.startswith("#"))
-    return {file_name(coordinates, pattern): digest for coordinates, digest in lines}
+    return {jar_file_name(coordinates, pattern): digest for coordinates, digest in lines}
 
 
-def file_name(coordinates: str, pattern: str) -> str:
+def jar_file_name(coordinates: str, pattern: str) -> str:
     """How Ivy names the jar, which has no classifier."""
     name = pattern.replace("(-[classifier])", "").replace("[ext]", "jar")
     for part, value in zip(("organisation", "artifact", "revision"), coordinates.split(":"), strict=True):

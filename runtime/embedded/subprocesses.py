@@ -67,7 +67,7 @@ class _Programs:
 _programs: ContextVar[_Programs] = ContextVar("programs")
 
 
-async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """What `work` returns. Cancelled, it kills the programs that `work` waits for, and awaits its end."""
     programs = _Programs()
     reset = _programs.set(programs)

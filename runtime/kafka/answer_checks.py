@@ -35,7 +35,7 @@ class BoundedReader(StreamReader):
         return await super().readexactly(n)
 
 
-class Reading:
+class AnswerDecoder:
     """One connection's answer to one request, in place of the class that decodes it."""
 
     def __init__(self, asked: Any, on_read: Callable[[Any], None]) -> None:
@@ -71,7 +71,7 @@ def _places(topics: Collection[Any]) -> list[Any]:
     return [(topic, [row[0] for row in rows]) for topic, rows, *_ in topics]
 
 
-class Said:
+class AnswerWarnings:
     """What is said of each address: once, until it is something else."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 logger = logging.getLogger(__name__)
 
 
-class Line(NamedTuple):
+class RecordToSend(NamedTuple):
     """A record to be sent. Without a partition its key says which, or chance."""
 
     value: bytes | None
@@ -69,7 +69,7 @@ async def produce(
     brokers: BrokerAccess,
     topic: str,
     partition: int | None,
-    batches: AsyncIterator[list[Line]],
+    batches: AsyncIterator[list[RecordToSend]],
     total: int | None,
 ) -> int:
     """Send, and return how many the broker acknowledged: all, or BrokerError."""
@@ -106,7 +106,7 @@ def _check_partition(topic: str, partition: int | None, partitions: Sequence[int
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadPosition:
     """Where to read on: `start` is "earliest", "latest", or an offset, which is of one partition.
 
     Without a partition all are read.
@@ -118,7 +118,7 @@ class Place:
 
 
 async def consume(
-    brokers: BrokerAccess, place: Place, count: int | None, show: Callable[[Any], None]
+    brokers: BrokerAccess, place: ReadPosition, count: int | None, show: Callable[[Any], None]
 ) -> None:
     """Show each record as it comes, until `count` were shown."""
     from aiokafka import AIOKafkaConsumer, TopicPartition

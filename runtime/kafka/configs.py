@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-Kind = Literal["topic", "broker"]
+ResourceKind = Literal["topic", "broker"]
 
 
-async def read_config(admin: Any, kind: Kind, name: str) -> Mapping[str, str]:
+async def read_config(admin: Any, kind: ResourceKind, name: str) -> Mapping[str, str]:
     """All settings of a topic, or of the broker of that id, defaults too; secret ones are left out.
 
     Raises KafkaError, TopicAuthorizationFailedError and ClusterAuthorizationFailedError where this user may

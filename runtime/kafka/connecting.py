@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headrace.runtime.kafka.not_a_broker import StrangerError, address
+from headrace.runtime.kafka.not_a_broker import NotABrokerError, address
 from headrace.runtime.tasks import run_to_end
 
 _LAST_ANSWER_SECONDS = 1.0
@@ -41,7 +41,7 @@ class ConnectErrors(logging.Handler):
         if not isinstance(error, BaseException):
             return
         cause = error.__cause__
-        self.last = cause if isinstance(cause, StrangerError) else error
+        self.last = cause if isinstance(cause, NotABrokerError) else error
         if len(where) == _HOST_AND_PORT:
             self.by_address[address(*where)] = self.last
 

@@ -14,7 +14,7 @@ _REQUEST_TIMEOUT_MS = 10_000
 _POLL_MS = 1000
 _SILENT_POLLS = 10
 
-Place = tuple[int, int]
+PartitionOffset = tuple[int, int]
 """Partition and offset in the dead-letter topic."""
 
 
@@ -40,7 +40,7 @@ class DeadLetterTopic:
         self.name = name
         self.bounds = bounds
 
-    async def get(self, place: Place) -> DeadLetter:
+    async def get(self, place: PartitionOffset) -> DeadLetter:
         """One record. Raises UsageError where there is none."""
         partition, offset = place
         if partition not in self.bounds:

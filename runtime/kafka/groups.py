@@ -10,7 +10,7 @@ from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import connected
 from headrace.runtime.kafka.topics import end_offsets, know_topics
 
-PATIENCE_SECONDS = 10.0
+ANSWER_SECONDS = 10.0
 _RETRY_SECONDS = 0.2
 _WITHOUT_CONSUMERS = {"share": "a share group", "streams": "a group of Kafka Streams"}
 _NOBODY = "Dead"  # what a broker says of a group that it doesn't know
@@ -25,7 +25,7 @@ class NoSuchGroupError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ConsumerGroupMember:
     """One consumer, and the (topic, partition) that it has."""
 
     client: str
@@ -36,12 +36,12 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ConsumerGroup:
     """`state` is Kafka's word: Stable, Empty (commits, no members), PreparingRebalance ..."""
 
     name: str
     state: str
-    members: tuple[Member, ...]
+    members: tuple[ConsumerGroupMember, ...]
     protocol: str = "classic"
     epoch: int | None = None
     """With the protocol consumer."""
@@ -65,7 +65,7 @@ class PartitionLag:
         return max(0, self.end - self.committed)
 
 
-async def list_groups(brokers: BrokerAccess) -> list[Group]:
+async def list_groups(brokers: BrokerAccess) -> list[ConsumerGroup]:
     """All consumer groups, by name."""
     from aiokafka.admin import AIOKafkaAdminClient
 
@@ -82,7 +82,7 @@ async def why_no_consumers(admin: Any, name: str) -> str:
     from aiokafka.errors import KafkaError
 
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(ANSWER_SECONDS):
             kind = dict(await admin.list_consumer_groups()).get(name)
     except (KafkaError, TimeoutError):
         return ""
@@ -92,7 +92,7 @@ async def why_no_consumers(admin: Any, name: str) -> str:
     return f"group {name} is {what}, which has no place for consumers: take another consumerGroup"
 
 
-async def read_lag(brokers: BrokerAccess, name: str) -> tuple[Group, list[PartitionLag]]:
+async def read_lag(brokers: BrokerAccess, name: str) -> tuple[ConsumerGroup, list[PartitionLag]]:
     """The group, and each partition that it has a commit on or that a member has. Raises NoSuchGroupError."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
     from aiokafka.admin import AIOKafkaAdminClient
@@ -113,7 +113,7 @@ async def read_lag(brokers: BrokerAccess, name: str) -> tuple[Group, list[Partit
     ]
 
 
-async def existing_group(admin: Any, brokers: BrokerAccess, name: str) -> Group:
+async def existing_group(admin: Any, brokers: BrokerAccess, name: str) -> ConsumerGroup:
     """Raises NoSuchGroupError."""
     group = await _describe(admin, brokers, name)
     if group.state == _NOBODY:
@@ -123,7 +123,7 @@ async def existing_group(admin: Any, brokers: BrokerAccess, name: str) -> Group:
     return group
 
 
-async def _describe(admin: Any, brokers: BrokerAccess, name: str) -> Group:
+async def _describe(admin: Any, brokers: BrokerAccess, name: str) -> ConsumerGroup:
     """One at a time: aiokafka takes an answer about several apart in the wrong places."""
     from aiokafka.errors import for_code
 
@@ -137,10 +137,10 @@ async def _describe(admin: Any, brokers: BrokerAccess, name: str) -> Group:
     _, _, state, kind, _, members = await ask_again(brokers, ask)
     if state == _NOBODY and (found := await _describe_consumer(admin, brokers, name)) is not None:
         return found
-    return Group(name, state, tuple(_member(kind, *member) for member in members))
+    return ConsumerGroup(name, state, tuple(_member(kind, *member) for member in members))
 
 
-async def _describe_consumer(admin: Any, brokers: BrokerAccess, name: str) -> Group | None:
+async def _describe_consumer(admin: Any, brokers: BrokerAccess, name: str) -> ConsumerGroup | None:
     """By the protocol consumer: to who asks in the old way such a group is dead. None where it isn't one."""
     from aiokafka.errors import GroupIdNotFound, IncompatibleBrokerVersion, for_code
 
@@ -157,22 +157,26 @@ async def _describe_consumer(admin: Any, brokers: BrokerAccess, name: str) -> Gr
         _, _, _, state, epoch, _, _, members, *_ = await ask_again(brokers, ask)
     except (GroupIdNotFound, IncompatibleBrokerVersion, NotImplementedError):
         return None
-    return Group(name, state, tuple(map(_consumer_member, members)), "consumer", epoch)
+    return ConsumerGroup(name, state, tuple(map(_consumer_member, members)), "consumer", epoch)
 
 
-def _consumer_member(described: tuple[Any, ...]) -> Member:
+def _consumer_member(described: tuple[Any, ...]) -> ConsumerGroupMember:
     _, _, _, epoch, client, host, _, _, (topics, _), *_ = described
     places = sorted((topic, number) for _, topic, numbers, _ in topics for number in numbers)
-    return Member(client, host.removeprefix("/"), tuple(places), epoch)
+    return ConsumerGroupMember(client, host.removeprefix("/"), tuple(places), epoch)
 
 
-def _member(kind: str, _id: str, client: str, host: str, _metadata: bytes, assignment: bytes) -> Member:
+def _member(
+    kind: str, _id: str, client: str, host: str, _metadata: bytes, assignment: bytes
+) -> ConsumerGroupMember:
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
     # a member that joins has none yet; Kafka Connect's say something else
     is_given = assignment and kind == "consumer"
     given = ConsumerProtocolMemberAssignment.decode(assignment).partitions() if is_given else []
-    return Member(client, host.removeprefix("/"), tuple((tp.topic, tp.partition) for tp in sorted(given)))
+    return ConsumerGroupMember(
+        client, host.removeprefix("/"), tuple((tp.topic, tp.partition) for tp in sorted(given))
+    )
 
 
 async def read_commits(admin: Any, brokers: BrokerAccess, name: str) -> dict[tuple[str, int], int]:
@@ -187,7 +191,7 @@ async def ask_again(brokers: BrokerAccess, ask: Callable[[], Awaitable[T]]) -> T
 
     said: KafkaError | None = None
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(ANSWER_SECONDS):
             while True:
                 try:
                     return await ask()
@@ -201,5 +205,5 @@ async def ask_again(brokers: BrokerAccess, ask: Callable[[], Awaitable[T]]) -> T
 
 
 def no_answer(brokers: BrokerAccess, said: str) -> BrokerError:
-    """In PATIENCE_SECONDS."""
-    return BrokerError(f"no answer from {brokers} in {PATIENCE_SECONDS:g} s: {said}")
+    """In ANSWER_SECONDS."""
+    return BrokerError(f"no answer from {brokers} in {ANSWER_SECONDS:g} s: {said}")

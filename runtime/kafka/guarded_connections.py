@@ -8,10 +8,10 @@ from typing import Any
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import CorrelationIdError, KafkaConnectionError, KafkaError
 
-from headrace.runtime.kafka.answer_checks import BoundedReader, Reading, Said, refuse_nulls
+from headrace.runtime.kafka.answer_checks import AnswerDecoder, AnswerWarnings, BoundedReader, refuse_nulls
 from headrace.runtime.kafka.connections.sign_in_end import end_if_due, end_sign_in, sign_in_seconds
 from headrace.runtime.kafka.not_a_broker import (
-    StrangerError,
+    NotABrokerError,
     UnreadableAnswerError,
     address,
     closing,
@@ -22,7 +22,7 @@ from headrace.runtime.kafka.not_a_broker import (
 FIRST_ANSWER_SECONDS = 5.0
 """Whoever has said nothing by then is left, and the next address is tried."""
 _PROBE_SECONDS = 1.0
-_SAID = Said()
+_SAID = AnswerWarnings()
 _CLASS: Any = AIOKafkaConnection
 _UNGUARDED = {name: getattr(_CLASS, name) for name in ("connect", "_do_version_lookup", "_handle_frame")}
 _READ = _CLASS._create_reader_task  # noqa: SLF001
@@ -37,7 +37,7 @@ def guard_connections() -> None:
 
 
 async def _connect(connection: Any) -> Any:
-    """As it was. Raises StrangerError besides."""
+    """As it was. Raises NotABrokerError besides."""
     where = _where(connection)
     try:
         async with asyncio.timeout(FIRST_ANSWER_SECONDS) as connection.patience:
@@ -55,16 +55,16 @@ async def _connect(connection: Any) -> Any:
             raise stranger.at(where) from error
         raise
     except Exception as error:  # an address that is none, in its own list; a sign-in that makes no sense
-        raise StrangerError(f"can't be talked to ({type(error).__name__}: {error})", where=where) from error
+        raise NotABrokerError(f"can't be talked to ({type(error).__name__}: {error})", where=where) from error
 
 
-def _stranger(connection: Any, error: BaseException) -> StrangerError | None:
+def _stranger(connection: Any, error: BaseException) -> NotABrokerError | None:
     """Who it is that this error tells of."""
     cause = error.__cause__
-    if isinstance(cause, StrangerError):
+    if isinstance(cause, NotABrokerError):
         return cause
     if isinstance(error, CorrelationIdError):
-        return StrangerError("does not speak Kafka: it answers what nobody has asked")
+        return NotABrokerError("does not speak Kafka: it answers what nobody has asked")
     is_tls, has_shaken = connection._ssl_context is not None, connection._protocol is not None  # noqa: SLF001
     if is_tls and not has_shaken and isinstance(error, ssl.SSLError | ConnectionResetError):
         return handshake_failed(getattr(error, "reason", "") or "")
@@ -88,7 +88,7 @@ def _handle_frame(connection: Any, frame: bytes) -> None:
     pending = connection._requests  # noqa: SLF001
     asked = pending[0][1] if pending else None
     if asked is not None:
-        asked.RESPONSE_TYPE = Reading(asked, partial(_on_read, connection, asked))
+        asked.RESPONSE_TYPE = AnswerDecoder(asked, partial(_on_read, connection, asked))
     try:
         _UNGUARDED["_handle_frame"](connection, frame)
     except Exception as error:

@@ -10,7 +10,7 @@ _TEXTS = {b"HTTP": "is a web server", b"SSH-": "is an SSH server"}
 _NOT_TLS = ("WRONG_VERSION", "RECORD_LAYER", "UNEXPECTED_EOF", "UNKNOWN_PROTOCOL", "HTTP_REQUEST")
 
 
-class Tls(Enum):
+class TlsHint(Enum):
     """What the setting for TLS has to do with it."""
 
     NONE = "none"
@@ -19,10 +19,10 @@ class Tls(Enum):
     UNWANTED = "unwanted"
 
 
-class StrangerError(ConnectionError):
+class NotABrokerError(ConnectionError):
     """The connection is closed. `what` follows the address."""
 
-    def __init__(self, what: str, tls: Tls = Tls.NONE, where: str = "") -> None:
+    def __init__(self, what: str, tls: TlsHint = TlsHint.NONE, where: str = "") -> None:
         super().__init__(f"{where} {what}" if where else what)
         self.what, self.tls, self.where = what, tls, where
 
@@ -31,11 +31,11 @@ class StrangerError(ConnectionError):
         return type(self)(self.what, self.tls, where)
 
 
-class AnswerTooLargeError(StrangerError):
+class AnswerTooLargeError(NotABrokerError):
     """Whoever answers announces more than any answer is: it is no number, or no broker's."""
 
 
-class UnreadableAnswerError(StrangerError):
+class UnreadableAnswerError(NotABrokerError):
     """What came is no answer to what was asked."""
 
 
@@ -50,24 +50,24 @@ def too_large(size: int) -> AnswerTooLargeError:
     if first in _TEXTS:
         return AnswerTooLargeError(f"{_TEXTS[first]}, and does not speak Kafka")
     if first[0] in _TLS_RECORDS and first[1] == 3:
-        return AnswerTooLargeError("speaks TLS", Tls.MISSING)
+        return AnswerTooLargeError("speaks TLS", TlsHint.MISSING)
     why = f"an answer announces {size:,} bytes, of at most {MAX_BYTES:,}"
-    return AnswerTooLargeError(f"speaks no Kafka, or only with TLS ({why})", Tls.PERHAPS_MISSING)
+    return AnswerTooLargeError(f"speaks no Kafka, or only with TLS ({why})", TlsHint.PERHAPS_MISSING)
 
 
-def silent(seconds: float) -> StrangerError:
+def silent(seconds: float) -> NotABrokerError:
     """It has said nothing for so long."""
-    return StrangerError(f"accepts connections and does not speak Kafka: it says nothing for {seconds:g} s")
+    return NotABrokerError(f"accepts connections and does not speak Kafka: it says nothing for {seconds:g} s")
 
 
-def closing() -> StrangerError:
+def closing() -> NotABrokerError:
     """It hangs up without a word."""
     what = "closes connections without an answer: it does not speak Kafka, or only with TLS, or is stopping"
-    return StrangerError(what, Tls.PERHAPS_MISSING)
+    return NotABrokerError(what, TlsHint.PERHAPS_MISSING)
 
 
-def handshake_failed(reason: str) -> StrangerError | None:
+def handshake_failed(reason: str) -> NotABrokerError | None:
     """What OpenSSL calls it, or nothing where it was hung up on; None where whoever answers speaks TLS."""
     if reason and not any(known in reason for known in _NOT_TLS):
         return None
-    return StrangerError("does not speak TLS", Tls.UNWANTED)
+    return NotABrokerError("does not speak TLS", TlsHint.UNWANTED)

@@ -14,7 +14,7 @@ _DISCARD_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class RecordCopy:
     """A record to be written: any bytes or none, its timestamp in ms since the epoch; None takes now."""
 
     key: bytes | None
@@ -59,7 +59,7 @@ def track(producer: Any, topic: str) -> None:
     producer.client.add_topic(topic)
 
 
-async def write_copy(producer: Any, topic: str, partition: int, copy: Copy) -> int:
+async def write_copy(producer: Any, topic: str, partition: int, copy: RecordCopy) -> int:
     """The offset that the broker has confirmed. Raises KafkaError; retries until cancelled what may help.
 
     A batch of our own: the client's `send` refuses records without key and value, and large ones.

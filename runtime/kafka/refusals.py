@@ -12,7 +12,7 @@ from aiokafka.errors import (
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import ConnectErrors
 from headrace.runtime.kafka.names import DEFAULT_PORT
-from headrace.runtime.kafka.not_a_broker import StrangerError, Tls
+from headrace.runtime.kafka.not_a_broker import NotABrokerError, TlsHint
 from headrace.runtime.kafka.oauth import TokenRefusedError
 
 _BAD_SIGN_IN = (AuthenticationFailedError, SaslAuthenticationFailed)
@@ -32,19 +32,19 @@ def refusal(error: BaseException | None, brokers: BrokerAccess) -> str | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"({error.verify_message}): check {brokers.names.authority}"
         return f"the certificate of {brokers} is not trusted {why}"
-    if isinstance(error, StrangerError):
+    if isinstance(error, NotABrokerError):
         return f"{error.where or brokers} {error.what}: {_what_to_do(error.tls, brokers)}"
     return None
 
 
-def _what_to_do(tls: Tls, brokers: BrokerAccess) -> str:
+def _what_to_do(tls: TlsHint, brokers: BrokerAccess) -> str:
     names = brokers.names
     match tls:
-        case Tls.MISSING:
+        case TlsHint.MISSING:
             return f"set {names.tls}, or name its port without TLS"
-        case Tls.PERHAPS_MISSING:
+        case TlsHint.PERHAPS_MISSING:
             return f"check the address, or set {names.tls}"
-        case Tls.UNWANTED:
+        case TlsHint.UNWANTED:
             return f"leave out {names.tls}, or name its port with TLS"
     return f"check the address, and {names.tls}"
 
@@ -56,7 +56,7 @@ def refused(heard: ConnectErrors, brokers: BrokerAccess) -> BaseException | None
 
 def strangers(heard: ConnectErrors, brokers: BrokerAccess) -> list[str]:
     """A line for each of its addresses at which something else answered, or nothing."""
-    found = {it.where: it for it in _causes(heard, brokers) if isinstance(it, StrangerError)}
+    found = {it.where: it for it in _causes(heard, brokers) if isinstance(it, NotABrokerError)}
     return [str(refusal(found[where], brokers)) for where in sorted(found)]
 
 
@@ -64,7 +64,7 @@ def not_connected(heard: ConnectErrors, brokers: BrokerAccess, error: BaseExcept
     """The one line of a start that has failed: what is refused, or else who is there at all."""
     if (why := refused(heard, brokers)) is not None:
         return str(refusal(why, brokers))
-    away = [cause for cause in _causes(heard, brokers) if not isinstance(cause, StrangerError)]
+    away = [cause for cause in _causes(heard, brokers) if not isinstance(cause, NotABrokerError)]
     lines = strangers(heard, brokers)
     if lines and not away:
         return "; ".join(lines)

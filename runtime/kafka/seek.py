@@ -10,15 +10,15 @@ from headrace.runtime.errors import HeadraceError, UsageError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import connected, partitions_of
 from headrace.runtime.kafka.groups import (
-    PATIENCE_SECONDS,
-    Member,
+    ANSWER_SECONDS,
+    ConsumerGroupMember,
     existing_group,
     no_answer,
     read_commits,
 )
 from headrace.runtime.kafka.topics import know_topics
 
-Place: TypeAlias = tuple[str, int | None]
+TopicOrPartition: TypeAlias = tuple[str, int | None]
 """A topic, and one of its partitions or all."""
 Target: TypeAlias = Literal["earliest", "latest"] | int | datetime
 """Where to seek: an end, an offset, or the first record at or after a time (aware)."""
@@ -31,7 +31,7 @@ class GroupHasMembersError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class OffsetMove:
     """`before` is None where there was no commit."""
 
     topic: str
@@ -40,7 +40,9 @@ class Move:
     after: int
 
 
-async def seek(brokers: BrokerAccess, name: str, places: Sequence[Place], to: Target) -> list[Move]:
+async def seek(
+    brokers: BrokerAccess, name: str, places: Sequence[TopicOrPartition], to: Target
+) -> list[OffsetMove]:
     """Commit other offsets for a group that nobody is in; none of them, or all.
 
     Without metadata: what Headrace had noted beside the old offsets (acks, attempts, plans) is void. Raises
@@ -60,19 +62,19 @@ async def seek(brokers: BrokerAccess, name: str, places: Sequence[Place], to: Ta
         committer.assign(wanted)  # or it refuses to commit
         committer.pause(*wanted)  # nobody wants records
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 await committer.commit({tp: (offset, "") for tp, offset in after.items()})
         except CommitFailedError:
             raise _has_members(name) from None  # one joined just now
         except TimeoutError:
             raise no_answer(brokers, "the commit was not confirmed") from None
     return [
-        Move(tp.topic, tp.partition, before.get((tp.topic, tp.partition)), offset)
+        OffsetMove(tp.topic, tp.partition, before.get((tp.topic, tp.partition)), offset)
         for tp, offset in after.items()
     ]
 
 
-async def _partitions(brokers: BrokerAccess, places: Sequence[Place]) -> list[tuple[str, int]]:
+async def _partitions(brokers: BrokerAccess, places: Sequence[TopicOrPartition]) -> list[tuple[str, int]]:
     """What `places` stand for, in order. Raises BrokerError where there is no such topic, UsageError."""
     found: dict[tuple[str, int], None] = {}
     for topic, partition in places:
@@ -102,7 +104,7 @@ async def _offsets(consumer: Any, wanted: list[Any], to: Target) -> dict[Any, in
     return {tp: found[tp].offset if found[tp] else end[tp] for tp in wanted}
 
 
-def _has_members(name: str, members: Sequence[Member] = ()) -> GroupHasMembersError:
+def _has_members(name: str, members: Sequence[ConsumerGroupMember] = ()) -> GroupHasMembersError:
     clients = ", ".join(sorted({f"{member.client} on {member.host}" for member in members}))
     return GroupHasMembersError(
         f"group {name} has members{f' ({clients})' if clients else ''}: stop them first; "

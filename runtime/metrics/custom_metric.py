@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-MOST_METRICS = 500
-MOST_SETS = 1000
+MAX_METRICS = 500
+MAX_LABEL_SETS = 1000
 """Of labels' values, of one metric and trigger: each is a series that whoever scrapes has to keep."""
-MOST_SERIES = 20_000
+MAX_SERIES = 20_000
 """Of all handlers' metrics of a replica. Each is a line of a scrape; each bucket has one too."""
-MOST_VALUE_CHARS = 200
+MAX_VALUE_CHARS = 200
 """Of a label. Longer ones are cut."""
 _MOST_LABELS = 10
 _MOST_BUCKETS = 50
@@ -24,15 +24,15 @@ _OUR_LABELS = {
     *("le", "quantile"),
 }
 
-Kind = Literal["counter", "gauge", "histogram"]
+MetricKind = Literal["counter", "gauge", "histogram"]
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class CustomMetric:
     """What a handler declares. A counter's `name` is without `_total`; `buckets` are a histogram's bounds."""
 
-    kind: Kind
+    kind: MetricKind
     name: str
     about: str = ""
     labels: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Measure:
         """Of each set of labels' values."""
         return len(self.buckets) + 3 if self.kind == "histogram" else 1
 
-    def is_sample(self, sample: "Sample") -> bool:
+    def is_sample(self, sample: "CustomSample") -> bool:
         """Whether it can be one of this metric's."""
         if len(sample.labels) != len(self.labels) or not all(map(_is_value, sample.labels)):
             return False
@@ -98,10 +98,10 @@ def is_whole(text: str) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    return len(text) <= MOST_VALUE_CHARS and is_whole(text)
+    return len(text) <= MAX_VALUE_CHARS and is_whole(text)
 
 
-class Sample(NamedTuple):
+class CustomSample(NamedTuple):
     """Of one set of labels' values: a gauge as it is, of others what has come since the last time."""
 
     labels: tuple[str, ...]

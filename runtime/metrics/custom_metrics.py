@@ -9,7 +9,13 @@ from itertools import accumulate
 from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
 
-from headrace.runtime.metrics.custom_metric import MOST_METRICS, MOST_SERIES, MOST_SETS, Measure, Sample
+from headrace.runtime.metrics.custom_metric import (
+    MAX_LABEL_SETS,
+    MAX_METRICS,
+    MAX_SERIES,
+    CustomMetric,
+    CustomSample,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +33,7 @@ class _Series:
 class _Known:
     """One metric. Gauges are kept by worker, and go with its process; the rest stays."""
 
-    measure: Measure
+    measure: CustomMetric
     series: dict[tuple[Owner, tuple[str, ...]], _Series] = field(default_factory=dict)
     sizes: dict[Owner, int] = field(default_factory=dict)
 
@@ -42,11 +48,13 @@ class CustomMetrics(Collector):
         self._changing = threading.Lock()
         self._series_count = 0
         self._known: dict[str, _Known] = {}
-        self._shown: dict[str, Measure] = {}
+        self._shown: dict[str, CustomMetric] = {}
         """By the names of its samples."""
         self._said: set[tuple[str, str]] = set()
 
-    def add(self, owner: Owner, worker_index: int, measure: Measure, samples: Sequence[Sample]) -> int:
+    def add(
+        self, owner: Owner, worker_index: int, measure: CustomMetric, samples: Sequence[CustomSample]
+    ) -> int:
         """What a worker of the trigger `owner` has told. How many of them aren't published."""
         with self._changing:
             known = self._known_of(measure)
@@ -56,7 +64,7 @@ class CustomMetrics(Collector):
                 owner = (*owner, ("worker_index", str(worker_index)))
             return sum(not self._add(known, owner, sample) for sample in samples)
 
-    def _add(self, known: _Known, owner: Owner, sample: Sample) -> bool:
+    def _add(self, known: _Known, owner: Owner, sample: CustomSample) -> bool:
         series = self._series_of(known, owner, sample.labels)
         if series is not None:
             measure = known.measure
@@ -88,15 +96,15 @@ class CustomMetrics(Collector):
                 _add_samples(family, measure, labels, value, counts)
             yield family
 
-    def _known_of(self, measure: Measure) -> _Known | None:
+    def _known_of(self, measure: CustomMetric) -> _Known | None:
         known = self._known.get(measure.name)
         if known is not None and known.measure == measure:
             return known
         other = next((it for name in measure.shown_names if (it := self._shown.get(name))), None)
         if other is not None:
             self._say("another", measure, f"it is declared as another one already, {_described(other)}")
-        elif len(self._known) >= MOST_METRICS:
-            self._say("many", measure, f"there are {MOST_METRICS} already, so no others are", is_of_all=True)
+        elif len(self._known) >= MAX_METRICS:
+            self._say("many", measure, f"there are {MAX_METRICS} already, so no others are", is_of_all=True)
         else:
             known = self._known[measure.name] = _Known(measure)
             self._shown |= dict.fromkeys(measure.shown_names, measure)
@@ -106,11 +114,11 @@ class CustomMetrics(Collector):
     def _series_of(self, known: _Known, owner: Owner, values: tuple[str, ...]) -> _Series | None:
         series = known.series.get((owner, values))
         if series is None:
-            if known.sizes.get(owner, 0) >= MOST_SETS:
-                self._say("sets", known.measure, f"new sets of labels' values, beyond {MOST_SETS}")
+            if known.sizes.get(owner, 0) >= MAX_LABEL_SETS:
+                self._say("sets", known.measure, f"new sets of labels' values, beyond {MAX_LABEL_SETS}")
                 return None
-            if self._series_count + known.measure.series_count > MOST_SERIES:
-                why = f"all handlers' metrics have {MOST_SERIES} series, as many as they may: no new ones are"
+            if self._series_count + known.measure.series_count > MAX_SERIES:
+                why = f"all handlers' metrics have {MAX_SERIES} series, as many as they may: no new ones are"
                 self._say("series", known.measure, why, is_of_all=True)
                 return None
             self._series_count += known.measure.series_count
@@ -118,20 +126,20 @@ class CustomMetrics(Collector):
             series = known.series[owner, values] = _Series()
         return series
 
-    def _say(self, what: str, measure: Measure, why: str, *, is_of_all: bool = False) -> None:
+    def _say(self, what: str, measure: CustomMetric, why: str, *, is_of_all: bool = False) -> None:
         """Once of each metric, or of all together: names may be any number."""
         told = (what, "" if is_of_all else measure.name)
-        if told not in self._said and len(self._said) < MOST_METRICS:
+        if told not in self._said and len(self._said) < MAX_METRICS:
             self._said.add(told)
             logger.warning("of the handler's metric %s this isn't published: %s", _described(measure), why)
 
 
-def _described(measure: Measure) -> str:
+def _described(measure: CustomMetric) -> str:
     return f"{measure.name} ({measure.kind}; labels: {', '.join(measure.labels) or 'none'})"
 
 
 def _add_samples(
-    family: Family, measure: Measure, labels: Mapping[str, str], value: float, counts: Sequence[int]
+    family: Family, measure: CustomMetric, labels: Mapping[str, str], value: float, counts: Sequence[int]
 ) -> None:
     if measure.kind != "histogram":
         family.add_sample(measure.shown_names[0], dict(labels), value)

@@ -23,8 +23,8 @@ LABELS = {
     "python": "Python's version.",
 }
 TRIGGER_LABELS = ("replica", "namespace", "project", "function", "trigger_kind", "trigger_id")
-OF_WORKER = (*TRIGGER_LABELS, "worker_index")
-OF_PARTITION = (*TRIGGER_LABELS, "topic", "partition")
+WORKER_LABELS = (*TRIGGER_LABELS, "worker_index")
+PARTITION_LABELS = (*TRIGGER_LABELS, "topic", "partition")
 
 # Seconds. From a handler that only counts to one that waits for others; `inf` follows by itself.
 BUCKETS = (
@@ -118,7 +118,7 @@ def declared_in(model: type) -> Iterator[tuple[str, Metric, tuple[str, ...]]]:
             yield found.name, metric, found.metadata["values"]
 
 
-class Tally:
+class BufferedHistogram:
     """What a histogram is to be told: for runs of records, thousands a second. `flush` before a scrape.
 
     A Histogram counts one by one, under two locks.

@@ -4,57 +4,70 @@ from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
-from headrace.runtime.metrics.declaration import OF_PARTITION, OF_WORKER, TRIGGER_LABELS, declared_in, gauge
+from headrace.runtime.metrics.declaration import (
+    PARTITION_LABELS,
+    TRIGGER_LABELS,
+    WORKER_LABELS,
+    declared_in,
+    gauge,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gauges:
     """Filled in by `processor/admin/gauges.py`. Labels aren't bound."""
 
-    in_flight: Gauge = gauge("headrace_records_in_flight", "Records handed to a worker", "records", OF_WORKER)
+    in_flight: Gauge = gauge(
+        "headrace_records_in_flight", "Records handed to a worker", "records", WORKER_LABELS
+    )
     running: Gauge = gauge(
         "headrace_running_seconds",
         "How long a worker has been in the record that it is in, of several in the longest; 0 where in none",
         "seconds",
-        OF_WORKER,
+        WORKER_LABELS,
     )
-    ready: Gauge = gauge("headrace_worker_ready", "1 while a worker takes records", "", OF_WORKER)
+    ready: Gauge = gauge("headrace_worker_ready", "1 while a worker takes records", "", WORKER_LABELS)
     resident: Gauge = gauge(
-        "headrace_worker_resident_bytes", "Memory of a worker that is in RAM", "bytes", OF_WORKER
+        "headrace_worker_resident_bytes", "Memory of a worker that is in RAM", "bytes", WORKER_LABELS
     )
-    committed: Gauge = gauge("headrace_committed_offset", "What the last commit said", "offset", OF_PARTITION)
+    committed: Gauge = gauge(
+        "headrace_committed_offset", "What the last commit said", "offset", PARTITION_LABELS
+    )
     log_end: Gauge = gauge(
         "headrace_log_end_offset",
         "Where the partition ends, as its source has said last: at most 5 s ago, where nothing is fetched",
         "offset",
-        OF_PARTITION,
+        PARTITION_LABELS,
     )
     lag: Gauge = gauge(
         "headrace_lag_records",
         "Offsets between the last commit and the partition's end",
         "offsets",
-        OF_PARTITION,
+        PARTITION_LABELS,
     )
     halted: Gauge = gauge(
-        "headrace_partition_halted", "1 while a partition waits for somebody's hand", "", OF_PARTITION
+        "headrace_partition_halted", "1 while a partition waits for somebody's hand", "", PARTITION_LABELS
     )
     oldest_open: Gauge = gauge(
         "headrace_oldest_open_seconds",
         "How long a partition's commit has been held up by the same record",
         "seconds",
-        OF_PARTITION,
+        PARTITION_LABELS,
     )
     oldest_unacked: Gauge = gauge(
         "headrace_oldest_unacked_seconds",
         "How long a record has waited for its explicit ack, the longest of all; 0 where none does",
         "seconds",
-        OF_PARTITION,
+        PARTITION_LABELS,
     )
     unacked: Gauge = gauge(
-        "headrace_unacked_records", "Records that were handled and wait for an ack", "records", OF_PARTITION
+        "headrace_unacked_records",
+        "Records that were handled and wait for an ack",
+        "records",
+        PARTITION_LABELS,
     )
     unsettled: Gauge = gauge(
-        "headrace_unsettled_records", "Records fetched and not settled", "records", OF_PARTITION
+        "headrace_unsettled_records", "Records fetched and not settled", "records", PARTITION_LABELS
     )
     buffered: Gauge = gauge(
         "headrace_buffered_bytes",

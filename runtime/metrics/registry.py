@@ -24,7 +24,7 @@ METRICS = tuple(
 )
 
 
-class Metrics:
+class MetricRegistry:
     """All of METRICS, and `process_*` of the processor itself."""
 
     def __init__(self, replica: str = "") -> None:

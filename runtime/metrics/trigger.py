@@ -11,10 +11,10 @@ from headrace.runtime.metrics.custom_metrics import CustomMetrics, Owner
 from headrace.runtime.metrics.declaration import (
     BUCKETS,
     LONG_BUCKETS,
-    OF_WORKER,
     TRIGGER_LABELS,
+    WORKER_LABELS,
+    BufferedHistogram,
     Metric,
-    Tally,
     bound,
     by,
     counter,
@@ -32,7 +32,7 @@ _DURATIONS = Metric(
     "nuclio_processor_handled_events_duration_milliseconds",
     "Time spent in handlers, and of how many records",
     "milliseconds",
-    OF_WORKER,
+    WORKER_LABELS,
 )
 _GIVEN_UP = by(
     "result",
@@ -88,8 +88,8 @@ class TriggerMetrics:
     owner: Owner = field(init=False)
 
     history: History = field(init=False, default_factory=History)
-    _handler_times: Tally = field(init=False)
-    _latencies: Tally = field(init=False)
+    _handler_times: BufferedHistogram = field(init=False)
+    _latencies: BufferedHistogram = field(init=False)
     _allocated: list[int] = field(init=False, default_factory=lambda: [0, 0])
     """At once, and later."""
     _waited_seconds: float = field(init=False, default=0.0)
@@ -219,8 +219,8 @@ class TriggerMetrics:
         for name, metric, values in declared_in(TriggerMetrics):
             family = metrics.family(metric)
             setattr(self, name, family if values is None else family.labels(*self.labels, *values))
-        self._handler_times = Tally(self.handler_seconds, BUCKETS)
-        self._latencies = Tally(self.latency_seconds, LONG_BUCKETS)
+        self._handler_times = BufferedHistogram(self.handler_seconds, BUCKETS)
+        self._latencies = BufferedHistogram(self.latency_seconds, LONG_BUCKETS)
 
     @property
     def named(self) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from headrace.runtime.partitions.waiting_lane import Books
 from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableRecord
 
-LooseOrdering = Literal["key", "none"]
+KeyedOrdering = Literal["key", "none"]
 
 
 class KeyLane(PartitionLane):
@@ -24,13 +24,13 @@ class KeyLane(PartitionLane):
 
     __slots__ = ("_name", "_whole")
 
-    def __init__(self, books: Books, whole: "LooseLane", name: Hashable) -> None:
+    def __init__(self, books: Books, whole: "KeyedLanes", name: Hashable) -> None:
         super().__init__(books, RecordBuffer())
         self._whole = whole
         self._name = name
 
     @property
-    def whole(self) -> "LooseLane":
+    def whole(self) -> "KeyedLanes":
         """That of its partition."""
         return self._whole
 
@@ -40,7 +40,7 @@ class KeyLane(PartitionLane):
         is_free = not self.in_flight_count and self.state is PartitionState.ACTIVE
         return is_free and self.buffer.count > 0
 
-    def ready(self) -> "LooseLane":
+    def ready(self) -> "KeyedLanes":
         """Its turn comes by its next offset."""
         self._whole.enqueue(self)
         return self._whole
@@ -69,7 +69,7 @@ class KeyLane(PartitionLane):
             self._whole.parts_by_name.pop(self._name, None)
 
 
-class LooseLane(PartitionLane):
+class KeyedLanes(PartitionLane):
     """Stands for the lanes of all keys: workers are offered this one, and given that of the oldest record.
 
     It holds no record itself.
@@ -78,7 +78,7 @@ class LooseLane(PartitionLane):
     __slots__ = ("_name_of", "_queue", "parts_by_name")
     out_count = 0
 
-    def __init__(self, books: Books, ordering: LooseOrdering) -> None:
+    def __init__(self, books: Books, ordering: KeyedOrdering) -> None:
         super().__init__(books, RecordBuffer())
         self.parts_by_name: dict[Hashable, KeyLane] = {}
         self._name_of: Callable[[WireRecord], Hashable] = _key_of if ordering == "key" else _offset_of

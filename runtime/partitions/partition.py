@@ -5,20 +5,24 @@ from itertools import filterfalse, islice
 
 from headrace.runtime.partitions.books.log import PartitionLog
 from headrace.runtime.partitions.buffer import Buffer, Records, Span
-from headrace.runtime.partitions.buffers.bounds import Bounds
+from headrace.runtime.partitions.buffers.bounds import FlowLimit
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.keyed import LooseLane, LooseOrdering
+from headrace.runtime.partitions.keyed import KeyedLanes, KeyedOrdering
 from headrace.runtime.partitions.offsets.ack_window import AckWindow
-from headrace.runtime.partitions.offsets.awaiting_ack import Unacked
-from headrace.runtime.partitions.offsets.batch_plan import KeptPlan
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.awaiting_ack import AwaitingAck
+from headrace.runtime.partitions.offsets.batch_plan import BatchPlan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.failed_records import FailedRecord, FailedRecords
 from headrace.runtime.partitions.offsets.ledger import Ledger
-from headrace.runtime.partitions.offsets.pending_produces import HeldRecords, UnwrittenRecords, spans_without
+from headrace.runtime.partitions.offsets.pending_produces import (
+    PendingProduces,
+    UnwrittenRecords,
+    spans_without,
+)
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.range_buffer import OffsetRange, RangeBuffer
 from headrace.runtime.partitions.record_buffer import RecordBuffer
-from headrace.runtime.partitions.room import Ahead, ChunkRoom, LooseRoom, RangeRoom, RecordRoom, Room
+from headrace.runtime.partitions.room import ChunkRoom, LooseRoom, RangeRoom, ReadAhead, RecordRoom, Room
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.records import WireRecord
 
@@ -63,17 +67,17 @@ class AssignedPartition:
         self.key = key
         self.log = PartitionLog()  # its owner knows better
         self.ledger = Ledger(start.offset, start.acked)
-        self.plan = KeptPlan(start.plan)
+        self.plan = BatchPlan(start.plan)
         self.failed = FailedRecords.from_attempts(start.attempts, are_ranges=buffer.holds_ranges)
         self.is_paused = False  # the record in flight takes so long that fetching more is of no use
         self.is_replaced = False  # its log was cut or made anew: what it says must not be committed
         self.why_cut_off = ""  # why the record at ledger.position can't be read: nothing more is fetched
         self.lane = PartitionLane(self, buffer)
         self.is_loose = False  # records of it may overtake each other
-        self.unacked = Unacked()
+        self.unacked = AwaitingAck()
         self.acks_at_once = False  # what was handled last needed no ack any more
         self.nacked: Nacked = {}  # in flight, and failed whatever their handler says now
-        self.held = HeldRecords()  # their handlers have produced what isn't written
+        self.held = PendingProduces()  # their handlers have produced what isn't written
         self.unwritten = UnwrittenRecords()  # a message of theirs was refused
         self.fetched_before = 0  # what comes again ends here; workers have handled some of it
         # By who looks at it: how long the same record has held up the commit, and one has waited for its ack.
@@ -87,12 +91,12 @@ class AssignedPartition:
     # ---- what is so
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> FlowLimit:
         """How many records may wait, and be handed out: by settings and what they take."""
         return self._room.bounds
 
     @bounds.setter
-    def bounds(self, bounds: Bounds) -> None:
+    def bounds(self, bounds: FlowLimit) -> None:
         """Its records are larger or smaller than was thought."""
         self._room.bounds = bounds
 
@@ -219,7 +223,7 @@ class AssignedPartition:
         if self.lane.buffer.holds_ranges:
             self.extend(end)
 
-    def propose(self, part: Plan) -> None:
+    def propose(self, part: PlannedBatches) -> None:
         """A batch with `part` of it is about to be committed, then handed out."""
         self.lane.become(PartitionState.PLANNING)
         self.plan.propose(part)
@@ -302,24 +306,24 @@ def of_records(
     key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int = 0
 ) -> AssignedPartition:
     """Decoded records, of which at most `capacity` are fetched and not settled."""
-    room = RecordRoom(Bounds.of(capacity))
+    room = RecordRoom(FlowLimit.of(capacity))
     return AssignedPartition(key, start, room, RecordBuffer(), ack_window_size)
 
 
 def of_keys(
-    key: PartitionKey, start: Checkpoint, capacity: int, ordering: LooseOrdering
+    key: PartitionKey, start: Checkpoint, capacity: int, ordering: KeyedOrdering
 ) -> AssignedPartition:
     """As `of_records`, where records of different keys, or all of them, may overtake each other."""
-    partition = AssignedPartition(key, start, LooseRoom(Bounds.of(capacity)), RecordBuffer())
-    partition.lane, partition.is_loose = LooseLane(partition, ordering), True
+    partition = AssignedPartition(key, start, LooseRoom(FlowLimit.of(capacity)), RecordBuffer())
+    partition.lane, partition.is_loose = KeyedLanes(partition, ordering), True
     return partition
 
 
 def of_chunks(
-    key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int, ahead: Ahead
+    key: PartitionKey, start: Checkpoint, capacity: int, ack_window_size: int, ahead: ReadAhead
 ) -> AssignedPartition:
     """Undecoded chunks: at most `capacity` records are handed out and not settled, and so much waits."""
-    room = ChunkRoom(Bounds.of(capacity), ahead)
+    room = ChunkRoom(FlowLimit.of(capacity), ahead)
     return AssignedPartition(key, start, room, RecordBuffer(), ack_window_size)
 
 

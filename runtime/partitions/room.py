@@ -4,9 +4,9 @@ import sys
 from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.runtime.partitions.buffers.bounds import Bounds
-from headrace.runtime.partitions.offsets.awaiting_ack import Unacked
-from headrace.runtime.partitions.offsets.batch_plan import KeptPlan
+from headrace.runtime.partitions.buffers.bounds import FlowLimit
+from headrace.runtime.partitions.offsets.awaiting_ack import AwaitingAck
+from headrace.runtime.partitions.offsets.batch_plan import BatchPlan
 from headrace.runtime.partitions.offsets.failed_records import FailedRecords
 from headrace.runtime.partitions.offsets.ledger import Ledger
 from headrace.runtime.partitions.partition_lane import PartitionLane
@@ -22,15 +22,15 @@ class Held(Protocol):
     @property
     def ledger(self) -> Ledger: ...
     @property
-    def plan(self) -> KeptPlan: ...
+    def plan(self) -> BatchPlan: ...
     @property
     def failed(self) -> FailedRecords: ...
     @property
-    def unacked(self) -> Unacked: ...
+    def unacked(self) -> AwaitingAck: ...
     @property
     def acks_at_once(self) -> bool: ...
     @property
-    def bounds(self) -> Bounds: ...
+    def bounds(self) -> FlowLimit: ...
     @property
     def to_hand_out(self) -> int: ...
     @property
@@ -56,7 +56,7 @@ def _handed_out(held: Held) -> int:
 class Room(Protocol):
     """One of those below."""
 
-    bounds: Bounds
+    bounds: FlowLimit
 
     def to_fetch(self, held: Held) -> int:
         """How many records may be fetched now."""
@@ -80,7 +80,7 @@ class Room(Protocol):
 class RecordRoom:
     """Decoded records."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: FlowLimit) -> None:
         self.bounds = bounds
 
     def to_fetch(self, held: Held) -> int:
@@ -134,7 +134,7 @@ class LooseRoom(RecordRoom):
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class ReadAhead:
     """How much of undecoded chunks may wait: `bytes`; `most_bytes` below so many records, for a batch."""
 
     bytes: int
@@ -145,7 +145,7 @@ class Ahead:
 class ChunkRoom:
     """Undecoded chunks, of which bytes bound what waits."""
 
-    def __init__(self, bounds: Bounds, ahead: Ahead) -> None:
+    def __init__(self, bounds: FlowLimit, ahead: ReadAhead) -> None:
         self.bounds = bounds
         self._ahead = ahead
 
@@ -201,7 +201,7 @@ def _may_overtake(held: Held) -> int:
 class RangeRoom:
     """Ranges of offsets: nothing is fetched, and one range is out at a time until it is acked."""
 
-    bounds = Bounds(0, 0, 0)
+    bounds = FlowLimit(0, 0, 0)
 
     def to_fetch(self, held: Held) -> int:
         """Nothing."""

@@ -10,7 +10,7 @@ from headrace.runtime.wire.records import WireRecord
 Records = Sequence[WireRecord]
 
 
-class SingleLane(Plain):
+class EventLane(Plain):
     """Keeps Lane. Its user derives from it, writes the methods at the end, and calls `put`."""
 
     next_chunk: Chunk | None = None

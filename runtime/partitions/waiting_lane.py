@@ -8,10 +8,10 @@ from headrace.runtime.partitions.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.chunk import Chunk, ChunkRecord
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Plain
-from headrace.runtime.partitions.offsets.batch_plan import KeptPlan
+from headrace.runtime.partitions.offsets.batch_plan import BatchPlan
 from headrace.runtime.partitions.offsets.failed_records import FailedRecords
 from headrace.runtime.partitions.offsets.ledger import Ledger
-from headrace.runtime.partitions.offsets.pending_produces import HeldRecords, UnwrittenRecords
+from headrace.runtime.partitions.offsets.pending_produces import PendingProduces, UnwrittenRecords
 from headrace.runtime.wire.records import WireRecord
 
 
@@ -27,7 +27,7 @@ class Books(Protocol):
     @property
     def failed(self) -> FailedRecords: ...
     @property
-    def plan(self) -> KeptPlan: ...
+    def plan(self) -> BatchPlan: ...
     @property
     def unacked(self) -> Collection[int]: ...
     @property
@@ -36,7 +36,7 @@ class Books(Protocol):
     def left_in_flight(self) -> int: ...
 
     @property
-    def held(self) -> HeldRecords: ...
+    def held(self) -> PendingProduces: ...
     @property
     def unwritten(self) -> UnwrittenRecords: ...
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.runtime.config.function import FunctionSpec, load_function
-from headrace.runtime.config.trigger import BesideFile
+from headrace.runtime.config.trigger import CommandSettings
 from headrace.runtime.embedded.spark.installed import spark_fault
 from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.errors import ConfigError, Problem
@@ -13,7 +13,7 @@ from headrace.runtime.settings.overrides import Override
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedFunction:
     """What was found out about one PATH: a function, or problems."""
 
     path: Path
@@ -22,8 +22,8 @@ class Loaded:
 
 
 def load_functions(
-    paths: Sequence[Path], overrides: tuple[Override, ...], beside: BesideFile
-) -> list[Loaded]:
+    paths: Sequence[Path], overrides: tuple[Override, ...], beside: CommandSettings
+) -> list[LoadedFunction]:
     """Each by itself, then beside the others: those of one command line run together."""
     loaded = [_loaded(path, overrides, beside) for path in paths]
     enabled = [it.function for it in loaded if it.function is not None and not it.function.disabled]
@@ -31,14 +31,16 @@ def load_functions(
     return [_with_problems(it, problems) for it in loaded]
 
 
-def _loaded(path: Path, overrides: tuple[Override, ...], beside: BesideFile) -> Loaded:
+def _loaded(path: Path, overrides: tuple[Override, ...], beside: CommandSettings) -> LoadedFunction:
     try:
-        return Loaded(path, load_function(path, overrides=overrides, with_handler=True, beside=beside))
+        return LoadedFunction(
+            path, load_function(path, overrides=overrides, with_handler=True, beside=beside)
+        )
     except ConfigError as error:
-        return Loaded(path, problems=error.problems)
+        return LoadedFunction(path, problems=error.problems)
 
 
-def _with_problems(loaded: Loaded, problems: Sequence[Problem]) -> Loaded:
+def _with_problems(loaded: LoadedFunction, problems: Sequence[Problem]) -> LoadedFunction:
     function = loaded.function
     own = tuple(problem for problem in problems if function and problem.file == str(function.path))
     return replace(loaded, function=None, problems=own) if own else loaded

@@ -25,7 +25,7 @@ class Reach(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class CommandOption:
     """What stands beside a field. `flag` is empty for arguments, `rest` is click's."""
 
     name: str
@@ -70,15 +70,15 @@ def argument(**rest: Any) -> dict[str, Any]:
     return {_KEY: ("", Reach.EVERYBODY, rest)}
 
 
-def declared(options: type[Any]) -> list[Declared]:
+def declared(options: type[Any]) -> list[CommandOption]:
     """In the fields' order."""
     return [_read(field) for field in fields(options)]
 
 
-def _read(field: Field[Any]) -> Declared:
+def _read(field: Field[Any]) -> CommandOption:
     flag, reach, rest = field.metadata[_KEY]
     flag = "--" + field.name.replace("_", "-") if flag is None else flag
-    return Declared(field.name, flag, reach, field.default, rest)
+    return CommandOption(field.name, flag, reach, field.default, rest)
 
 
 def parameters(options: type[Any]) -> Callable[[Command], Command]:

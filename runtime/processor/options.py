@@ -11,12 +11,12 @@ from typing import get_args
 import click
 from click.core import ParameterSource
 
-from headrace.runtime.config.trigger import BesideFile
+from headrace.runtime.config.trigger import CommandSettings
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka.names import BROKERS_OPTION, BROKERS_VARIABLE, checked_addresses
 from headrace.runtime.log import LogFormat
 from headrace.runtime.processor.option_fields import Reach, argument, option
-from headrace.runtime.settings.reader import Instead, Origin
+from headrace.runtime.settings.reader import Origin, OverrideValue
 from headrace.runtime.users import OPTION as WORKER_USER_OPTION
 from headrace.runtime.v3io.addresses import V3IO_OPTION, V3IO_OVERRIDE_VARIABLE, checked_web_api
 from headrace.runtime.web.hosts import TcpAddress
@@ -56,17 +56,17 @@ class _Service:
     as_written: Callable[[Sequence[str]], object]
     """Its addresses, as a file has them."""
 
-    def instead(self, context: click.Context) -> Iterator[tuple[str, Instead]]:
+    def instead(self, context: click.Context) -> Iterator[tuple[str, OverrideValue]]:
         """The variable gives way to an embedded one; the option and an embedded one exclude each other."""
         given = context.params[self.parameter]
         is_from_environment = context.get_parameter_source(self.parameter) is ParameterSource.ENVIRONMENT
         if context.params[f"embedded_{self.name}"]:
             if given and not is_from_environment:
                 raise click.UsageError(f"--embedded-{self.name} and {self.option} exclude each other")
-            yield self.option, Instead(self.embedded, "command line")
+            yield self.option, OverrideValue(self.embedded, "command line")
         elif given:
             origin: Origin = "environment" if is_from_environment else "command line"
-            yield self.option, Instead(self.as_written(given), origin)
+            yield self.option, OverrideValue(self.as_written(given), origin)
 
 
 _SERVICES = (
@@ -75,20 +75,20 @@ _SERVICES = (
 )
 
 
-def beside_files(context: click.Context) -> BesideFile:
+def command_settings(context: click.Context) -> CommandSettings:
     """What a command with the options of all services, and only_kafka, says. Raises UsageError."""
     instead = dict(pair for service in _SERVICES for pair in service.instead(context))
-    return BesideFile(instead, "kafka-cluster" if context.params["only_kafka"] else "")
+    return CommandSettings(instead, "kafka-cluster" if context.params["only_kafka"] else "")
 
 
-def beside_one_record(brokers: Sequence[str], *, reads_kafka: bool) -> BesideFile:
+def command_settings_for_one_record(brokers: Sequence[str], *, reads_kafka: bool) -> CommandSettings:
     """For a command that runs no trigger: it asks no service, but for these brokers or the file's own."""
-    instead = {service.option: Instead(service.embedded, "command line") for service in _SERVICES}
+    instead = {service.option: OverrideValue(service.embedded, "command line") for service in _SERVICES}
     if reads_kafka:
         del instead[BROKERS_OPTION]
     if brokers:
-        instead[BROKERS_OPTION] = Instead(list(brokers), "command line")
-    return BesideFile(instead)
+        instead[BROKERS_OPTION] = OverrideValue(list(brokers), "command line")
+    return CommandSettings(instead)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class RunOptions:
     v3io: tuple[str, ...] = field(
         default=(),
         metadata=option(
-            "Instead of the web API that v3io triggers name.",
+            "OverrideValue of the web API that v3io triggers name.",
             flag=V3IO_OPTION,
             metavar="URL",
             callback=_web_api,

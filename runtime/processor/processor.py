@@ -11,11 +11,11 @@ from prometheus_client import generate_latest
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.partitions.status import is_stuck, state_name
 from headrace.runtime.processes import keep_freed_memory
 from headrace.runtime.processor.admin.gauges import fill_gauges
-from headrace.runtime.processor.admin.log_tail import TAIL
+from headrace.runtime.processor.admin.log_tail import LOG_TAIL
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 from headrace.runtime.processor.code.reloading import reload_forever
 from headrace.runtime.processor.running import RunningGuest, RunningTrigger
@@ -47,7 +47,7 @@ class Processor:
             RunningFunction(it, replica, (sparks or {}).get(it.name), user) for it in functions
         ]
         self._replica = replica
-        self._metrics = Metrics(replica)
+        self._metrics = MetricRegistry(replica)
         self._scraping = asyncio.Lock()
         self._started = time.time()
         self._has_loaded = False
@@ -132,7 +132,7 @@ class Processor:
     async def recent(self) -> dict[str, Any]:
         """One replica."""
         triggers = [running.recent() for running in self._triggers]
-        return {"replicas": [{"name": self._replica, "triggers": triggers, "log": TAIL.lines()}]}
+        return {"replicas": [{"name": self._replica, "triggers": triggers, "log": LOG_TAIL.lines()}]}
 
     async def metrics(self) -> bytes:
         """Counters as they are, gauges read now. One at a time: each fills the gauges anew."""

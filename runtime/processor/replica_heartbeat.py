@@ -27,7 +27,7 @@ def stop_seconds(functions: Iterable[FunctionSpec]) -> float:
     return _STOP_MARGIN_SECONDS + max(waits, default=0)
 
 
-class Lifeline:
+class ReplicaHeartbeat:
     """The supervisor's end, on the running event loop. It closes when this process dies, whatever way."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Lifeline:
         self._loop.remove_reader(self._ours)
 
 
-class Parent:
+class SupervisorLink:
     """The replica's end."""
 
     def __init__(self, fd: int, stop: Callable[[], None], stop_seconds: float) -> None:

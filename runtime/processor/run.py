@@ -16,15 +16,15 @@ from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
 from headrace.runtime.environment import picked
 from headrace.runtime.errors import UsageError
-from headrace.runtime.processor.admin.front import Front
-from headrace.runtime.processor.admin.log_tail import TAIL
+from headrace.runtime.processor.admin.front import StartingStatus
+from headrace.runtime.processor.admin.log_tail import LOG_TAIL
 from headrace.runtime.processor.admin.server import admin_server
 from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
 from headrace.runtime.processor.admin.token_file import kept_for_commands
 from headrace.runtime.processor.code.source_code import written_out
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.processor import Processor
-from headrace.runtime.processor.replica_heartbeat import Parent, stop_seconds
+from headrace.runtime.processor.replica_heartbeat import SupervisorLink, stop_seconds
 from headrace.runtime.processor.services import at_services, started, with_addresses
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.supervisor import Supervisor
@@ -51,7 +51,7 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
         logger.info("function %s: %s from %s", function.name, function.handler, function.path)
     async with AsyncExitStack() as stack:
         stack.enter_context(_kept_for_page())
-        front = Front(functions)
+        front = StartingStatus(functions)
         url = await stack.enter_async_context(admin_server(front, options.admin, token))
         kept = stack.enter_context(kept_for_commands(token.text, url)) if token.is_made_up else None
         start = _Start(functions, options, stopping, front, tell_up)
@@ -68,11 +68,11 @@ async def run_functions(functions: Sequence[FunctionSpec], options: RunOptions) 
 @contextmanager
 def _kept_for_page() -> Iterator[None]:
     root = logging.getLogger()
-    root.addHandler(TAIL)
+    root.addHandler(LOG_TAIL)
     try:
         yield
     finally:
-        root.removeHandler(TAIL)
+        root.removeHandler(LOG_TAIL)
 
 
 def _tell(token: AdminToken, kept: Path | None, *, is_local: bool) -> None:
@@ -97,7 +97,7 @@ class _Start:
     functions: Sequence[FunctionSpec]
     options: RunOptions
     stopping: Stopping
-    front: Front
+    front: StartingStatus
     tell_up: Callable[[], None]
 
 
@@ -233,4 +233,4 @@ def _parent(functions: Sequence[FunctionSpec], options: RunOptions, stopping: St
     """Stop with the supervisor, if there is one. To be called once the handlers are loaded."""
     if options.parent_fd is None:
         return lambda: None
-    return Parent(options.parent_fd, stopping.with_supervisor, stop_seconds(functions)).tell_up
+    return SupervisorLink(options.parent_fd, stopping.with_supervisor, stop_seconds(functions)).tell_up

@@ -12,14 +12,14 @@ from headrace.runtime.config.function import TriggerSpec
 from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.batch_scheduler import EndSession, no_session
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.dispatch.monitor import Warnings, worker_statuses
+from headrace.runtime.dispatch.monitor import DispatchMonitor, worker_statuses
 from headrace.runtime.environment import FOR_TRACES, PASSED_ON, picked
 from headrace.runtime.errors import HandlerLoadError
 from headrace.runtime.log_lines import context_bound_to
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.processor.running_function import RunningFunction
-from headrace.runtime.processor.shared_workers import GuestDispatch
+from headrace.runtime.processor.shared_workers import SharedWorkersDispatch
 from headrace.runtime.processor.trigger_classes import trigger_class
 from headrace.runtime.processor.worker_start import policy_of, worker_start
 from headrace.runtime.spark import sessions as spark_sessions
@@ -27,7 +27,7 @@ from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.spark.sessions import SparkSessionError
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.records import Kind
+from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.workers.process import WorkerProcess
 from headrace.triggers.base import Trigger
 
@@ -43,7 +43,7 @@ class RunningTrigger:
         self,
         running: RunningFunction,
         spec: TriggerSpec,
-        metrics: Metrics,
+        metrics: MetricRegistry,
         told_apart_by: Mapping[str, str],
     ) -> None:
         function = self.function = running.spec
@@ -55,7 +55,7 @@ class RunningTrigger:
         client_id = running.client_id(spec.name)
         self.trigger = trigger_class(spec.kind)(spec, self.dispatcher, self.metrics, client_id)
         self.guests: list[RunningGuest] = []
-        self._warnings = Warnings(self.dispatcher, self.metrics)
+        self._warnings = DispatchMonitor(self.dispatcher, self.metrics)
 
     async def start_workers(self) -> None:
         """Ready to call the handler. Raises HandlerLoadError."""
@@ -127,7 +127,7 @@ class RunningGuest:
         running: RunningFunction,
         host: RunningTrigger,
         spec: TriggerSpec,
-        metrics: Metrics,
+        metrics: MetricRegistry,
         told_apart_by: Mapping[str, str],
     ) -> None:
         function = running.spec
@@ -136,7 +136,7 @@ class RunningGuest:
         self.context = context_bound_to({"trigger": spec.name}, **told_apart_by)
         self.metrics = _metrics(metrics, running, spec)
         host.guests.append(self)
-        dispatch: Any = GuestDispatch(
+        dispatch: Any = SharedWorkersDispatch(
             host.dispatcher, policy_of(function, spec), self.metrics, len(host.guests)
         )
         client_id = running.client_id(spec.name)
@@ -189,7 +189,7 @@ async def _sample(trigger: Trigger, metrics: TriggerMetrics) -> None:
         await asyncio.sleep(_SAMPLE_SECONDS)
 
 
-def _metrics(metrics: Metrics, running: RunningFunction, spec: TriggerSpec) -> TriggerMetrics:
+def _metrics(metrics: MetricRegistry, running: RunningFunction, spec: TriggerSpec) -> TriggerMetrics:
     function = running.spec
     of_function = (function.namespace, function.project)
     return TriggerMetrics(metrics, running.replica, function.name, spec.kind, spec.name, *of_function)
@@ -212,13 +212,13 @@ def _dispatcher(
 
 def _spawner(
     running: RunningFunction, spec: TriggerSpec, policy: DeliveryPolicy, lease: Lease
-) -> "Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]":
+) -> "Callable[[int, Callable[[FrameKind, bytes], None]], WorkerProcess]":
     function, spark, user = running.spec, running.spark, running.user
     env = {**picked(os.environ, (*PASSED_ON, *FOR_TRACES)), **user.environment, **function.worker_env}
     env["HEADRACE_REPLICA"] = str(spec.replica_index or 0)
     guests = [(guest, policy_of(function, guest)) for guest in function.guests_of(spec)]
 
-    def spawn(index: int, on_frame: "Callable[[Kind, bytes], None]") -> WorkerProcess:
+    def spawn(index: int, on_frame: "Callable[[FrameKind, bytes], None]") -> WorkerProcess:
         start = worker_start(function, spec, policy, spark, guests)
         start = replace(start, worker_id=index, takes_acks=running.router.takes_acks)
         end_session = _session_ender(spark) if spark else None

@@ -5,10 +5,10 @@ from typing import Any
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.single_lane import SingleLane
+from headrace.runtime.partitions.single_lane import EventLane
 
 
-class GuestDispatch:
+class SharedWorkersDispatch:
     """Keeps interface.Dispatch, for lanes that no partition has: partitions are the host's.
 
     Its lanes are counted as the guest's, and its failures are its lanes' to report. While the host's lease is
@@ -24,7 +24,7 @@ class GuestDispatch:
         self._metrics = metrics
         self._source = source
 
-    def submit(self, lane: SingleLane) -> None:
+    def submit(self, lane: EventLane) -> None:
         """As Dispatch."""
         lane.source = self._source
         self._host.submit(lane, self._metrics)

@@ -22,12 +22,12 @@ from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import BrokerError, HeadraceError, UsageError
 from headrace.runtime.metrics.exposition import merged
 from headrace.runtime.processes import handlers_umask
-from headrace.runtime.processor.admin.log_tail import TAIL
+from headrace.runtime.processor.admin.log_tail import LOG_TAIL
 from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 from headrace.runtime.processor.admin.routes import NAME
 from headrace.runtime.processor.option_fields import command_line
 from headrace.runtime.processor.options import RunOptions
-from headrace.runtime.processor.replica_heartbeat import SILENT_SECONDS, Lifeline, stop_seconds
+from headrace.runtime.processor.replica_heartbeat import SILENT_SECONDS, ReplicaHeartbeat, stop_seconds
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.streams.assignment import STANDS_BY
 from headrace.runtime.tasks import end_tasks, start_task
@@ -59,11 +59,11 @@ class Replica:
         self._options = options
         self._spark = spark
         self._process: asyncio.subprocess.Process | None = None
-        self._lifeline: Lifeline | None = None
+        self._lifeline: ReplicaHeartbeat | None = None
 
     async def run(self, output: IO[str] | None = None) -> int:
         """Start it, its log lines to `output` or where ours go; return its exit code."""
-        self._lifeline = lifeline = Lifeline()
+        self._lifeline = lifeline = ReplicaHeartbeat()
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command(lifeline.replica_fd),
@@ -87,7 +87,7 @@ class Replica:
         self.stop()
         return code
 
-    async def _end_if_silent(self, lifeline: Lifeline, pid: int) -> None:
+    async def _end_if_silent(self, lifeline: ReplicaHeartbeat, pid: int) -> None:
         await lifeline.until_silent(pid)
         message = (
             "%s is killed: its event loop has not turned for %d s; what isn't committed is delivered again"
@@ -260,7 +260,7 @@ class Supervisor:
 
     async def recent(self) -> dict[str, Any]:
         """The replicas side by side, and what this process has to say of them."""
-        found: list[Any] = [{"name": "supervisor", "triggers": [], "log": TAIL.lines()}]
+        found: list[Any] = [{"name": "supervisor", "triggers": [], "log": LOG_TAIL.lines()}]
         for _, answer in await self._ask_all("/api/recent"):
             found += json.loads(answer)["replicas"] if answer else []
         return {"replicas": found}

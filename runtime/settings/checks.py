@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from headrace.runtime.errors import masked
-from headrace.runtime.settings.declare import Declared, Settings
+from headrace.runtime.settings.declare import DeclaredSetting, Settings
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.settings.types import Shape
 
@@ -54,7 +54,9 @@ class Suggestions:
         return f"unknown {called[0]}; the nearest known {called[1]} is {nearest(key, known)}"
 
 
-def checked(declared: Declared, value: object, *, is_quoted: bool = False, is_hidden: bool = False) -> Any:
+def checked(
+    declared: DeclaredSetting, value: object, *, is_quoted: bool = False, is_hidden: bool = False
+) -> Any:
     """The Python value for what was written. NotAcceptedError says what is wrong with it.
 
     `is_quoted` is for annotations and variables, which are text by nature: no advice to leave out the
@@ -78,7 +80,7 @@ def checked(declared: Declared, value: object, *, is_quoted: bool = False, is_hi
     return accepted
 
 
-def _refuse_unbuilt(declared: Declared, accepted: object) -> None:
+def _refuse_unbuilt(declared: DeclaredSetting, accepted: object) -> None:
     built = declared.setting.built_values
     if built and accepted not in built:
         choice = ", ".join(str(as_written(value)) for value in built)
@@ -93,7 +95,7 @@ def as_written(value: object) -> object:
     return format_duration(value) if isinstance(value, float) else value
 
 
-def limits_of(declared: Declared) -> str:
+def limits_of(declared: DeclaredSetting) -> str:
     """The limits of a value in words: `more than 0s`, `at least 0, at most 256`; "" without any."""
     found = (
         f"{words} {declared.shape.show_limit(getattr(fact, name))}"

@@ -168,7 +168,7 @@ Model = TypeVar("Model", bound=Settings)
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredSetting:
     """One setting of a model, found again: `name` in Python, dotted; `keys` in YAML."""
 
     model: type[Settings]
@@ -189,14 +189,14 @@ class Declared:
         return next(fact for fact in self.field.metadata if isinstance(fact, Shape))
 
 
-def fields_of(model: type[Settings], prefix: Declared | None = None) -> Iterator[Declared]:
+def fields_of(model: type[Settings], prefix: DeclaredSetting | None = None) -> Iterator[DeclaredSetting]:
     """The model's own settings and sections, in the order in which they are declared."""
     for name, field in model.model_fields.items():
         declared = field.json_schema_extra
         assert isinstance(declared, Setting), f"{model.__name__}.{name} is not declared by setting()"
         kind: Any = field.annotation
         is_section = isinstance(kind, type) and issubclass(kind, Settings)
-        yield Declared(
+        yield DeclaredSetting(
             model,
             f"{prefix.name}.{name}" if prefix else name,
             (*prefix.keys, declared.key) if prefix else (declared.key,),
@@ -206,7 +206,7 @@ def fields_of(model: type[Settings], prefix: Declared | None = None) -> Iterator
         )
 
 
-def settings_of(model: type[Settings], prefix: Declared | None = None) -> Iterator[Declared]:
+def settings_of(model: type[Settings], prefix: DeclaredSetting | None = None) -> Iterator[DeclaredSetting]:
     """Every setting of the model, those in its sections included, sections themselves not."""
     for declared in fields_of(model, prefix):
         if declared.section is None:

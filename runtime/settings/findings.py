@@ -5,7 +5,7 @@ from typing import Any
 
 from headrace.runtime.errors import Problem
 from headrace.runtime.settings.declare import Rule
-from headrace.runtime.settings.reader import Reading
+from headrace.runtime.settings.reader import ReadResult
 from headrace.runtime.settings.resolved import ResolvedSetting, resolved_settings
 from headrace.runtime.settings.yaml_source import Path, YamlSource
 
@@ -27,12 +27,12 @@ class Findings:
         """Something at `path` that its author may not expect, and that is no mistake."""
         self.notices.append(self.source.problem(path, message))
 
-    def keep(self, read: Reading[Any]) -> None:
+    def keep(self, read: ReadResult[Any]) -> None:
         """The problems and notices of one mapping."""
         self.problems.extend(read.problems)
         self.notices.extend(read.notices)
 
-    def check(self, rule: Rule, read: Reading[Any], trigger: Reading[Any]) -> None:
+    def check(self, rule: Rule, read: ReadResult[Any], trigger: ReadResult[Any]) -> None:
         """Whether a mapping keeps a rule, all of which was read without a problem.
 
         It stands in `trigger`, or is it.
@@ -44,6 +44,6 @@ class Findings:
             report = self.problem if rule.is_error else self.notice
             report(read.paths[rule.about], message)
 
-    def resolve(self, read: Reading[Any]) -> None:
+    def resolve(self, read: ReadResult[Any]) -> None:
         """The settings of one mapping, which are in effect if the file has no problem."""
         self.settings.extend(resolved_settings(read, self.source))

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from headrace.runtime.errors import Problem
 from headrace.runtime.settings.checks import NOT_BUILT, NotAcceptedError, checked
-from headrace.runtime.settings.declare import Declared, Settings, fields_of
+from headrace.runtime.settings.declare import DeclaredSetting, Settings, fields_of
 from headrace.runtime.settings.scalars import text_of_scalar
 from headrace.runtime.settings.secret_files import SecretFileError, SecretFolder
 from headrace.runtime.settings.types import ANYTHING, COUNTS, TEXT, TEXTS
@@ -28,7 +28,7 @@ _COLLECTIONS = (ANYTHING, COUNTS, TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Instead:
+class OverrideValue:
     """What a command says instead of the file: itself, or by the environment."""
 
     value: object
@@ -36,7 +36,7 @@ class Instead:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ReadContext:
     """What a mapping is read with: its file, and what stands in for keys that are missing in it.
 
     `instead` are values by the name of an option, `fallbacks` by dotted Python name. `is_case_folded`: keys
@@ -48,7 +48,7 @@ class Surroundings:
     source: YamlSource
     annotations: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
-    instead: Mapping[str, Instead] = field(default_factory=dict)
+    instead: Mapping[str, OverrideValue] = field(default_factory=dict)
     fallbacks: Mapping[str, object] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     is_case_folded: bool = False
@@ -57,7 +57,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Generic[Model]):
+class ReadResult(Generic[Model]):
     """A model and how it came about. Names are dotted Python names (`sasl.user`).
 
     `broken` names what had a problem or is missing: it holds its default, if it has one. `paths`
@@ -83,11 +83,11 @@ class _Given:
     variables: tuple[str, ...] = ()
 
 
-def read_settings(model: type[Model], written: object, path: Path, around: Surroundings) -> Reading[Model]:
+def read_settings(model: type[Model], written: object, path: Path, around: ReadContext) -> ReadResult[Model]:
     """Read `written`, which stands at `path`, into `model`. Problems are returned, none raised."""
     reader = _Reader(around, path)
     values = reader.section(model, written, path, None)
-    return Reading(
+    return ReadResult(
         path,
         values,
         frozenset(reader.broken),
@@ -102,7 +102,7 @@ def read_settings(model: type[Model], written: object, path: Path, around: Surro
 class _Reader:
     """Owns everything that one call of read_settings gathers."""
 
-    def __init__(self, around: Surroundings, base: Path) -> None:
+    def __init__(self, around: ReadContext, base: Path) -> None:
         self.broken: set[str] = set()
         self.paths: dict[str, Path] = {}
         self.origins: dict[str, Origin] = {}
@@ -114,7 +114,9 @@ class _Reader:
         self._source = around.source
         self._secrets = SecretFolder()
 
-    def section(self, model: type[Model], written: object, path: Path, parent: Declared | None) -> Model:
+    def section(
+        self, model: type[Model], written: object, path: Path, parent: DeclaredSetting | None
+    ) -> Model:
         mapping = self._mapping(written, path)
         known = {declared.setting.key: declared for declared in fields_of(model, parent)}
         spelled = self._spelled_keys(model, known, mapping, path)
@@ -147,11 +149,11 @@ class _Reader:
     def _spelled_keys(
         self,
         model: type[Settings],
-        known: Mapping[str, Declared],
+        known: Mapping[str, DeclaredSetting],
         mapping: Mapping[str, object],
         path: Path,
     ) -> dict[str, str]:
-        """Declared key to the spelling in the file, for the keys that the file has."""
+        """DeclaredSetting key to the spelling in the file, for the keys that the file has."""
         by_spelling = {self._folded(key): key for key in known}
         found: dict[str, str] = {}
         for spelling in mapping:
@@ -179,7 +181,7 @@ class _Reader:
 
     def _given(
         self,
-        declared: Declared,
+        declared: DeclaredSetting,
         mapping: Mapping[str, object],
         spelled: Mapping[str, str],
         path: Path,
@@ -205,14 +207,14 @@ class _Reader:
             return _Given(self._around.fallbacks[declared.name], path, "fallback")
         return None
 
-    def _expanded(self, declared: Declared, written: object) -> tuple[object, tuple[str, ...]]:
+    def _expanded(self, declared: DeclaredSetting, written: object) -> tuple[object, tuple[str, ...]]:
         if declared.shape == ANYTHING:  # whoever reads it knows what in it is a value
             return written, ()
         value, variables = self._source.expanded(written, is_pattern=declared.setting.quotes_variables)
         is_text = isinstance(value, str) and value != written
         return declared.shape.from_text(value) if is_text else value, variables  # type: ignore[arg-type]
 
-    def _written(self, declared: Declared, value: object, path: Path) -> object:
+    def _written(self, declared: DeclaredSetting, value: object, path: Path) -> object:
         if value is not None:
             is_text = declared.shape == TEXT and not self._around.is_typed
             return text_of_scalar(value) if is_text else value
@@ -222,7 +224,7 @@ class _Reader:
             self._notice(path, "nothing is written; the default counts")
         return declared.shape.blank
 
-    def _counts(self, declared: Declared, value: object, path: Path) -> bool:
+    def _counts(self, declared: DeclaredSetting, value: object, path: Path) -> bool:
         """Whether a value is one: neither what Go reads as not given, nor one that changes nothing here."""
         if value == declared.shape.blank and not declared.setting.refuses_nothing:
             return False
@@ -230,7 +232,7 @@ class _Reader:
             self._notice(path, f"has no effect here: {why}")
         return not why
 
-    def _take(self, declared: Declared, given: _Given, values: dict[str, Any]) -> None:
+    def _take(self, declared: DeclaredSetting, given: _Given, values: dict[str, Any]) -> None:
         self.paths[declared.name] = given.path
         if not declared.setting.built:
             self._refuse(declared, given.path, f"{NOT_BUILT}; remove it")
@@ -247,7 +249,7 @@ class _Reader:
         else:
             values[declared.own_name] = self._taken(declared, given, accepted)
 
-    def _taken(self, declared: Declared, given: _Given, value: object) -> object:
+    def _taken(self, declared: DeclaredSetting, given: _Given, value: object) -> object:
         self.origins[declared.name] = given.origin
         if given.variables:
             self.variables[declared.name] = ", ".join(given.variables)
@@ -259,12 +261,12 @@ class _Reader:
         self._secrets = SecretFolder(folder)
         return str(folder)
 
-    def _with_secret_file(self, declared: Declared, value: object) -> object:
+    def _with_secret_file(self, declared: DeclaredSetting, value: object) -> object:
         if declared.setting.secret and isinstance(value, str):
             return self._secrets.content(value, may_be_path=declared.setting.may_be_path)
         return value
 
-    def _refuse(self, declared: Declared, path: Path, message: str) -> None:
+    def _refuse(self, declared: DeclaredSetting, path: Path, message: str) -> None:
         self.broken.add(declared.name)
         self._problem(path, message)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from headrace.runtime.errors import masked
 from headrace.runtime.settings.checks import as_written
-from headrace.runtime.settings.declare import Declared, settings_of
-from headrace.runtime.settings.reader import ANNOTATIONS, Origin, Reading
+from headrace.runtime.settings.declare import DeclaredSetting, settings_of
+from headrace.runtime.settings.reader import ANNOTATIONS, Origin, ReadResult
 from headrace.runtime.settings.types import ANYTHING
 from headrace.runtime.settings.yaml_source import Path, YamlSource, show_path
 
@@ -30,7 +30,7 @@ class ResolvedSetting:
     line: int = 0
 
 
-def resolved_settings(read: Reading[Any], source: YamlSource) -> Iterator[ResolvedSetting]:
+def resolved_settings(read: ReadResult[Any], source: YamlSource) -> Iterator[ResolvedSetting]:
     """Every setting of the model that is built and has an effect. Mappings that others read are left out."""
     for declared in settings_of(type(read.values)):
         has_effect = declared.setting.built and not declared.setting.no_effect
@@ -50,7 +50,7 @@ def hidden_setting(
     return ResolvedSetting(show_path(path), HIDDEN, "attribute", line=source.line(given_at))
 
 
-def _resolved(declared: Declared, read: Reading[Any], source: YamlSource) -> ResolvedSetting:
+def _resolved(declared: DeclaredSetting, read: ReadResult[Any], source: YamlSource) -> ResolvedSetting:
     origin, given_at = read.origins.get(declared.name, "default"), read.paths[declared.name]
     is_in_file = origin in ("attribute", "annotation") or declared.name in read.variables
     return ResolvedSetting(
@@ -62,7 +62,7 @@ def _resolved(declared: Declared, read: Reading[Any], source: YamlSource) -> Res
     )
 
 
-def _shown(declared: Declared, value: object, origin: Origin) -> object:
+def _shown(declared: DeclaredSetting, value: object, origin: Origin) -> object:
     if declared.setting.secret:
         return HIDDEN if value else ""
     if declared.setting.absent and origin == "default":
@@ -77,7 +77,7 @@ def _masked(value: object) -> object:
     return masked(value) if isinstance(value, str) else value
 
 
-def _key(declared: Declared, origin: Origin, given_at: Path) -> str:
+def _key(declared: DeclaredSetting, origin: Origin, given_at: Path) -> str:
     if origin == "environment":
         return declared.setting.environment
     return str(given_at[len(ANNOTATIONS)]) if origin == "annotation" else ""

@@ -13,14 +13,14 @@ from headrace.runtime.partitions.books.log import PartitionLog
 from headrace.runtime.partitions.buffers.bounds import most_out_of_order
 from headrace.runtime.partitions.chunk import ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.offsets.pending_produces import Confirm
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_keys, of_ranges, of_records
-from headrace.runtime.partitions.room import Ahead, decoded_in, is_out_of_order, missing_of_plan
+from headrace.runtime.partitions.room import ReadAhead, decoded_in, is_out_of_order, missing_of_plan
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.limits import Limits
-from headrace.runtime.streams.rebalance_pauses import Stops
+from headrace.runtime.streams.limits import StreamLimits
+from headrace.runtime.streams.rebalance_pauses import RebalancePauses
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.records import WireRecord
 
@@ -43,7 +43,7 @@ _DECODED_PART, _DECODED_AMONG_CHUNKS_PART = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Starts:
+class StartOffsets:
     """By assigned partition: what to start from, what the group has committed, and where it ends by now.
 
     `ends` has those whose checkpoint says more than an offset, to judge it by; all, where acks may come ahead
@@ -69,7 +69,7 @@ class Stream(Protocol):
     The kind renews the dispatcher's lease as long as it is a member: with none, nothing is handed out.
     """
 
-    async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+    async def read_starts(self, keys: Collection[PartitionKey]) -> StartOffsets:
         """Ask until the source answers: nothing may be delivered without. Raises what waiting can't mend.
 
         What can't be read for now (nobody leads it) is left out, to be asked for again, but not all of it.
@@ -101,14 +101,14 @@ class Stream(Protocol):
     ) -> bool:
         """As Feed says."""
 
-    def produce(self, message: Message, done: Confirm) -> None:
+    def produce(self, message: Message, done: DeliveryCallback) -> None:
         """As Feed says."""
 
 
 class Assignment:
     """Keeps Feed. `partitions` holds what is delivered now: from the reading of its start to its leaving."""
 
-    def __init__(self, dispatch: Dispatch, stream: Stream, limits: Limits) -> None:
+    def __init__(self, dispatch: Dispatch, stream: Stream, limits: StreamLimits) -> None:
         self.partitions: dict[PartitionKey, AssignedPartition] = {}
         self.are_chunks = False
         """Its source brings undecoded chunks."""
@@ -131,7 +131,7 @@ class Assignment:
         self._releases: dict[asyncio.Future[None], frozenset[PartitionKey]] = {}
         self._revoke_count = 0  # under way
         self._starting: dict[asyncio.Task[None], _Start] = {}
-        self._stops = Stops()
+        self._stops = RebalancePauses()
         dispatch.connect(self)
 
     # ---- the group's word
@@ -158,7 +158,7 @@ class Assignment:
         finally:
             self._unreadable -= start.keys
 
-    async def _begin(self, starts: Starts, left: set[PartitionKey]) -> None:
+    async def _begin(self, starts: StartOffsets, left: set[PartitionKey]) -> None:
         """Deliver what starts are known of; the others, which are `left`, may follow."""
         keys = starts.checkpoints.keys()
         self._unreadable -= keys
@@ -434,21 +434,21 @@ def _is_here(partition: AssignedPartition, partitions: Mapping[PartitionKey, Ass
     return partitions.get(partition.key) is partition and not partition.is_replaced
 
 
-def _short_ones(plan: Plan, offset: int, batch: BatchPolicy | None) -> Plan:
+def _short_ones(plan: PlannedBatches, offset: int, batch: BatchPolicy | None) -> PlannedBatches:
     """Those that may come again as they were; where that is none, an empty one at `offset`."""
     short = [it for it in plan.batches if batch is not None and it[1] - it[0] <= MAX_EVENTS]
-    return Plan.of(tuple(short), plan.session) or Plan(offset, offset, plan.session)
+    return PlannedBatches.of(tuple(short), plan.session) or PlannedBatches(offset, offset, plan.session)
 
 
-def _ahead(share_bytes: int, batch: BatchPolicy | None) -> Ahead:
+def _ahead(share_bytes: int, batch: BatchPolicy | None) -> ReadAhead:
     """Of chunks. One batch is filled while another one is handled, as far as its share goes."""
     ahead_bytes = min(AHEAD_BYTES, share_bytes)
     if batch is None:
-        return Ahead(ahead_bytes)
-    return Ahead(ahead_bytes, 2 * batch.size, max(ahead_bytes, int(share_bytes * _BATCHES_PART)))
+        return ReadAhead(ahead_bytes)
+    return ReadAhead(ahead_bytes, 2 * batch.size, max(ahead_bytes, int(share_bytes * _BATCHES_PART)))
 
 
-def _believed(key: PartitionKey, starts: Starts) -> Checkpoint:
+def _believed(key: PartitionKey, starts: StartOffsets) -> Checkpoint:
     """Its checkpoint. Anybody in the group may have written it: the log's end bounds what it says."""
     told, end = starts.checkpoints[key], starts.ends.get(key)
     start = told if end is None else told.within(end)

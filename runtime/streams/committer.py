@@ -10,7 +10,7 @@ from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import Encoded, decode_text
-from headrace.runtime.partitions.offsets.pending_produces import HeldRecords, Outgoing
+from headrace.runtime.partitions.offsets.pending_produces import Outgoing, PendingProduces
 from headrace.runtime.streams.offset_store import CommitRefusedError, OffsetStore, TextTooLongError
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Checkpointed(Protocol):
         """Another one has its name: what this one says is never committed."""
 
     @property
-    def held(self) -> HeldRecords:
+    def held(self) -> PendingProduces:
         """Records whose messages may have to be written with their commit."""
 
 

@@ -20,7 +20,7 @@ from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.partitions.chunk import ChunkRecord
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.decoder import Decode
-from headrace.runtime.wire.records import Kind, RunHeader, WireRecord
+from headrace.runtime.wire.records import FrameKind, RunHeader, WireRecord
 from headrace.runtime.wire.undecodable import UndecodableError, UndecodableRecord
 
 SECONDS = 30
@@ -31,7 +31,7 @@ _LENGTH = struct.Struct("<I")
 _ALONE = RunHeader(0, 0, 0, 1, 1)
 
 
-class Opener:
+class IsolatedDecoder:
     """Its process is started when first needed, and again after each death."""
 
     def __init__(self, policy: DeliveryPolicy) -> None:
@@ -110,7 +110,7 @@ def _ask(process: "subprocess.Popen[bytes]", record: ChunkRecord) -> WireRecord:
     length = _exactly(process.stdout, _LENGTH.size)
     answer = bytearray(length + _exactly(process.stdout, _LENGTH.unpack(length)[0]))
     ((kind, body),) = wire.split_frames(answer)
-    if kind is Kind.RUN:
+    if kind is FrameKind.RUN:
         return wire.decode_records(body)[0]._replace(offset=record.offset)
     return UndecodableRecord(record.offset, ValueError(wire.decode_init_failed(body)))
 

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.partitions.buffers.bounds import Bounds
+from headrace.runtime.partitions.buffers.bounds import FlowLimit
 
 MOST_IN_FLIGHT = 2_000
 """Of one partition, where handlers' time alone says how many: so many quick ones keep two workers busy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StreamLimits:
     """How much is held."""
 
     buffered: int
@@ -21,7 +21,7 @@ class Limits:
     """Of the setting that bounds what waits for acks."""
     max_buffered_bytes: int
 
-    def of_partition(self, policy: DeliveryPolicy, worker_count: int) -> Bounds:
+    def of_partition(self, policy: DeliveryPolicy, worker_count: int) -> FlowLimit:
         """Where nobody has said what is in flight, workers get what they run in some milliseconds.
 
         But what stays open after its handler, for an ack or a transaction, is bounded as what waits here.
@@ -33,8 +33,8 @@ class Limits:
         waiting = max(self.buffered, self.in_flight, least)
         if self.in_flight:
             in_flight = max(self.in_flight, two_batches)
-            return Bounds(waiting, in_flight, in_flight)
+            return FlowLimit(waiting, in_flight, in_flight)
         if policy.batch or policy.exactly_once:
-            return Bounds(waiting, waiting, waiting)
+            return FlowLimit(waiting, waiting, waiting)
         most = max(waiting, MOST_IN_FLIGHT)
-        return Bounds(waiting, waiting if policy.ack_mode.is_explicit else most, most)
+        return FlowLimit(waiting, waiting if policy.ack_mode.is_explicit else most, most)

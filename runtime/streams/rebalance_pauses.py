@@ -7,7 +7,7 @@ from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 
 
-class Stops:
+class RebalancePauses:
     """Since when those stand that were given back. What never comes again is forgotten with the next one."""
 
     def __init__(self) -> None:

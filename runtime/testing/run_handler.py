@@ -10,7 +10,7 @@ from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.testing.results import LogLine, Range, TrialResult
-from headrace.runtime.testing.trial import Given, Trial, kept_logs
+from headrace.runtime.testing.trial import Trial, TrialInput, kept_logs
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.start import RANGE_EVENT, STREAM_EVENT, WorkerStart
 from headrace.runtime.worker.handler import Handler, is_async, provide_nuclio
@@ -22,7 +22,7 @@ provide_nuclio()  # what is tested imports it before any worker does
 
 def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     handler: Callable[[Any, Any], Any],
-    records: Iterable[Given],
+    records: Iterable[TrialInput],
     *,
     init_context: Callable[[Any], Any] | None = None,
     explicit_ack_mode: ExplicitAckMode = "disable",
@@ -99,7 +99,7 @@ def run_handler(  # noqa: PLR0913  # what function.yaml says of a handler
     return trial.result(logs)
 
 
-def _is_ranges(given: Sequence[Given]) -> bool:
+def _is_ranges(given: Sequence[TrialInput]) -> bool:
     """Raises ValueError where only some are."""
     count = sum(isinstance(it, Range) for it in given)
     if count not in {0, len(given)}:

@@ -1,7 +1,7 @@
 """Records run through a handler in this process, without a broker.
 
 The worker's own main loop calls the handler and judges what it returned; the other half of the wire is a
-processor's own Outbox, InFlight and News.
+processor's own FrameSender, InFlight and FrameReceiver.
 """
 
 import asyncio
@@ -20,27 +20,27 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.results import LogLine, Outcome, Partition, Range, Record, TrialResult
 from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
-from headrace.runtime.testing.trial_listener import Book, Refuse
+from headrace.runtime.testing.trial_listener import RefuseMessage, TrialListener
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.records import Kind
+from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
-from headrace.runtime.worker.frame_handler import obey
+from headrace.runtime.worker.frame_handler import handle_frame
 from headrace.runtime.worker.handler import Handler
 from headrace.runtime.worker.loop import WorkerLoop
 from headrace.runtime.worker.output import WireLogHandler
 from headrace.runtime.workers.in_flight import InFlight
-from headrace.runtime.workers.receiver import News
-from headrace.runtime.workers.sender import Outbox, by_attempt
+from headrace.runtime.workers.receiver import FrameReceiver
+from headrace.runtime.workers.sender import FrameSender, by_attempt
 
-Given: TypeAlias = Record | Range | bytes | None
+TrialInput: TypeAlias = Record | Range | bytes | None
 Load: TypeAlias = Callable[[], tuple[Handler, Callable[[Any], Any] | None]]
 """The handler and its init_context. Raises HandlerNotLoadedError."""
 
 
-def placed(records: Iterable[Given]) -> Iterator[tuple[PartitionKey, TrialRecord]]:
+def placed(records: Iterable[TrialInput]) -> Iterator[tuple[PartitionKey, TrialRecord]]:
     """Each with its place. Raises ValueError for offsets that go back."""
     nexts: dict[Partition, int] = defaultdict(int)
     for given in records:
@@ -99,10 +99,10 @@ class Trial:
 
     def __init__(
         self,
-        records: Iterable[Given],
+        records: Iterable[TrialInput],
         policy: DeliveryPolicy,
         start: WorkerStart,
-        refuse: Refuse = lambda _: "",
+        refuse: RefuseMessage = lambda _: "",
     ) -> None:
         """`refuse` says why a message that is produced can't be written; nothing where it can.
 
@@ -113,11 +113,11 @@ class Trial:
         self._placed = list(placed(records))
         self._lanes = _lanes_of(self._placed, policy.failure.max_attempts)
         self._by_place = {(*key, record.offset): (self._lanes[key], record) for key, record in self._placed}
-        self._book = Book(self._lanes, policy.ack_mode, refuse, is_cumulative=policy.is_cumulative)
+        self._book = TrialListener(self._lanes, policy.ack_mode, refuse, is_cumulative=policy.is_cumulative)
         in_flight, known = InFlight(), dict[int, Lane]()
-        self._outbox = Outbox(0, _ToWorker(self), in_flight, known)
+        self._outbox = FrameSender(0, _ToWorker(self), in_flight, known)
         self._book.confirm = self._outbox.send_frame
-        self._news = News(0, in_flight, known, self._book, on_ready=lambda: None)
+        self._news = FrameReceiver(0, in_flight, known, self._book, on_ready=lambda: None)
         self._lock = threading.Lock()
         self._handler: Callable[[Any, Any], Any]
         self.worker: WorkerLoop
@@ -172,7 +172,9 @@ class Trial:
                 return init_context(context) if init_context else None
 
             self.worker.use(Handler(self._call, handler.is_async), begin)
-            self._outbox.send_frame(wire.json_frame(Kind.OWNED, self._owned()), wire.frame(Kind.STOP))
+            self._outbox.send_frame(
+                wire.json_frame(FrameKind.OWNED, self._owned()), wire.frame(FrameKind.STOP)
+            )
             self._book.returned = [(self._lanes[key], 1) for key, _ in self._placed]
             while self._book.returned:
                 returned, self._book.returned = self._book.returned, []
@@ -241,7 +243,7 @@ class _ToWorker:
     def send(self, *data: wire.Buffer) -> None:
         """As Sink says."""
         for kind, body in wire.split_frames(bytearray().join(data)):
-            obey(self._trial.worker, kind, body)
+            handle_frame(self._trial.worker, kind, body)
 
     def flush(self) -> None:
         """As Sink says."""

@@ -4,27 +4,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 from headrace.runtime.config.delivery import AckMode
-from headrace.runtime.metrics.custom_metric import Measure, Sample
+from headrace.runtime.metrics.custom_metric import CustomMetric, CustomSample
 from headrace.runtime.metrics.custom_metrics import CustomMetrics
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.results import Partition
 from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
-from headrace.runtime.wire.produce import Message, Produce, Produced, encode_produced
+from headrace.runtime.wire.produce import Message, ProduceRequest, ProduceResult, encode_produced
 from headrace.runtime.wire.records import Ack, Nack, WireRecord
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.workers.listener import Timed
 
-Refuse: TypeAlias = Callable[[Message], str]
+RefuseMessage: TypeAlias = Callable[[Message], str]
 
 
-class Book:
+class TrialListener:
     """A RecordListener. What came back, or is to be tried again, waits in `returned`."""
 
     def __init__(
         self,
         lanes: Mapping[Partition, TrialLane],
         ack_mode: AckMode,
-        refuse: Refuse = lambda _: "",
+        refuse: RefuseMessage = lambda _: "",
         *,
         is_cumulative: bool,
     ) -> None:
@@ -76,23 +76,23 @@ class Book:
         """As RecordListener says."""
         self._fail(self._lanes[nack.topic, nack.partition], nack.offset, nack.reason)
 
-    def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
+    def on_produced(self, worker_index: int, lane: Lane | None, said: ProduceRequest) -> None:
         """It is confirmed, or refused, at once. Refused, it fails all the records that it is of."""
         message, partition = said.message, said.message.partition or 0
         records = self.running if len(self.running) > 1 else self._found(lane, said.offset)
         if why := self._refuse(message):
             for of_record, record in records:
                 self._fail(of_record, record.offset, why)
-            self.confirm(encode_produced([Produced(said.number, failure=why)]))
+            self.confirm(encode_produced([ProduceResult(said.number, failure=why)]))
             return
         offset = sum((it.topic, it.partition or 0) == (message.topic, partition) for it in self.produced)
         self.produced.append(message)
         for _, record in records:
             record.produced.append(message)
-        self.confirm(encode_produced([Produced(said.number, partition, offset)]))
+        self.confirm(encode_produced([ProduceResult(said.number, partition, offset)]))
 
     def on_metrics(
-        self, worker_index: int, measure: Measure, samples: Sequence[Sample], dropped: int
+        self, worker_index: int, measure: CustomMetric, samples: Sequence[CustomSample], dropped: int
     ) -> None:
         """As RecordListener says."""
         self.metrics.add((), worker_index, measure, samples)

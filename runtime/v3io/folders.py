@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioAwayError
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 
 _DEEPEST = 16
 
@@ -25,7 +25,7 @@ class Entry:
 class FoundStream:
     """In a container."""
 
-    place: StreamPlace
+    place: StreamPath
     shard_count: int
     retention_hours: int
 
@@ -52,7 +52,7 @@ async def list_folder(client: V3ioClient, container: str, prefix: str) -> list[E
 async def _streams(client: V3ioClient, container: str, prefix: str, depth: int) -> AsyncIterator[FoundStream]:
     for entry in await list_folder(client, container, prefix):
         if entry.shard_count is not None:
-            place = StreamPlace(container, entry.path.strip("/"))
+            place = StreamPath(container, entry.path.strip("/"))
             yield FoundStream(place, entry.shard_count, entry.retention_hours)
         elif entry.path.endswith("/") and depth < _DEEPEST:
             async for found in _streams(client, container, entry.path, depth + 1):

@@ -5,14 +5,14 @@ from urllib.parse import quote
 
 
 @dataclass(frozen=True, slots=True)
-class StreamPlace:
+class StreamPath:
     """A stream. `path` has no slash at either end."""
 
     container: str
     path: str
 
     @classmethod
-    def parse(cls, text: str) -> "StreamPlace":
+    def parse(cls, text: str) -> "StreamPath":
         """Of `container/path`. Raises ValueError, with what follows the text's name."""
         container, _, path = text.strip("/").partition("/")
         if not container or not path.strip("/"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 1.0
 
 
-def pauses() -> Iterator[float]:
+def backoff_seconds() -> Iterator[float]:
     """After one attempt and the next, in seconds: random, so that those who have met don't meet again."""
     most = _FIRST_PAUSE_SECONDS
     while True:
@@ -14,7 +14,7 @@ def pauses() -> Iterator[float]:
         most = min(most * 4, _MAX_PAUSE_SECONDS)
 
 
-class Recurrence:
+class LogThrottle:
     """Something that happens again and again: worth a line the first time, and then now and then."""
 
     def __init__(self, every: int) -> None:

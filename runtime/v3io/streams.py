@@ -8,7 +8,7 @@ from urllib.parse import quote
 from headrace.runtime.v3io.client import V3ioClient, nothing
 from headrace.runtime.v3io.errors import V3ioRefusedError
 from headrace.runtime.v3io.folders import list_folder
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.records import NewRecord, StreamRecord, decode_record
 
 
@@ -21,7 +21,7 @@ class StreamInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class ShardRead:
     """One read of a shard, where the next one begins, and how many records there are behind it."""
 
     next_location: str
@@ -29,25 +29,25 @@ class Fetched:
     records: Sequence[StreamRecord]
 
 
-async def describe(client: V3ioClient, stream: StreamPlace) -> StreamInfo:
+async def describe(client: V3ioClient, stream: StreamPath) -> StreamInfo:
     """Raises V3ioRefusedError where there is none."""
     return await client.read("DescribeStream", stream.url_path, None, _info)
 
 
-async def create(client: V3ioClient, stream: StreamPlace, shard_count: int, retention_hours: int) -> None:
+async def create(client: V3ioClient, stream: StreamPath, shard_count: int, retention_hours: int) -> None:
     """Raises V3ioRefusedError where it is there already."""
     body = {"ShardCount": shard_count, "RetentionPeriodHours": retention_hours}
     await client.write("CreateStream", stream.url_path, body, nothing)
 
 
-async def delete(client: V3ioClient, stream: StreamPlace) -> None:
+async def delete(client: V3ioClient, stream: StreamPath) -> None:
     """Its shards, the state of its groups, then itself. Raises V3ioRefusedError where there is none."""
     for entry in await list_folder(client, stream.container, f"{stream.path}/"):
         await client.request("DELETE", f"/{quote(stream.container)}/{quote(entry.path)}")
     await client.request("DELETE", stream.url_path)
 
 
-async def put(client: V3ioClient, stream: StreamPlace, records: Sequence[NewRecord]) -> list[tuple[int, int]]:
+async def put(client: V3ioClient, stream: StreamPath, records: Sequence[NewRecord]) -> list[tuple[int, int]]:
     """Shard and sequence number of each. Raises V3ioRefusedError where one isn't taken; others may be."""
     body = {"Records": [record.encoded() for record in records]}
     entries = await client.write(
@@ -59,7 +59,7 @@ async def put(client: V3ioClient, stream: StreamPlace, records: Sequence[NewReco
     return [entry for entry in entries if not isinstance(entry, str)]
 
 
-async def seek(client: V3ioClient, stream: StreamPlace, shard: int, kind: str, **at: int) -> str:
+async def seek(client: V3ioClient, stream: StreamPath, shard: int, kind: str, **at: int) -> str:
     """A location. `kind`: EARLIEST, LATEST, SEQUENCE or TIME, with the numbers that it takes.
 
     Raises V3ioRefusedError where there is no shard yet, and with a number that it doesn't have.
@@ -68,7 +68,7 @@ async def seek(client: V3ioClient, stream: StreamPlace, shard: int, kind: str, *
     return await client.read("SeekShard", stream.beside(shard), body, lambda said: str(said["Location"]))
 
 
-async def get(client: V3ioClient, stream: StreamPlace, shard: int, location: str, limit: int) -> Fetched:
+async def get(client: V3ioClient, stream: StreamPath, shard: int, location: str, limit: int) -> ShardRead:
     """At most `limit` records from there on. Raises V3ioRefusedError where what was there is gone."""
     body = {"Location": location, "Limit": limit}
     return await client.read("GetRecords", stream.beside(shard), body, _fetched)
@@ -88,6 +88,6 @@ def _put(entry: Mapping[str, Any]) -> tuple[int, int] | str:
     return str(entry.get("ErrorMessage", entry["ErrorCode"]))
 
 
-def _fetched(said: Mapping[str, Any]) -> Fetched:
+def _fetched(said: Mapping[str, Any]) -> ShardRead:
     records = [decode_record(entry) for entry in said["Records"] or ()]
-    return Fetched(str(said["NextLocation"]), int(said.get("RecordsBehindLatest", 0)), records)
+    return ShardRead(str(said["NextLocation"]), int(said.get("RecordsBehindLatest", 0)), records)

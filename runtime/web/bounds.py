@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.runtime.deadlines import Deadlines
-from headrace.runtime.web.connections import Connections
+from headrace.runtime.web.connections import ConnectionLimiter
 from headrace.runtime.web.listening import most_connections
-from headrace.runtime.web.room import Room
+from headrace.runtime.web.room import MemoryBudget
 
 if TYPE_CHECKING:
     from headrace.runtime.web.connection import Connection
@@ -38,18 +38,18 @@ class Limits:
     """Of those that are taken whole, where that may be more than the room for all."""
 
 
-class Bounds:
+class SharedLimits:
     """All that its connections share."""
 
     def __init__(self, limits: Limits) -> None:
         self.most_head_bytes = limits.most_head_bytes
-        self.connections = Connections(
+        self.connections = ConnectionLimiter(
             limits.most_connections, limits.idle_seconds, evicts_asking=limits.evicts_asking
         )
         bodies_bytes = max(BODIES_BYTES, limits.most_body_bytes * 5 // 4)
-        self.heads: Room[Connection] = Room(HEADS_BYTES, _call("abort"))
-        self.bodies: Room[Connection] = Room(bodies_bytes, _call("refuse_body"))
-        self.frames: Room[Connection] = Room(FRAMES_BYTES, _call("end_socket"))
+        self.heads: MemoryBudget[Connection] = MemoryBudget(HEADS_BYTES, _call("abort"))
+        self.bodies: MemoryBudget[Connection] = MemoryBudget(bodies_bytes, _call("refuse_body"))
+        self.frames: MemoryBudget[Connection] = MemoryBudget(FRAMES_BYTES, _call("end_socket"))
         self.least_lately = LEAST_BYTES_PER_SECOND * RATE_SECONDS
         self.most_lately = MOST_RESTS * self.least_lately
         self.unfinished: Deadlines[Connection] = Deadlines(RATE_SECONDS, _call("check_rate"))

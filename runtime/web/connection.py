@@ -8,15 +8,15 @@ from typing import Any, cast
 from aiohttp import StreamReader, web
 from aiohttp.http import RawRequestMessage
 
-from headrace.runtime.web.bounds import Bounds
-from headrace.runtime.web.costs import Costs, HeldFrames
-from headrace.runtime.web.message_ends import HEAD_END, UnclearError, ends
+from headrace.runtime.web.bounds import SharedLimits
+from headrace.runtime.web.costs import FrameMemory, RequestMemory
+from headrace.runtime.web.message_ends import HEAD_END, UnclearFramingError, request_ends
 from headrace.runtime.web.refusals import (
-    LastAnswer,
+    FinalResponse,
     RefusedError,
     malformed,
     no_room,
-    of_parser,
+    parser_refusal,
     too_slow,
 )
 
@@ -40,13 +40,13 @@ _TWICE = 2
 class Connection(web.RequestHandler):
     """Requests that came whole in one piece, as most do, cost a look at where that ends and no more."""
 
-    def __init__(self, server: web.Server, bounds: Bounds, **options: Any) -> None:
+    def __init__(self, server: web.Server, bounds: SharedLimits, **options: Any) -> None:
         super().__init__(server, **options)
         self._bounds = bounds
         self._rest = b""
         """Of a head that isn't complete; or requests that aiohttp, which has enough, leaves for later."""
         self._is_head_too_long = False
-        self.costs: Costs[Connection] = Costs(bounds.bodies, self)
+        self.costs: RequestMemory[Connection] = RequestMemory(bounds.bodies, self)
         self._body: StreamReader | None = None
         """Of the last request, while it isn't complete."""
         self._body_bytes = 0
@@ -54,7 +54,7 @@ class Connection(web.RequestHandler):
         self._is_chunked = False
         self._come_lately = 0.0
         """Bytes of it, less those that the least rate has asked for."""
-        self.frames: HeldFrames[Connection] = HeldFrames(bounds.frames, self)
+        self.frames: FrameMemory[Connection] = FrameMemory(bounds.frames, self)
         self._is_deaf = False
         """Nothing that comes is looked at any more."""
         self._lost: asyncio.Future[None] | None = None
@@ -121,8 +121,10 @@ class Connection(web.RequestHandler):
             raise ConnectionError("the client has gone")
         if status >= 500:
             self.logger.error("%s %s failed", request.method, request.path, exc_info=exc)
-            return LastAnswer(self, RefusedError(status, "the server failed: its log says why"))
-        return LastAnswer(self, of_parser(exc, self._bounds.most_head_bytes, is_long=self._is_head_too_long))
+            return FinalResponse(self, RefusedError(status, "the server failed: its log says why"))
+        return FinalResponse(
+            self, parser_refusal(exc, self._bounds.most_head_bytes, is_long=self._is_head_too_long)
+        )
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """But for what a client has sent, or hasn't: that is no error of ours."""
@@ -238,7 +240,7 @@ class Connection(web.RequestHandler):
             end = self._on_body(data, new)
             if new and not self._is_deaf:
                 end = self._on_requests(data, end, messages)
-        except UnclearError:
+        except UnclearFramingError:
             self.close()
             return
         if self._is_deaf:
@@ -267,7 +269,7 @@ class Connection(web.RequestHandler):
         elif not self._is_chunked:
             end = come
         elif new:
-            raise UnclearError
+            raise UnclearFramingError
         else:
             end = data.rfind(HEAD_END) + len(HEAD_END)
         self.costs.grow(self._cost(data, 0, end))
@@ -282,9 +284,11 @@ class Connection(web.RequestHandler):
         last, payload = messages[-1]
         self._is_chunked, self._framing_bytes = last.chunked, 0
         if payload.is_eof():
-            places = ends(data, begin, lengths)
+            places = request_ends(data, begin, lengths)
         else:
-            places = [*ends(data, begin, lengths[:-1]), len(data)] if len(lengths) > 1 else [len(data)]
+            places = (
+                [*request_ends(data, begin, lengths[:-1]), len(data)] if len(lengths) > 1 else [len(data)]
+            )
             self._body, self._body_bytes, self._come_lately = (
                 payload,
                 payload.total_bytes,

@@ -6,7 +6,7 @@ from typing import cast
 from headrace.runtime.deadlines import Deadlines
 
 
-class Connections:
+class ConnectionLimiter:
     """At most `most`. One that asks nothing for `idle_seconds` is ended, a head that comes slowly too.
 
     Where a new one finds no room, the one that has been silent longest makes it: whoever holds many

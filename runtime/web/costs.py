@@ -4,19 +4,19 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from headrace.runtime.web.frame_ends import FrameEnds
-from headrace.runtime.web.room import Room
+from headrace.runtime.web.frame_ends import FrameTracker
+from headrace.runtime.web.room import MemoryBudget
 
 K = TypeVar("K", bound=Hashable)
 
 
-class Costs(Generic[K]):
+class RequestMemory(Generic[K]):
     """Of each request that isn't answered, oldest first, in bytes, which `room` counts for all connections.
 
     Adding to them may have `holder` put out.
     """
 
-    def __init__(self, room: Room[K], holder: K) -> None:
+    def __init__(self, room: MemoryBudget[K], holder: K) -> None:
         self._room = room
         self._holder = holder
         self._each: deque[int] = deque()
@@ -64,13 +64,13 @@ class Costs(Generic[K]):
             self._room.give_back(self._holder, -byte_count)
 
 
-class HeldFrames(Generic[K]):
+class FrameMemory(Generic[K]):
     """Of a WebSocket: what has come of it, but for what was taken."""
 
-    def __init__(self, room: Room[K], holder: K) -> None:
+    def __init__(self, room: MemoryBudget[K], holder: K) -> None:
         self._room = room
         self._holder = holder
-        self.ends = FrameEnds()
+        self.ends = FrameTracker()
 
     def feed(self, data: bytes) -> None:
         """What has come now. It may have `holder` put out."""

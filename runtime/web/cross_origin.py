@@ -5,26 +5,28 @@ As Go's http.CrossOriginProtection, and stricter: reading counts too, since a We
 
 from collections.abc import Container, Iterable, Mapping
 
-from headrace.runtime.web.hosts import OwnNames
+from headrace.runtime.web.hosts import AllowedHosts
 
 _PORTS = {"http": ":80", "https": ":443"}
 _OF_FORMS = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
 _FOREIGN = "a page of another site asks, and only this server's own may"
 
 
-class Guard:
+class CrossOriginGuard:
     """Who may ask one server: no page of another site, and nobody by a name that isn't the server's."""
 
     def __init__(self, host: str, names: Iterable[str] = ()) -> None:
         """It listens at `host`, and is asked by these names too."""
-        self.names = OwnNames(host, names)
+        self.names = AllowedHosts(host, names)
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> str:
         """Why a request gets 403, in a line; empty where it doesn't."""
-        return self.names.refusal(headers.get("Host")) or refusal(method, headers, self.names.given)
+        return self.names.refusal(headers.get("Host")) or cross_origin_refusal(
+            method, headers, self.names.given
+        )
 
 
-def refusal(method: str, headers: Mapping[str, str], names: Container[str] = ()) -> str:
+def cross_origin_refusal(method: str, headers: Mapping[str, str], names: Container[str] = ()) -> str:
     """Why a request is refused, in a line; empty where it isn't.
 
     `headers` are found whatever their case. `names` are the server's, where a proxy doesn't pass on `Host`.

@@ -2,19 +2,19 @@
 
 from collections import deque
 
-MESSAGE_BYTES = 256
+FRAME_OVERHEAD_BYTES = 256
 """What a message costs beside its bytes, however short it is."""
 _FIN, _MASK, _CLOSE = 0x80, 0x80, 0x08
 
 
-class FrameEnds:
+class FrameTracker:
     """Follows frames, and looks into none: whoever reads them finds what is wrong with them."""
 
     def __init__(self) -> None:
         self.whole: deque[int] = deque()
         """What each costs that nobody has taken: a message, or a ping or a pong, which may come amid one."""
         self.come = 0
-        """Bytes in all, and MESSAGE_BYTES for each frame."""
+        """Bytes in all, and FRAME_OVERHEAD_BYTES for each frame."""
         self._frame = self._fragments = 0
         """Of `come`: of the frame that isn't whole, and of a message's frames before it."""
         self.is_masked = True
@@ -51,7 +51,7 @@ class FrameEnds:
         self.is_masked = self.is_masked and bool(self._head[1] & _MASK)
         self._is_last, self._opcode = bool(first & _FIN), first & 0x0F
         self._head = b""
-        self._add(MESSAGE_BYTES)
+        self._add(FRAME_OVERHEAD_BYTES)
         self._end_frame()
 
     def _end_frame(self) -> None:

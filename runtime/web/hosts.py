@@ -40,7 +40,7 @@ class TcpAddress:
         return is_loopback(self.host)
 
 
-class OwnNames:
+class AllowedHosts:
     """What `Host` may say. A page may have its domain point here: to the browser, this is its server then."""
 
     def __init__(self, host: str, given: Iterable[str] = ()) -> None:

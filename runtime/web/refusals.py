@@ -27,7 +27,7 @@ class RefusedError(Exception):
         self.headers = headers or {}
 
 
-class LastAnswer(web.Response):
+class FinalResponse(web.Response):
     """The last one of its connection. Who still sends gets it nevertheless: a close at once would undo it."""
 
     def __init__(self, connection: Lingers, refused: RefusedError) -> None:
@@ -54,7 +54,7 @@ def head_too_long(most_bytes: int) -> RefusedError:
     )
 
 
-def of_parser(error: BaseException | None, most_bytes: int, *, is_long: bool) -> RefusedError:
+def parser_refusal(error: BaseException | None, most_bytes: int, *, is_long: bool) -> RefusedError:
     """What aiohttp's parser raises; `is_long`: the head is, whatever it says."""
     is_long = is_long or isinstance(error, LineTooLong) or "Too many headers" in str(error)
     return head_too_long(most_bytes) if is_long else malformed()

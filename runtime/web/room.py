@@ -9,14 +9,14 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(slots=True)
-class _Held:
+class _Usage:
     byte_count: int
     brought: int
     """With what was given back since."""
     since: float
 
 
-class Room(Generic[K]):
+class MemoryBudget(Generic[K]):
     """At most `most_bytes`. Where they would be more, the slowest are put out.
 
     Slow is who has brought little for the time that it has held something: whoever holds much for long shuts
@@ -33,14 +33,14 @@ class Room(Generic[K]):
         self._most_bytes = most_bytes
         self._put_out = put_out
         self._now_seconds = now_seconds
-        self._held: dict[K, _Held] = {}
+        self._held: dict[K, _Usage] = {}
         self.byte_count = 0
 
     def hold(self, holder: K, byte_count: int) -> None:
         """So many more."""
         held = self._held.get(holder)
         if held is None:
-            self._held[holder] = _Held(byte_count, byte_count, self._now_seconds())
+            self._held[holder] = _Usage(byte_count, byte_count, self._now_seconds())
         else:
             held.byte_count += byte_count
             held.brought += byte_count

@@ -9,10 +9,10 @@ from typing import Any
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 
-from headrace.runtime.web.bounds import Bounds, Limits
+from headrace.runtime.web.bounds import Limits, SharedLimits
 from headrace.runtime.web.connection import LINGER_SECONDS, Connection
 from headrace.runtime.web.listening import BACKLOG, listen_error, listen_on, url_of
-from headrace.runtime.web.refusals import SERVER, LastAnswer, RefusedError, malformed
+from headrace.runtime.web.refusals import SERVER, FinalResponse, RefusedError, malformed
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -34,7 +34,7 @@ class Server:
     ) -> None:
         """`cancels`: whoever answers is cancelled where the client has gone."""
         self._answers = answers
-        self._bounds = Bounds(limits)
+        self._bounds = SharedLimits(limits)
         self._cancels = cancels
         self._most_head_bytes = limits.most_head_bytes
         self._listening: asyncio.Server | None = None
@@ -108,7 +108,7 @@ class Server:
             _check(request)
             return await handle(request)
         except RefusedError as refused:
-            return LastAnswer(connection, refused)
+            return FinalResponse(connection, refused)
         finally:
             self._bounds.connections.on_answered(transport)
             connection.on_answered()

@@ -6,7 +6,7 @@ from typing import Protocol
 from headrace.runtime.wire.records import Buffer, WireRecord
 
 
-class Records(Protocol):
+class DecodedRecords(Protocol):
     """Of one chunk, in order. Reading raises nothing: UndecodableRecords come where its bytes are none."""
 
     def read(self, count: int) -> Sequence[WireRecord]:
@@ -16,7 +16,7 @@ class Records(Protocol):
 class Decode(Protocol):
     """A trigger names it by `module:function`."""
 
-    def __call__(self, data: Buffer, skip: int = 0, /, *, must_live: bool = False) -> Records:
+    def __call__(self, data: Buffer, skip: int = 0, /, *, must_live: bool = False) -> DecodedRecords:
         """All that are in a chunk, without the first `skip`.
 
         `must_live`: what comes is read by a process that may not die of it, so it is looked at first.

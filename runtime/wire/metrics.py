@@ -2,30 +2,32 @@
 
 from collections.abc import Iterator, Sequence
 
-from headrace.runtime.metrics.custom_metric import MOST_SETS, Measure, Sample
-from headrace.runtime.wire.records import Kind, decode_json, json_frame
+from headrace.runtime.metrics.custom_metric import MAX_LABEL_SETS, CustomMetric, CustomSample
+from headrace.runtime.wire.records import FrameKind, decode_json, json_frame
 
 _PER_FRAME = 50
 
 
-def encode_metrics(measure: Measure, samples: Sequence[Sample], dropped: int = 0) -> Iterator[bytes]:
+def encode_metrics(
+    measure: CustomMetric, samples: Sequence[CustomSample], dropped: int = 0
+) -> Iterator[bytes]:
     """METRICS: of one metric, in frames that are short enough. `dropped`: calls that weren't counted."""
     about = (measure.kind, measure.name, measure.about, measure.labels, measure.buckets)
     for at in range(0, len(samples), _PER_FRAME):
-        yield json_frame(Kind.METRICS, [about, samples[at : at + _PER_FRAME]])
+        yield json_frame(FrameKind.METRICS, [about, samples[at : at + _PER_FRAME]])
     if dropped:
-        yield json_frame(Kind.METRICS, [about, [], dropped])
+        yield json_frame(FrameKind.METRICS, [about, [], dropped])
 
 
-def decode_metrics(body: bytes) -> tuple[Measure, list[Sample], int]:
+def decode_metrics(body: bytes) -> tuple[CustomMetric, list[CustomSample], int]:
     """What `encode_metrics` was given. Raises ValueError, or TypeError, for what can't be."""
     (kind, name, about, labels, buckets), said, *rest = decode_json(body)
-    if kind not in {"counter", "gauge", "histogram"} or len(said) > MOST_SETS:
+    if kind not in {"counter", "gauge", "histogram"} or len(said) > MAX_LABEL_SETS:
         raise ValueError(f"a metric of kind {kind!r:.20} and {len(said)} samples")
     bounds = tuple(map(float, buckets))
-    measure = Measure(kind, _text(name), _text(about), tuple(map(_text, labels)), bounds)
+    measure = CustomMetric(kind, _text(name), _text(about), tuple(map(_text, labels)), bounds)
     samples = [
-        Sample(tuple(map(_text, values)), float(value), tuple(map(_count, counts)))
+        CustomSample(tuple(map(_text, values)), float(value), tuple(map(_count, counts)))
         for values, value, counts in said
     ]
     if not all(map(measure.is_sample, samples)):

@@ -4,10 +4,17 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from headrace.runtime.wire.records import Headers, Kind, NonsenseError, decode_headers, encode_headers, frame
+from headrace.runtime.wire.records import (
+    FrameKind,
+    Headers,
+    ProtocolViolationError,
+    decode_headers,
+    encode_headers,
+    frame,
+)
 from headrace.runtime.wire.text import MAX_REASON, bounded
 
-WINDOW_BYTES = 1 << 20
+PRODUCE_WINDOW_BYTES = 1 << 20
 """How much one worker may have produced that isn't confirmed, but for one record that is larger."""
 NO_LANE = 2**32 - 1
 _NONE = -1
@@ -44,7 +51,7 @@ def place_name(message: Message) -> str:
     return f"{message.output}/{message.topic}" if message.output else message.topic
 
 
-class Produce(NamedTuple):
+class ProduceRequest(NamedTuple):
     """The `number`th message of a worker process, from 0. `lane_id` and `offset`: the record that it is of.
 
     In a batch that is its first one. NO_LANE: of none.
@@ -57,10 +64,10 @@ class Produce(NamedTuple):
 
 
 Said: TypeAlias = tuple[int, int, int, str]
-"""As Produced."""
+"""As ProduceResult."""
 
 
-class Produced(NamedTuple):
+class ProduceResult(NamedTuple):
     """What became of a message: where it is, or why it is nowhere, as far as is known."""
 
     number: int
@@ -70,7 +77,7 @@ class Produced(NamedTuple):
     failure: str = ""
 
 
-def encode_produce(said: Produce) -> bytes:
+def encode_produce(said: ProduceRequest) -> bytes:
     """PRODUCE."""
     it = said.message
     output, topic = it.output.encode(), it.topic.encode()
@@ -86,18 +93,18 @@ def encode_produce(said: Produce) -> bytes:
         _NONE if it.value is None else len(it.value),
     )
     headers = encode_headers(it.headers) if it.headers else b""
-    return frame(Kind.PRODUCE, head, output, topic, it.key or b"", it.value or b"", headers)
+    return frame(FrameKind.PRODUCE, head, output, topic, it.key or b"", it.value or b"", headers)
 
 
-def decode_produce(body: bytes) -> Produce:
-    """What `encode_produce` was given. Raises NonsenseError where lengths can't be."""
+def decode_produce(body: bytes) -> ProduceRequest:
+    """What `encode_produce` was given. Raises ProtocolViolationError where lengths can't be."""
     number, lane_id, offset, partition, timestamp, output, topic, key, value = _PRODUCE.unpack_from(body)
     topic_at = _PRODUCE.size + output
     key_at = topic_at + topic
     value_at = key_at + max(key, 0)
     end = value_at + max(value, 0)
     if key < _NONE or value < _NONE or end > len(body):
-        raise NonsenseError("a message whose lengths can't be")
+        raise ProtocolViolationError("a message whose lengths can't be")
     message = Message(
         body[topic_at:key_at].decode(),
         None if value == _NONE else body[value_at:end],
@@ -107,7 +114,7 @@ def decode_produce(body: bytes) -> Produce:
         None if timestamp == _NONE else timestamp,
         body[_PRODUCE.size : topic_at].decode(),
     )
-    return Produce(number, lane_id, offset, message)
+    return ProduceRequest(number, lane_id, offset, message)
 
 
 def encode_produced(each: Iterable[Said]) -> bytes:
@@ -116,13 +123,13 @@ def encode_produced(each: Iterable[Said]) -> bytes:
     for number, partition, offset, failure in each:
         reason = bounded(failure, MAX_REASON).encode() if failure else b""
         parts.append(_PRODUCED.pack(number, partition, offset, len(reason)) + reason)
-    return frame(Kind.PRODUCED, *parts)
+    return frame(FrameKind.PRODUCED, *parts)
 
 
-def decode_produced(body: bytes) -> Iterator[Produced]:
+def decode_produced(body: bytes) -> Iterator[ProduceResult]:
     """What `encode_produced` was given."""
     at = 0
     while at < len(body):
         number, partition, offset, length = _PRODUCED.unpack_from(body, at)
         at += _PRODUCED.size + length
-        yield Produced(number, partition, offset, body[at - length : at].decode())
+        yield ProduceResult(number, partition, offset, body[at - length : at].decode())

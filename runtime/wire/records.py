@@ -18,11 +18,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
-class NonsenseError(Exception):
+class ProtocolViolationError(Exception):
     """A worker says what can't be, or what it can't know: nothing that it says from then on counts."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame says. Below 16: to the worker; from 16 on: from it."""
 
     START = 1  # JSON: WorkerStart; the first frame
@@ -166,8 +166,8 @@ _MAX_SAID_BYTES = 2 << 20
 _SIGN = b"\xfe\xc0\xff"
 _FRAME = struct.Struct("<IB3s")
 _KIND_BYTES = 4
-_KINDS = {kind.value: kind for kind in Kind}
-_LONG = {Kind.REPLY, Kind.PRODUCE}
+_KINDS = {kind.value: kind for kind in FrameKind}
+_LONG = {FrameKind.REPLY, FrameKind.PRODUCE}
 _RUN = struct.Struct("<IIQII?I")
 _SLICE = struct.Struct("<IIq?")
 _SEQ = struct.Struct("<Q")
@@ -185,16 +185,16 @@ _MAX_OFFSET = 2**63 - 1
 _RANGE = struct.Struct("<q")
 
 
-def frame(kind: Kind, *parts: Buffer) -> bytes:
+def frame(kind: FrameKind, *parts: Buffer) -> bytes:
     """One frame of `parts`, in order."""
     return b"".join((_head(kind, sum(map(len, parts))), *parts))
 
 
-def _head(kind: Kind, body_bytes: int) -> bytes:
+def _head(kind: FrameKind, body_bytes: int) -> bytes:
     return _FRAME.pack(_KIND_BYTES + body_bytes, kind, _SIGN)
 
 
-def json_frame(kind: Kind, content: object) -> bytes:
+def json_frame(kind: FrameKind, content: object) -> bytes:
     """A frame for what is said rarely."""
     return frame(kind, json.dumps(content).encode())
 
@@ -204,10 +204,10 @@ def decode_json(body: Buffer) -> Any:
     return json.loads(bytes(body))
 
 
-def split_frames(received: bytearray, *, is_said: bool = False) -> Iterator[tuple[Kind, bytes]]:
+def split_frames(received: bytearray, *, is_said: bool = False) -> Iterator[tuple[FrameKind, bytes]]:
     """Take the complete frames out of `received`; what is left begins with an incomplete one.
 
-    Raises NonsenseError for what is no frame, or where a worker has said it (`is_said`) one that is too long.
+    Raises ProtocolViolationError for what is no frame, and for a worker's frame (`is_said`) that is too long.
     """
     at, size = 0, len(received)
     view = memoryview(received)
@@ -216,9 +216,9 @@ def split_frames(received: bytearray, *, is_said: bool = False) -> Iterator[tupl
             length, kind, sign = _FRAME.unpack_from(received, at)
             end = at + 4 + length
             if sign != _SIGN or kind not in _KINDS or length < _KIND_BYTES:
-                raise NonsenseError(f"a frame of kind {kind} and {length} bytes")
+                raise ProtocolViolationError(f"a frame of kind {kind} and {length} bytes")
             if is_said and length > (_MAX_REPLY_BYTES if kind in _LONG else _MAX_SAID_BYTES):
-                raise NonsenseError(f"a frame of kind {kind} and {length} bytes")
+                raise ProtocolViolationError(f"a frame of kind {kind} and {length} bytes")
             if end > size:
                 break
             yield _KINDS[kind], bytes(view[at + _FRAME.size : end])
@@ -233,7 +233,7 @@ def chunk_begun(incomplete: bytearray) -> tuple[int, memoryview] | None:
     if len(incomplete) < _FRAME.size:
         return None
     length, kind, _ = _FRAME.unpack_from(incomplete)
-    return (length - _KIND_BYTES, memoryview(incomplete)[_FRAME.size :]) if kind == Kind.CHUNK else None
+    return (length - _KIND_BYTES, memoryview(incomplete)[_FRAME.size :]) if kind == FrameKind.CHUNK else None
 
 
 def has_swallowed(incomplete: bytearray) -> bool:
@@ -257,7 +257,7 @@ def encode_run(header: RunHeader, records: Sequence[WireRecord]) -> bytes:
         *map(len, headers),
     )
     return frame(
-        Kind.RUN, _pack_header(header), columns, *filter(None, keys), *filter(None, values), *headers
+        FrameKind.RUN, _pack_header(header), columns, *filter(None, keys), *filter(None, values), *headers
     )
 
 
@@ -268,7 +268,7 @@ def _pack_header(header: RunHeader) -> bytes:
 
 def encode_chunk(size: int) -> bytes:
     """What goes before the `size` bytes of a CHUNK; the SLICE behind it names them."""
-    return _head(Kind.CHUNK, size)
+    return _head(FrameKind.CHUNK, size)
 
 
 def encode_slice(header: RunHeader, chunk_id: int, skip: int, first_offset: int, *, is_end: bool) -> bytes:
@@ -276,7 +276,7 @@ def encode_slice(header: RunHeader, chunk_id: int, skip: int, first_offset: int,
 
     `is_end`: up to its last one.
     """
-    return frame(Kind.SLICE, _pack_header(header), _SLICE.pack(chunk_id, skip, first_offset, is_end))
+    return frame(FrameKind.SLICE, _pack_header(header), _SLICE.pack(chunk_id, skip, first_offset, is_end))
 
 
 def decode_slice(body: bytes) -> tuple[int, int, int, bool]:
@@ -353,19 +353,19 @@ def decode_headers(blob: bytes) -> list[tuple[str, bytes | None]]:
         (name,), at = _cut(blob, at + 4, _LENGTH.unpack_from(blob, at))
         (value,), at = _cut(blob, at + 4, _LENGTH.unpack_from(blob, at))
         if not begin + 2 * _LENGTH.size <= at <= len(blob):  # a length below -1 may go back, for ever
-            raise NonsenseError("headers whose lengths can't be")
+            raise ProtocolViolationError("headers whose lengths can't be")
         pairs.append(((name or b"").decode(errors="surrogateescape"), value))
     return pairs
 
 
 def encode_recall(lane_id: int) -> bytes:
     """RECALL: what hasn't started of this lane."""
-    return frame(Kind.RECALL, _LANE.pack(lane_id))
+    return frame(FrameKind.RECALL, _LANE.pack(lane_id))
 
 
 def encode_forget(lane_id: int) -> bytes:
     """FORGET: this lane."""
-    return frame(Kind.FORGET, _LANE.pack(lane_id))
+    return frame(FrameKind.FORGET, _LANE.pack(lane_id))
 
 
 def decode_lane_id(body: bytes) -> int:
@@ -378,7 +378,7 @@ def encode_progress(seq: int, handler_ns: int, count: int, slowest_ns: int = 0) 
 
     One of them took `slowest_ns`; 0: that isn't known.
     """
-    return frame(Kind.PROGRESS, _PROGRESS.pack(seq, handler_ns, count, slowest_ns))
+    return frame(FrameKind.PROGRESS, _PROGRESS.pack(seq, handler_ns, count, slowest_ns))
 
 
 def decode_progress(body: bytes) -> tuple[int, int, int, int]:
@@ -389,7 +389,7 @@ def decode_progress(body: bytes) -> tuple[int, int, int, int]:
 
 def encode_done(ended: Sequence[tuple[int, int]]) -> bytes:
     """DONE: each `seq`, and how long its handler took, ns."""
-    return frame(Kind.DONE, *[_SPAN.pack(*one) for one in ended])
+    return frame(FrameKind.DONE, *[_SPAN.pack(*one) for one in ended])
 
 
 def decode_done(body: bytes) -> list[tuple[int, int]]:
@@ -397,7 +397,7 @@ def decode_done(body: bytes) -> list[tuple[int, int]]:
     return list(_SPAN.iter_unpack(body))
 
 
-def encode_about(kind: Kind, seq: int, text: str) -> bytes:
+def encode_about(kind: FrameKind, seq: int, text: str) -> bytes:
     """LOG or CANCEL: a text about one record."""
     return frame(kind, _SEQ.pack(seq), text.encode(errors="backslashreplace"))
 
@@ -410,7 +410,9 @@ def decode_about(body: bytes) -> tuple[int, str]:
 def encode_failed(first: int, end: int, reason: str, *, is_named: bool = False) -> bytes:
     """FAILED. `is_named`: the handler has said it of each of them, not of all together."""
     reason = bounded(reason, MAX_REASON)
-    return frame(Kind.FAILED, _FAILED.pack(first, end, is_named), reason.encode(errors="backslashreplace"))
+    return frame(
+        FrameKind.FAILED, _FAILED.pack(first, end, is_named), reason.encode(errors="backslashreplace")
+    )
 
 
 def decode_failed(body: bytes) -> tuple[int, int, bool, str]:
@@ -421,7 +423,7 @@ def decode_failed(body: bytes) -> tuple[int, int, bool, str]:
 
 def encode_init_failed(reason: str) -> bytes:
     """INIT_FAILED."""
-    return frame(Kind.INIT_FAILED, bounded(reason, MAX_REASON).encode(errors="backslashreplace"))
+    return frame(FrameKind.INIT_FAILED, bounded(reason, MAX_REASON).encode(errors="backslashreplace"))
 
 
 def decode_init_failed(body: bytes) -> str:
@@ -429,7 +431,7 @@ def decode_init_failed(body: bytes) -> str:
     return bounded(body.decode(), MAX_REASON)
 
 
-def encode_seq(kind: Kind, seq: int) -> bytes:
+def encode_seq(kind: FrameKind, seq: int) -> bytes:
     """UNACKED."""
     return frame(kind, _SEQ.pack(seq))
 
@@ -449,7 +451,7 @@ def encode_nack(nack: Nack) -> bytes:
     """NACK. Offsets as in `encode_ack`."""
     offset = max(-1, min(nack.offset, _MAX_OFFSET))
     return json_frame(
-        Kind.NACK, {**asdict(nack), "offset": offset, "reason": bounded(nack.reason, MAX_REASON)}
+        FrameKind.NACK, {**asdict(nack), "offset": offset, "reason": bounded(nack.reason, MAX_REASON)}
     )
 
 
@@ -467,7 +469,7 @@ def _encode_ack_about(topic: str, partition: int, is_through: bool, log: str) ->
     """What goes before the offset: the same for thousands of acks."""
     stamp = log.encode()[:_MAX_STAMP]
     about = _ACK.pack(partition, is_through, len(stamp)) + stamp + topic.encode()
-    return _head(Kind.ACK, len(about) + _OFFSET.size) + about
+    return _head(FrameKind.ACK, len(about) + _OFFSET.size) + about
 
 
 def decode_ack(body: bytes) -> Ack:
@@ -487,7 +489,7 @@ def decode_ack_offset(body: bytes) -> int:
 
 def encode_acked(lane_id: int, first: int, end: int, number: int) -> bytes:
     """ACKED."""
-    return frame(Kind.ACKED, _ACKED.pack(lane_id, first, end, number))
+    return frame(FrameKind.ACKED, _ACKED.pack(lane_id, first, end, number))
 
 
 def decode_acked(body: bytes) -> tuple[int, int, int, int]:
@@ -498,7 +500,7 @@ def decode_acked(body: bytes) -> tuple[int, int, int, int]:
 
 def encode_returned(spans: Sequence[tuple[int, int]]) -> bytes:
     """RETURNED: spans of seq that were not started."""
-    return frame(Kind.RETURNED, *[_SPAN.pack(*span) for span in spans])
+    return frame(FrameKind.RETURNED, *[_SPAN.pack(*span) for span in spans])
 
 
 def decode_returned(body: bytes) -> list[tuple[int, int]]:

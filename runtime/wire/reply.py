@@ -3,16 +3,16 @@
 import struct
 from dataclasses import dataclass
 
-from headrace.runtime.wire.records import Headers, Kind, decode_headers, encode_headers, frame
+from headrace.runtime.wire.records import FrameKind, Headers, decode_headers, encode_headers, frame
 
 _REPLY = struct.Struct("<QI?II")  # seq, status, has_more, and the bytes of content type and headers
 _PART = struct.Struct("<Q?")
 _TAKEN = struct.Struct("<QQ")
 NOBODY = 2**64 - 1
 """In place of how many bytes were taken."""
-WINDOW_BYTES = 1 << 20
+REPLY_WINDOW_BYTES = 1 << 20
 """How far the parts of an answer may be ahead of who takes them."""
-MOST_PART_BYTES = 1 << 18
+MAX_PART_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def encode_reply(seq: int, reply: Reply) -> bytes:
     content_type = reply.content_type.encode(errors="surrogateescape")
     headers = encode_headers(reply.headers)
     head = _REPLY.pack(seq, reply.status, reply.has_more, len(content_type), len(headers))
-    return frame(Kind.REPLY, head, content_type, headers, reply.body)
+    return frame(FrameKind.REPLY, head, content_type, headers, reply.body)
 
 
 def decode_reply(body: bytes) -> tuple[int, Reply]:
@@ -45,8 +45,8 @@ def decode_reply(body: bytes) -> tuple[int, Reply]:
 
 
 def encode_part(seq: int, data: bytes, *, is_last: bool) -> bytes:
-    """REPLY_PART: at most MOST_PART_BYTES."""
-    return frame(Kind.REPLY_PART, _PART.pack(seq, is_last), data)
+    """REPLY_PART: at most MAX_PART_BYTES."""
+    return frame(FrameKind.REPLY_PART, _PART.pack(seq, is_last), data)
 
 
 def decode_part(body: bytes) -> tuple[int, bool, bytes]:
@@ -56,7 +56,7 @@ def decode_part(body: bytes) -> tuple[int, bool, bytes]:
 
 def encode_taken(seq: int, byte_count: int) -> bytes:
     """TAKEN: so many of the bytes in parts, since the answer began; or NOBODY."""
-    return frame(Kind.TAKEN, _TAKEN.pack(seq, byte_count))
+    return frame(FrameKind.TAKEN, _TAKEN.pack(seq, byte_count))
 
 
 def decode_taken(body: bytes) -> tuple[int, int]:

@@ -12,7 +12,7 @@ _MOST_BYTES = 1 << 16
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.+)')
 
 
-def answer_to(fd: int) -> None:
+def dump_stack_on_signal(fd: int) -> None:
     """In a worker: write there, when it is asked.
 
     The kernel asks the main thread. It writes of itself alone: the frames of another one, which may run
@@ -21,12 +21,12 @@ def answer_to(fd: int) -> None:
     faulthandler.register(_ASKS, fd, all_threads=False)
 
 
-def stop_answering() -> None:
+def stop_dumping() -> None:
     """In a process that a worker has forked: the file is the worker's."""
     faulthandler.unregister(_ASKS)
 
 
-class Stacks:
+class StackDump:
     """The processor's end: a file in memory, which its worker inherits."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from headrace.runtime.wire.records import Kind, decode_json, json_frame
+from headrace.runtime.wire.records import FrameKind, decode_json, json_frame
 
 STREAM_EVENT = "headrace.runtime.worker.api.event:StreamEvent"
 RANGE_EVENT = "headrace.runtime.worker.api.event:RangeEvent"
@@ -75,7 +75,7 @@ class WorkerStart:
 
 def encode_start(start: WorkerStart) -> bytes:
     """START."""
-    return json_frame(Kind.START, asdict(start))
+    return json_frame(FrameKind.START, asdict(start))
 
 
 def decode_start(body: bytes) -> WorkerStart:

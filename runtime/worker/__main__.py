@@ -18,13 +18,13 @@ from pathlib import Path
 from headrace.runtime.processes import die, die_with_parent, keep_freed_memory
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.records import Kind
+from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.wire.slots.progress import ProgressSlot
-from headrace.runtime.wire.stack_dump import answer_to, stop_answering
+from headrace.runtime.wire.stack_dump import dump_stack_on_signal, stop_dumping
 from headrace.runtime.wire.start import decode_start
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 from headrace.runtime.worker.forks import give_back_in_forks, leave_signals_alone
-from headrace.runtime.worker.frame_handler import obey
+from headrace.runtime.worker.frame_handler import handle_frame
 from headrace.runtime.worker.handler import HandlerNotLoadedError
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.loop import WorkerLoop
@@ -36,12 +36,12 @@ _SWITCH_INTERVAL_SECONDS = 0.001
 _GARBAGE_THRESHOLD = 10_000  # more objects than a run has
 
 
-def _follow(link: Link, worker: WorkerLoop, frames: list[tuple[Kind, bytes]]) -> None:
+def _follow(link: Link, worker: WorkerLoop, frames: list[tuple[FrameKind, bytes]]) -> None:
     """The link thread. `frames` have arrived already."""
     try:
         while True:
             for kind, body in frames:
-                obey(worker, kind, body)
+                handle_frame(worker, kind, body)
             frames = link.receive()
     except BaseException:
         traceback.print_exc()
@@ -55,7 +55,7 @@ def main() -> None:
     signals_before = leave_signals_alone()
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     faulthandler.enable(2)  # a segfault says where; sys.stderr becomes log lines
-    answer_to(int(sys.argv[4]))
+    dump_stack_on_signal(int(sys.argv[4]))
     slot = ProgressSlot.take(int(sys.argv[2]), Lease(int(sys.argv[3])))
     link = Link(socket.socket(fileno=int(sys.argv[1])), slot)
     (_, body), *others = link.receive()
@@ -63,7 +63,7 @@ def main() -> None:
     redirect_output(link.send_log, start.log_level, has_terminal=start.has_terminal)
     os.register_at_fork(after_in_child=link.abandon)
     os.register_at_fork(after_in_child=restore_output)
-    os.register_at_fork(after_in_child=stop_answering)
+    os.register_at_fork(after_in_child=stop_dumping)
     try:
         worker = WorkerLoop(link, slot, start, WorkerEventLoop(runs_for_sync_code=start.running_event_loop))
         worker.metrics.sends_by_itself = True
@@ -82,7 +82,7 @@ def main() -> None:
     # What is imported stays: a collection need not look at it, nor come after every few hundred records.
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD, *gc.get_threshold()[1:])
-    link.send(wire.frame(Kind.READY, bytes([worker.is_async])))
+    link.send(wire.frame(FrameKind.READY, bytes([worker.is_async])))
     worker.run_forever()
     worker.traces.close()
 

@@ -7,7 +7,7 @@ from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.api.user_traceback import describe_failure
 
 
-class Cancelling:
+class CallCancellation:
     """Of an async handler, where records or batches follow each other."""
 
     def __init__(self, slot: ProgressSlot, loop: asyncio.AbstractEventLoop) -> None:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from headrace.runtime.wire.chunk_cache import ChunkCache
-from headrace.runtime.wire.decoder import Decode, Records
+from headrace.runtime.wire.decoder import Decode, DecodedRecords
 from headrace.runtime.wire.records import Buffer, WireRecord
 
 _AT_ONCE = 500
 
 
-def no_decoder(_: Buffer, __: int = 0, **___: bool) -> Records:
+def no_decoder(_: Buffer, __: int = 0, **___: bool) -> DecodedRecords:
     """Where all records come decoded."""
     raise AssertionError("the trigger has named no decoder")
 
@@ -20,7 +20,7 @@ class ReceivedChunk:
     def __init__(self, data: bytes, decode: Decode) -> None:
         self._data = data
         self._decode = decode
-        self._records: Records
+        self._records: DecodedRecords
         self._at: int | None = None  # how many were read; None where it has to begin anew
 
     def read(self, skip: int, count: int) -> Sequence[WireRecord]:

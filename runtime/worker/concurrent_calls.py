@@ -9,24 +9,24 @@ from types import CoroutineType
 from typing import Any
 
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import Kind, RunHeader
+from headrace.runtime.wire.records import FrameKind, RunHeader
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker import results
 from headrace.runtime.worker.api.event import PartitionView
-from headrace.runtime.worker.api.record_id import CURRENT, RECORD, Place
+from headrace.runtime.worker.api.record_id import CURRENT_RECORD, CURRENT_RECORD_ID, RecordId
 from headrace.runtime.worker.api.sdk import Response
-from headrace.runtime.worker.api.sources import Source
+from headrace.runtime.worker.api.sources import EventSource
 from headrace.runtime.worker.api.user_traceback import describe_failure
 from headrace.runtime.worker.cancellation import late_reason
-from headrace.runtime.worker.context_variables import inside
+from headrace.runtime.worker.context_variables import await_inside
 from headrace.runtime.worker.inbox import Inbox, PendingRun
-from headrace.runtime.worker.returned.stream import Replies
+from headrace.runtime.worker.returned.stream import ReplySender
 
-LATE = "the handler returned after that"
+RETURNED_LATE = "the handler returned after that"
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class CallEnvironment:
     """What a handler is called with, and where that is told."""
 
     send: Callable[[bytes], None]
@@ -37,7 +37,7 @@ class Means:
     """The handler, with an event."""
     first_context: Context
     """What each call has a copy of."""
-    place_of: Callable[[RunHeader], tuple[Any, Source]]
+    place_of: Callable[[RunHeader], tuple[Any, EventSource]]
     """The view of a run's partition, None where that is over, and the trigger that it is of."""
     end_fork: Callable[[BaseException | None], None]
     """Ends a process that the handler has forked, where that has got."""
@@ -45,29 +45,29 @@ class Means:
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class _CurrentCall:
     """A record that is in the handler."""
 
     task: asyncio.Task[Any]
-    replies: Replies
+    replies: ReplySender
     why_cancelled: str = ""
     is_cancelled: bool = False
 
 
-class AtOnce:
+class ConcurrentCalls:
     """Records of one lane follow each other, those of different lanes are in the handler together.
 
     As many as there are places in the slot. What has ended in one turn of the loop leaves in one piece, and
     gives its places back then.
     """
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: CallEnvironment) -> None:
         self._means = means
-        self._calls: dict[int, _Call] = {}  # by seq
+        self._calls: dict[int, _CurrentCall] = {}  # by seq
         self._runs: dict[int, asyncio.Task[None]] = {}  # by lane
         self._said: list[bytes] = []
         self._ended: list[tuple[int, int]] = []
-        self._unanswered = Replies(means.send, means.loop)  # of all to which nobody wants an answer
+        self._unanswered = ReplySender(means.send, means.loop)  # of all to which nobody wants an answer
         self._woken = asyncio.Event()
         self._is_to_wake = False
         self._broken: asyncio.Task[None] | None = None
@@ -101,7 +101,7 @@ class AtOnce:
         if (call := self._calls.get(seq)) is not None:
             call.replies.on_taken(seq, byte_count)
 
-    def _cancel(self, seq: int, call: _Call) -> None:
+    def _cancel(self, seq: int, call: _CurrentCall) -> None:
         """On the loop: so it is at an await, if it is there still."""
         if self._calls.get(seq) is call:
             call.is_cancelled = True
@@ -138,7 +138,7 @@ class AtOnce:
                 self._end(seq, 0)
             else:
                 one = self._handle_one(run, seq, record, (view, source))
-                await inside(means.first_context.copy(), one)
+                await await_inside(means.first_context.copy(), one)
             seq += 1
         if seq == header.first_seq:
             means.slot.calls.leave(seq)  # all of it was recalled
@@ -147,14 +147,14 @@ class AtOnce:
         self._woken.set()
 
     async def _handle_one(
-        self, run: PendingRun, seq: int, record: Any, place: tuple[PartitionView, Source]
+        self, run: PendingRun, seq: int, record: Any, place: tuple[PartitionView, EventSource]
     ) -> None:
         means, (view, source), task = self._means, place, asyncio.current_task()
         assert task is not None, "it is one"
         view.record = record
-        CURRENT.set(Place(view.topic, view.partition, record.offset))
-        RECORD.set(record)
-        call = self._calls[seq] = _Call(task, self._replies(source))
+        CURRENT_RECORD_ID.set(RecordId(view.topic, view.partition, record.offset))
+        CURRENT_RECORD.set(record)
+        call = self._calls[seq] = _CurrentCall(task, self._replies(source))
         started_ns = time.perf_counter_ns()
         try:
             result = means.call(source.new_event(record, view, run.header.attempt))
@@ -169,14 +169,14 @@ class AtOnce:
         means.end_fork(None)
         self._end(seq, time.perf_counter_ns() - started_ns)
 
-    def _replies(self, source: Source) -> Replies:
+    def _replies(self, source: EventSource) -> ReplySender:
         if not source.wants_replies:
             return self._unanswered
-        replies = Replies(self._means.send, self._means.loop)
+        replies = ReplySender(self._means.send, self._means.loop)
         replies.are_wanted = True
         return replies
 
-    async def _rest(self, seq: int, call: _Call, result: Any) -> Iterable[bytes]:
+    async def _rest(self, seq: int, call: _CurrentCall, result: Any) -> Iterable[bytes]:
         """Do the rest of the handler's work; what is to be said before its end."""
         replies, wants_replies = call.replies, call.replies.are_wanted
         if type(result) is CoroutineType:  # what nearly all async handlers give
@@ -188,14 +188,14 @@ class AtOnce:
             if wants_replies and results.is_stream(result):  # of what isn't quite a coroutine
                 result = await replies.finish(seq, _stepwise(result))
         if call.why_cancelled:
-            raise results.HandlerReturnedError(LATE)
+            raise results.HandlerReturnedError(RETURNED_LATE)
         if wants_replies:
             result = replies.answer(seq, result, is_last=True)
         if result is not None:
             results.check(result)
         if self._means.may_ask_no_ack and results.asks_no_ack(result):
             self._flush()  # those that it follows have ended before it
-            return replies.take_held(), wire.encode_seq(Kind.UNACKED, seq)
+            return replies.take_held(), wire.encode_seq(FrameKind.UNACKED, seq)
         return (replies.take_held(),)
 
     def _end(self, seq: int, handler_ns: int) -> None:
@@ -215,7 +215,7 @@ class AtOnce:
         self._woken.set()
 
 
-def _reason(call: _Call, error: BaseException) -> str:
+def _reason(call: _CurrentCall, error: BaseException) -> str:
     """Of a failure. If it came of a cancellation, that ends here."""
     if not call.why_cancelled:
         return describe_failure(error)

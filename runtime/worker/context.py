@@ -9,9 +9,9 @@ from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api import sdk
 from headrace.runtime.worker.api.acks import WorkerAcks
-from headrace.runtime.worker.api.function_calls import Call, HttpCalls, in_thread
-from headrace.runtime.worker.api.metrics import Metrics
-from headrace.runtime.worker.api.producing import OnItsWay, WorkerProduces, as_bytes, pairs_of
+from headrace.runtime.worker.api.function_calls import FunctionCaller, HttpFunctionCaller, run_in_thread
+from headrace.runtime.worker.api.metrics import HandlerMetrics
+from headrace.runtime.worker.api.producing import PendingMessage, WorkerProducer, encode_value, header_pairs
 from headrace.runtime.worker.api.spark import WorkerSpark
 from headrace.runtime.worker.output import HANDLER_LOGGER
 from headrace.runtime.worker.tasks import EventTasks
@@ -25,13 +25,13 @@ T = TypeVar("T")
 class Platform(sdk.Platform):
     """`context.platform`, with the callbacks that Nuclio's documentation names."""
 
-    calls: Call
+    calls: FunctionCaller
     """What `call_function` goes by. Tests may replace it."""
 
     def __init__(self, acks: WorkerAcks, namespace: str, function_addresses: Mapping[str, str]) -> None:
         super().__init__("local", namespace)
         self._acks = acks
-        self.calls = HttpCalls(function_addresses, self._get_function_url)
+        self.calls = HttpFunctionCaller(function_addresses, self._get_function_url)
 
     async def explicit_ack(self, qualified_offset: sdk.QualifiedOffset) -> bool:
         """Ack one record: it is not delivered again. From any thread, on any event loop; never waits for it.
@@ -86,7 +86,7 @@ class Platform(sdk.Platform):
         service_name_override: str | None = None,
     ) -> sdk.Response:
         """`call_function` that lets the event loop turn meanwhile: many calls may be under way."""
-        return await in_thread(lambda: self.calls(function_name, event, timeout, service_name_override))
+        return await run_in_thread(lambda: self.calls(function_name, event, timeout, service_name_override))
 
     def on_signal(self, callback: Callable[[], Any]) -> None:
         """Have `callback` called, without arguments, when partitions leave and when the replica stops.
@@ -112,7 +112,7 @@ class Context(sdk.Context):
 
     logger: sdk.Logger
     platform: Platform
-    metrics: Metrics
+    metrics: HandlerMetrics
     """Counters, gauges and histograms of your own, which /metrics shows beside the runtime's."""
     user_data: Any
     """Yours: what init_context leaves there as attributes, handlers find."""
@@ -127,7 +127,7 @@ class Context(sdk.Context):
         self,
         spark: WorkerSpark,
         tasks: EventTasks,
-        produces: WorkerProduces,
+        produces: WorkerProducer,
         source_options: Mapping[str, str],
         **parts: Any,
     ) -> None:
@@ -147,7 +147,7 @@ class Context(sdk.Context):
         timestamp: int | None = None,
         *,
         output: str = "",
-    ) -> OnItsWay:
+    ) -> PendingMessage:
         """Send a message on: to the brokers of the trigger, or of the function's `output` of that name.
 
         `value`: bytes, text, None, or what goes as JSON. `headers`: a mapping or pairs, of names and bytes or
@@ -164,7 +164,7 @@ class Context(sdk.Context):
         if partition is not None and partition < 0:
             raise ValueError(f"produce({topic}): partition {partition} is none")
         message = Message(
-            topic, as_bytes(value), as_bytes(key), pairs_of(headers), partition, timestamp, output
+            topic, encode_value(value), encode_value(key), header_pairs(headers), partition, timestamp, output
         )
         return self._produces.produce(message)
 
@@ -190,7 +190,7 @@ def create_context(
     start: WorkerStart,
     trigger: sdk.TriggerInfo,
     acks: WorkerAcks,
-    produces: WorkerProduces,
+    produces: WorkerProducer,
     spark: WorkerSpark,
 ) -> Context:
     """The one context of a worker process. `worker_id` is a string in handlers, as in Nuclio."""

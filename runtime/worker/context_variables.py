@@ -16,9 +16,9 @@ from headrace.runtime.worker.results import (
 
 
 @types.coroutine
-def inside(context: Context, awaitable: Any) -> Generator[Any, Any, Any]:
+def await_inside(context: Context, awaitable: Any) -> Generator[Any, Any, Any]:
     """Await it in `context`: the task stays the same, as who cancels it expects."""
-    steps = (awaitable if type(awaitable) is types.CoroutineType else awaited(awaitable)).__await__()
+    steps = (awaitable if type(awaitable) is types.CoroutineType else as_coroutine(awaitable)).__await__()
     step, given = steps.send, None
     while True:
         try:
@@ -35,12 +35,12 @@ def inside(context: Context, awaitable: Any) -> Generator[Any, Any, Any]:
             step, given = steps.throw, error
 
 
-async def awaited(awaitable: Any) -> Any:
+async def as_coroutine(awaitable: Any) -> Any:
     """As a coroutine, whatever it is."""
     return await awaitable
 
 
-class Contexts:
+class ContextVariables:
     """Calls share one context until one of them has set a variable there; from then on each has a copy.
 
     Most handlers set none, and a copy for each record costs more than a quick handler.
@@ -68,7 +68,7 @@ class Contexts:
 
     async def alone(self, work: Coroutine[Any, Any, None]) -> None:
         """All that it calls, in one copy of `first`."""
-        await inside(self.first.copy(), work)
+        await await_inside(self.first.copy(), work)
 
 
 def within(context: Context, result: Any) -> Any:
@@ -81,7 +81,7 @@ def within(context: Context, result: Any) -> Any:
 
 
 async def _rest(context: Context, result: Any) -> Any:
-    return within(context, await inside(context, result))
+    return within(context, await await_inside(context, result))
 
 
 def _steps(context: Context, body: Any) -> Iterator[Any]:
@@ -97,12 +97,12 @@ async def _async_steps(context: Context, body: Any) -> AsyncIterator[Any]:
     try:
         while True:
             try:
-                item = await inside(context, body.__anext__())
+                item = await await_inside(context, body.__anext__())
             except StopAsyncIteration:
                 return
             yield item
     finally:
-        await inside(context, body.aclose())
+        await await_inside(context, body.aclose())
 
 
 def _as_of(result: Any, body: Any) -> Any:

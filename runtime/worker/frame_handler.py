@@ -1,33 +1,33 @@
 """What a processor tells a worker, done."""
 
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import Kind
+from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.wire.reply import decode_taken
 from headrace.runtime.worker.loop import WorkerLoop
 
 
-def obey(worker: WorkerLoop, kind: Kind, body: bytes) -> None:  # noqa: C901  # a line for each kind
+def handle_frame(worker: WorkerLoop, kind: FrameKind, body: bytes) -> None:  # noqa: C901  # a line for each kind
     """One frame, other than START (link thread)."""
     match kind:
-        case Kind.RUN | Kind.CHUNK | Kind.SLICE:
+        case FrameKind.RUN | FrameKind.CHUNK | FrameKind.SLICE:
             worker.receive(kind, body)
-        case Kind.RECALL:
+        case FrameKind.RECALL:
             worker.inbox.recall(wire.decode_lane_id(body))
-        case Kind.LANE:
+        case FrameKind.LANE:
             worker.add_lane(**wire.decode_json(body))
-        case Kind.FORGET:
+        case FrameKind.FORGET:
             worker.forget_lane(wire.decode_lane_id(body))
-        case Kind.OWNED:
+        case FrameKind.OWNED:
             worker.acks.own(wire.decode_json(body))
-        case Kind.CANCEL:
+        case FrameKind.CANCEL:
             worker.cancel(*wire.decode_about(body))
-        case Kind.TAKEN:
+        case FrameKind.TAKEN:
             worker.on_taken(*decode_taken(body))
-        case Kind.PRODUCED:
+        case FrameKind.PRODUCED:
             worker.produces.on_produced(body)
-        case Kind.DRAIN:
+        case FrameKind.DRAIN:
             worker.drain()
-        case Kind.TERMINATE:
+        case FrameKind.TERMINATE:
             worker.terminate()
-        case Kind.STOP:
+        case FrameKind.STOP:
             worker.inbox.stop()

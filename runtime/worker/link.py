@@ -7,11 +7,11 @@ from typing import Protocol, cast
 
 from headrace.runtime.processes import die
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import Kind
+from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.text import MAX_LINE, bounded_values
-from headrace.runtime.worker.api.record_id import CURRENT
-from headrace.runtime.worker.api.serial_writer import InTurn
+from headrace.runtime.worker.api.record_id import CURRENT_RECORD_ID
+from headrace.runtime.worker.api.serial_writer import SerialWriter
 
 _RECEIVE_BYTES = 1 << 16
 NO_RECORD = 2**64 - 1
@@ -31,7 +31,7 @@ class Link:
         sock.set_inheritable(False)  # what a handler starts must not keep it open
         self._sock = sock
         self._slot = slot
-        self._write = InTurn(self._write_frames)
+        self._write = SerialWriter(self._write_frames)
         self._room = memoryview(bytearray(_RECEIVE_BYTES))  # kept: to have so much mapped anew costs more
         self._received = bytearray()
         self._is_abandoned = False
@@ -64,18 +64,18 @@ class Link:
     def send_log(self, line: dict[str, object]) -> None:
         """A log line, bound to the record that its task works for, or else to the one that runs now."""
         now = self._slot.read()
-        if (place := CURRENT.get()) is not None:
+        if (place := CURRENT_RECORD_ID.get()) is not None:
             line["of"] = place
         text = json.dumps(line)
         if len(text) > MAX_LINE:
             text = json.dumps(line | {"with": bounded_values(cast("dict[str, object]", line["with"]))})
-        self.send(wire.encode_about(Kind.LOG, now.seq if now.is_running else NO_RECORD, text))
+        self.send(wire.encode_about(FrameKind.LOG, now.seq if now.is_running else NO_RECORD, text))
 
-    def receive(self) -> list[tuple[Kind, bytes]]:
+    def receive(self) -> list[tuple[FrameKind, bytes]]:
         """The next frames, at least one. The processor's death is ours."""
         while not (frames := list(wire.split_frames(self._received))):
             if (chunk := self._chunk()) is not None:
-                return [(Kind.CHUNK, cast("bytes", chunk))]  # nobody writes to it any more
+                return [(FrameKind.CHUNK, cast("bytes", chunk))]  # nobody writes to it any more
             count = self._read_into(self._room)
             self._received += self._room[:count]
         return frames

@@ -17,7 +17,7 @@ from typing import Any
 from headrace.runtime.spark.token import SharedToken
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.decoder import Decode
-from headrace.runtime.wire.records import Kind
+from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.wire.undecodable import UndecodableRecord
@@ -25,17 +25,17 @@ from headrace.runtime.worker import results as handler_results
 from headrace.runtime.worker.api.acks import WorkerAcks
 from headrace.runtime.worker.api.event import Event, PartitionView
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
-from headrace.runtime.worker.api.metrics import Metrics
-from headrace.runtime.worker.api.producing import WorkerProduces
-from headrace.runtime.worker.api.sources import Source, sources_of
+from headrace.runtime.worker.api.metrics import HandlerMetrics
+from headrace.runtime.worker.api.producing import WorkerProducer
+from headrace.runtime.worker.api.sources import EventSource, load_event_sources
 from headrace.runtime.worker.api.spark import WorkerSpark
 from headrace.runtime.worker.api.user_traceback import describe_failure
 from headrace.runtime.worker.callbacks import Callbacks
-from headrace.runtime.worker.cancellation import Cancelling
+from headrace.runtime.worker.cancellation import CallCancellation
 from headrace.runtime.worker.chunks import ReceivedChunks, no_decoder
-from headrace.runtime.worker.concurrent_calls import LATE, AtOnce, Means
+from headrace.runtime.worker.concurrent_calls import RETURNED_LATE, CallEnvironment, ConcurrentCalls
 from headrace.runtime.worker.context import create_context
-from headrace.runtime.worker.context_variables import Contexts, awaited
+from headrace.runtime.worker.context_variables import ContextVariables, as_coroutine
 from headrace.runtime.worker.handler import (
     Handler,
     HandlerNotLoadedError,
@@ -44,10 +44,10 @@ from headrace.runtime.worker.handler import (
 )
 from headrace.runtime.worker.inbox import Inbox, PendingRun
 from headrace.runtime.worker.link import Sender
-from headrace.runtime.worker.result_topic import ToTopic
-from headrace.runtime.worker.results import HandlerReturnedError, Outcome
+from headrace.runtime.worker.result_topic import ResultTopic
+from headrace.runtime.worker.results import HandlerReturnedError, RecordOutcome
 from headrace.runtime.worker.returned.replies import answers
-from headrace.runtime.worker.returned.stream import Replies
+from headrace.runtime.worker.returned.stream import ReplySender
 from headrace.runtime.worker.tracing import NoTraces, Traces
 
 _QUICK_NS = 100_000
@@ -68,27 +68,27 @@ class WorkerLoop:
         self._is_forked = False
         self.inbox = Inbox(link.send, self._wake, slot.enter_run)
         self.acks = WorkerAcks(link.send, slot, start)
-        self.replies = Replies(self.acks.flush, loop)
+        self.replies = ReplySender(self.acks.flush, loop)
         self._may_ask_no_ack = start.ack_mode == "enable"
         self._must_ack = start.ack_mode == "explicitOnly"
         self._takes_acks = start.takes_acks
         self._is_batch = start.is_batch
         self._places = start.places
         self._result_topic = start.result_topic
-        self._at_once: AtOnce | None = None
+        self._at_once: ConcurrentCalls | None = None
         loop.place = self.acks.place
-        self._sources = sources_of(start, load_named)
-        self._source_of: dict[int, Source] = {}  # by lane
+        self._sources = load_event_sources(start, load_named)
+        self._source_of: dict[int, EventSource] = {}  # by lane
         self._spark = WorkerSpark(
             start.spark_url,
             start.spark_session_id,
             start.spark_conf,
             start.module,
-            on_new_id=lambda session_id: link.send(wire.frame(Kind.SPARK_SESSION, session_id.encode())),
+            on_new_id=lambda session_id: link.send(wire.frame(FrameKind.SPARK_SESSION, session_id.encode())),
             token=SharedToken.take(start.spark_token_fd) if start.spark_token_fd >= 0 else None,
         )
         self._exactly_once, own = start.exactly_once, self._sources[0].trigger
-        self.produces = WorkerProduces(
+        self.produces = WorkerProducer(
             link.send,
             self.acks.producer,
             start.outputs,
@@ -101,7 +101,7 @@ class WorkerLoop:
         self.traces: Traces = NoTraces()
         """Of the handler's calls. Whoever loads it may set others before."""
         self._context = create_context(start, own, self.acks, self.produces, self._spark)
-        self._context.metrics = self.metrics = Metrics(link.send)
+        self._context.metrics = self.metrics = HandlerMetrics(link.send)
         self._callbacks = Callbacks(self._loop, self._is_in_sync_handler)
         self._views: dict[int, PartitionView] = {}
         decode: Decode = no_decoder
@@ -110,8 +110,8 @@ class WorkerLoop:
         self._chunks = ReceivedChunks(decode)
         self._handler: Handler
         self._call: Callable[[Any, Any], Any]
-        self._contexts: Contexts
-        self._cancelling = Cancelling(slot, loop)
+        self._contexts: ContextVariables
+        self._cancelling = CallCancellation(slot, loop)
 
     def load(self, folder: Path, module_name: str, function_name: str) -> None:
         """Import the handler and run its init_context. Raises HandlerNotLoadedError."""
@@ -121,7 +121,7 @@ class WorkerLoop:
         """Call this handler, after its init_context if there is one. Raises HandlerNotLoadedError."""
         if self._result_topic:
             name = self._sources[0].trigger.name
-            call = ToTopic(handler.call, name, self._result_topic, self._context.produce)
+            call = ResultTopic(handler.call, name, self._result_topic, self._context.produce)
             handler = Handler(call, handler.is_async)
         handler = Handler(self.traces.around(handler.call), handler.is_async)
         self.produces.trace_headers = self.traces.headers
@@ -129,7 +129,7 @@ class WorkerLoop:
         context = copy_context()
         if init_context is not None:
             _prepare(init_context, self._context, self._loop, context)
-        self._contexts = Contexts(context)
+        self._contexts = ContextVariables(context)
         if handler.is_async and self._places:
             self._at_once = self._overlapping(handler)
 
@@ -154,14 +154,14 @@ class WorkerLoop:
         self._source_of.pop(lane_id, None)
         self.inbox.forget(lane_id)
 
-    def receive(self, kind: Kind, body: bytes) -> None:
+    def receive(self, kind: FrameKind, body: bytes) -> None:
         """Records to handle, or a chunk that slices will refer to."""
-        if kind is Kind.CHUNK:
+        if kind is FrameKind.CHUNK:
             self._chunks.receive(body)
             return
         header = wire.decode_run_header(body)
         decode: Callable[[], Sequence[Any]]
-        if kind is Kind.RUN:
+        if kind is FrameKind.RUN:
             span, decode = wire.decode_run_span(body), partial(wire.decode_records, body)
         else:
             chunk_id, skip, first, is_end = wire.decode_slice(body)
@@ -202,11 +202,11 @@ class WorkerLoop:
     def _is_in_sync_handler(self) -> bool:
         return not self._handler.is_async and self._slot.read().is_running
 
-    def _overlapping(self, handler: Handler) -> AtOnce:
+    def _overlapping(self, handler: Handler) -> ConcurrentCalls:
         self.inbox.enter = self._slot.enter_beside
         self.inbox.on_decoded = lambda seq: self._slot.calls.wait(seq)  # noqa: PLW0108  # a fork has others
-        return AtOnce(
-            Means(
+        return ConcurrentCalls(
+            CallEnvironment(
                 send=self._link.send,
                 slot=self._slot,
                 loop=self._loop,
@@ -219,7 +219,7 @@ class WorkerLoop:
             )
         )
 
-    def _place_of(self, header: wire.RunHeader) -> tuple[Any, Source]:
+    def _place_of(self, header: wire.RunHeader) -> tuple[Any, EventSource]:
         """The view is None where the lane is over by now: then the run was recalled, and is empty."""
         place_id = header.place_id
         return self._views.get(place_id), self._source_of.get(place_id, self._sources[0])
@@ -321,13 +321,13 @@ class WorkerLoop:
                     rest = self.replies.finish(seq, result)
                     result = await rest if is_async else self._loop.run_until_complete(rest)
                 if cancelling.seq == seq:
-                    raise HandlerReturnedError(LATE)  # noqa: TRY301  # one way out
+                    raise HandlerReturnedError(RETURNED_LATE)  # noqa: TRY301  # one way out
                 if wants_replies:
                     result = self.replies.answer(seq, result, is_last=not records)
                 if result is not None:
                     handler_results.check(result)
                     if self._may_ask_no_ack and handler_results.asks_no_ack(result):
-                        self.acks.flush(self.replies.take_held() + wire.encode_seq(Kind.UNACKED, seq))
+                        self.acks.flush(self.replies.take_held() + wire.encode_seq(FrameKind.UNACKED, seq))
             except BaseException as error:  # user code may raise anything, SystemExit too
                 self._end_fork(error)
                 self.acks.flush(self.replies.take_held())
@@ -355,13 +355,13 @@ class WorkerLoop:
         """One call for all. Outcomes leave in one piece, with the progress: a kill finds all or nothing."""
         started_ns = time.perf_counter_ns()
         viewed = [(run, view) for run in batch if (view := self._views.get(run.header.place_id)) is not None]
-        unread: list[tuple[int, Outcome]] = []
+        unread: list[tuple[int, RecordOutcome]] = []
         of_runs = [_events_of(run, view, self._sources[0].new_event, unread) for run, view in viewed]
         events = [event for of_run in of_runs for event in of_run]
         end = batch[-1].header.first_seq + batch[-1].header.count
         seqs = [seq for seq, _ in events]
         frames: list[bytes] = []
-        outcomes: list[Outcome] = []
+        outcomes: list[RecordOutcome] = []
         if events:
             self._slot.enter_run(events[0][0])
             for of_run in filter(None, of_runs):
@@ -383,7 +383,7 @@ class WorkerLoop:
         self._link.send(b"".join((*frames, wire.encode_progress(end, elapsed_ns, len(events)))))
         self._slot.leave(end)
 
-    async def _call_batch(self, events: list[Event], seq: int) -> list[Outcome]:
+    async def _call_batch(self, events: list[Event], seq: int) -> list[RecordOutcome]:
         is_async = self._handler.is_async
         if is_async:
             self._cancelling.task = asyncio.current_task()
@@ -394,7 +394,7 @@ class WorkerLoop:
                 rest = handler_results.finish(result, keeps_items=self._sources[0].wants_replies)
                 result = await rest if is_async else self._loop.run_until_complete(rest)
             if self._cancelling.seq == seq:
-                raise HandlerReturnedError(LATE)  # noqa: TRY301  # one way out
+                raise HandlerReturnedError(RETURNED_LATE)  # noqa: TRY301  # one way out
             self._end_fork()
             if self._sources[0].wants_replies:
                 result = handler_results.joined(result)
@@ -402,7 +402,7 @@ class WorkerLoop:
         except BaseException as error:  # user code may raise anything, SystemExit too
             self._end_fork(error)
             self._spark.doubt()
-            return [Outcome(self._cancelling.reason(error, seq))] * len(events)
+            return [RecordOutcome(self._cancelling.reason(error, seq))] * len(events)
 
     def _end_fork(self, error: BaseException | None = None) -> None:
         """A process that the handler has forked ends where the handler does, and touches nothing."""
@@ -423,24 +423,26 @@ def _prepare(init_context: Any, given: Any, loop: WorkerEventLoop, context: Cont
             result = context.run(init_context, given)
         if inspect.isawaitable(result):
             # Not by create_task: a task factory that init_context has set may know no contexts.
-            loop.run_until_complete(asyncio.Task(awaited(result), loop=loop, context=context))
+            loop.run_until_complete(asyncio.Task(as_coroutine(result), loop=loop, context=context))
     except BaseException as error:  # user code may raise anything
         text = f"init_context raised, in your code:\n{describe_failure(error)}"
         raise HandlerNotLoadedError(text) from None
 
 
 def _outcome_frames(
-    seqs: Sequence[int], outcomes: Sequence[Outcome], *, may_ask_no_ack: bool
+    seqs: Sequence[int], outcomes: Sequence[RecordOutcome], *, may_ask_no_ack: bool
 ) -> Iterator[bytes]:
     """Of what hasn't simply succeeded."""
     for first, last, outcome in _spans(seqs, outcomes):
         if outcome.failure is not None:
             yield wire.encode_failed(first, last + 1, outcome.failure, is_named=outcome.is_named)
         elif may_ask_no_ack and outcome.asks_no_ack:
-            yield from (wire.encode_seq(Kind.UNACKED, seq) for seq in range(first, last + 1))
+            yield from (wire.encode_seq(FrameKind.UNACKED, seq) for seq in range(first, last + 1))
 
 
-def _spans(seqs: Sequence[int], outcomes: Sequence[Outcome]) -> Iterator[tuple[int, int, Outcome]]:
+def _spans(
+    seqs: Sequence[int], outcomes: Sequence[RecordOutcome]
+) -> Iterator[tuple[int, int, RecordOutcome]]:
     """Neighbours that went the same way, as (first, last, outcome)."""
     if outcomes and outcomes.count(outcomes[0]) == len(seqs) == seqs[-1] - seqs[0] + 1:  # nearly always
         yield seqs[0], seqs[-1], outcomes[0]
@@ -456,7 +458,7 @@ def _events_of(
     run: PendingRun,
     view: PartitionView,
     new_event: Callable[[Any, PartitionView, int], Event],
-    unread: list[tuple[int, Outcome]],
+    unread: list[tuple[int, RecordOutcome]],
 ) -> list[tuple[int, Event]]:
     """Each with its seq, without those that were acked before their turn.
 
@@ -467,20 +469,20 @@ def _events_of(
         records = [it for it in records if not view.is_acked(it[1].offset, run.header.attempt)]
     if UndecodableRecord in map(type, run.records):
         is_bad = [isinstance(record, UndecodableRecord) for _, record in records]
-        unread += [(seq, Outcome(it.why, is_named=True)) for seq, it in compress(records, is_bad)]
+        unread += [(seq, RecordOutcome(it.why, is_named=True)) for seq, it in compress(records, is_bad)]
         records = list(compress(records, map(not_, is_bad)))
     return [(seq, new_event(record, view, run.header.attempt)) for seq, record in records]
 
 
 def _leave_ranges(
-    events: Sequence[tuple[int, Event]], outcomes: Sequence[Outcome], *, must_ack: bool
+    events: Sequence[tuple[int, Event]], outcomes: Sequence[RecordOutcome], *, must_ack: bool
 ) -> None:
     for (_, event), outcome in zip(events, outcomes, strict=True):
         if outcome.failure is not None or not (must_ack or outcome.asks_no_ack):
             event.leave()
 
 
-def _is_same(one: Outcome, other: Outcome) -> bool:
+def _is_same(one: RecordOutcome, other: RecordOutcome) -> bool:
     return one is other or one == other  # nearly always one for all of them
 
 

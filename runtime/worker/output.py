@@ -13,7 +13,7 @@ from typing import Any
 from nuclio_sdk.json_encoder import Encoder
 
 from headrace.runtime.wire.text import MAX_LINE, MAX_REASON, bounded
-from headrace.runtime.worker.api.serial_writer import InTurn
+from headrace.runtime.worker.api.serial_writer import SerialWriter
 
 SendLog = Callable[[dict[str, object]], None]
 _MAX_LINE_BYTES = 32_768
@@ -88,7 +88,7 @@ class LineSink(io.RawIOBase):
         self._level = level
         self._fd = fd
         self._line = bytearray()
-        self._write = InTurn(self._take_in)
+        self._write = SerialWriter(self._take_in)
 
     def fileno(self) -> int:
         """The real file's, for child processes that are given this one to write to."""

@@ -18,13 +18,13 @@ _ONE = (bytes, str, dict)
 """What is one message, and nothing to wait for."""
 
 
-class Produce(Protocol):
+class ProduceFunction(Protocol):
     """As `context.produce`."""
 
     def __call__(self, topic: str, value: Any, key: Any = None, headers: Any = None) -> Any: ...
 
 
-class ToTopic:
+class ResultTopic:
     """A handler's call for one trigger; others that share its workers get what is returned as ever.
 
     None is nothing, a list or a generator several messages, all else one.
@@ -34,7 +34,7 @@ class ToTopic:
     """
 
     def __init__(
-        self, call: Callable[[Any, Any], Any], trigger_name: str, topic: str, produce: Produce
+        self, call: Callable[[Any, Any], Any], trigger_name: str, topic: str, produce: ProduceFunction
     ) -> None:
         self._handler = call
         self._trigger_name = trigger_name

@@ -84,7 +84,7 @@ NO_RESPONSE = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RecordOutcome:
     """How one record of a batch went: why it failed, or None; and whether its response asks not to ack it.
 
     `is_named`: the response is its own, so that no other record is to blame.
@@ -97,7 +97,7 @@ class Outcome:
     """What it is answered with; it may have failed all the same."""
 
 
-def outcomes(result: Any, events: Sequence[Any]) -> list[Outcome]:
+def outcomes(result: Any, events: Sequence[Any]) -> list[RecordOutcome]:
     """What a batch handler's result says of each event.
 
     A list has a response for each event that went well, with the event's id; anything else speaks for all.
@@ -108,28 +108,28 @@ def outcomes(result: Any, events: Sequence[Any]) -> list[Outcome]:
     return [
         _outcome(by_id[event.id], is_named=True)
         if event.id in by_id
-        else Outcome("the handler's list of responses has none with the event_id of this event")
+        else RecordOutcome("the handler's list of responses has none with the event_id of this event")
         for event in events
     ]
 
 
-def as_one(each: list[Outcome]) -> list[Outcome]:
+def as_one(each: list[RecordOutcome]) -> list[RecordOutcome]:
     """A batch that succeeds or fails as a whole: what it has produced belongs to all of it."""
     failure = next((outcome.failure for outcome in each if outcome.failure is not None), None)
     if failure is None:
         return each
-    whole = Outcome(
+    whole = RecordOutcome(
         f"another record of its batch has failed, and with it all that the batch produced: {failure}"
     )
     return [whole if outcome.failure is None else outcome for outcome in each]
 
 
-def _outcome(response: Any, *, is_named: bool = False) -> Outcome:
+def _outcome(response: Any, *, is_named: bool = False) -> RecordOutcome:
     try:
         check(response)
     except HandlerReturnedError as error:
-        return Outcome(str(error), is_named=is_named, response=response)
-    return Outcome(None, asks_no_ack(response), response=response)
+        return RecordOutcome(str(error), is_named=is_named, response=response)
+    return RecordOutcome(None, asks_no_ack(response), response=response)
 
 
 def asks_no_ack(result: Any) -> bool:

@@ -18,7 +18,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from headrace.runtime.wire.records import Headers
 from headrace.runtime.worker.api.event import StreamEvent
 from headrace.runtime.worker.results import status_of
-from headrace.runtime.worker.tracing import Call
+from headrace.runtime.worker.tracing import HandlerFunction
 
 logger = logging.getLogger("headrace.tracing")
 
@@ -36,12 +36,12 @@ class Spans:
         self._tracer = trace.get_tracer("headrace")  # of whatever provider is set later
         self._provider: TracerProvider | None = None
 
-    def around(self, call: Call) -> Call:
+    def around(self, call: HandlerFunction) -> HandlerFunction:
         """As Traces."""
 
         def traced(of_handler: Any, given: Any) -> Any:
             it = self._begin(given)
-            with _Ended(it) as ended:
+            with _CurrentSpan(it) as ended:
                 result = call(of_handler, given)
                 if inspect.iscoroutine(result):
                     ended.comes_later = True
@@ -93,7 +93,7 @@ class Spans:
             return Resource.create({SERVICE_NAME: name})
         return Resource.create()
 
-    def _begin(self, given: Any) -> "_Call":
+    def _begin(self, given: Any) -> "_TracedCall":
         events = given if isinstance(given, list) else [given]
         first = events[0]
         kind = _text(first.trigger.kind)
@@ -113,11 +113,11 @@ class Spans:
         else:
             parent = origins[0]
             span = self._tracer.start_span(_text(first.trigger.name), parent, SpanKind.INTERNAL)
-        return _Call(span, trace.set_span_in_context(span, parent), is_http=kind == "http")
+        return _TracedCall(span, trace.set_span_in_context(span, parent), is_http=kind == "http")
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _TracedCall:
     span: Span
     context: Context
     is_http: bool
@@ -134,10 +134,10 @@ class _Call:
             self.span.set_status(Status(StatusCode.ERROR, f"the handler's response has status {status}"))
 
 
-class _Ended:
+class _CurrentSpan:
     """A block in which the span is the current one, and at whose end it ends, unless the rest comes later."""
 
-    def __init__(self, call: _Call) -> None:
+    def __init__(self, call: _TracedCall) -> None:
         self.comes_later = False
         self._call = call
         self._token = context.attach(call.context)
@@ -156,8 +156,8 @@ class _Ended:
             span.end()
 
 
-async def _awaited(call: _Call, coroutine: Any) -> Any:
-    with _Ended(call):
+async def _awaited(call: _TracedCall, coroutine: Any) -> Any:
+    with _CurrentSpan(call):
         result = await coroutine
         call.note(result)
         return result

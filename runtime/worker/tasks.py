@@ -6,8 +6,8 @@ from collections.abc import Coroutine
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from headrace.runtime.worker.api.acks import WorkerAcks, place_of
-from headrace.runtime.worker.api.record_id import CURRENT, RECORD, Place
+from headrace.runtime.worker.api.acks import WorkerAcks, record_place
+from headrace.runtime.worker.api.record_id import CURRENT_RECORD, CURRENT_RECORD_ID, RecordId
 from headrace.runtime.worker.api.user_traceback import describe_failure
 
 logger = logging.getLogger(__name__)
@@ -25,8 +25,8 @@ class EventTasks:
     def create(self, coroutine: Coroutine[Any, Any, T], event: Any) -> asyncio.Task[T]:
         """On the loop that runs here. Raises RuntimeError where none does."""
         context = copy_context()
-        context.run(CURRENT.set, Place(*place_of(event)))
-        context.run(RECORD.set, getattr(event, "_record", None))
+        context.run(CURRENT_RECORD_ID.set, RecordId(*record_place(event)))
+        context.run(CURRENT_RECORD.set, getattr(event, "_record", None))
         task = asyncio.get_running_loop().create_task(coroutine, context=context)
         self._tasks.add(task)
         task.add_done_callback(lambda task: self._ended(task, event), context=context)
@@ -42,4 +42,4 @@ class EventTasks:
     def _nack(self, event: Any, reason: str) -> None:
         if not self._acks.nack(event, reason):
             message = "a task of %s/%d offset %d failed, which changes nothing: %s"
-            logger.error(message, *place_of(event), reason)
+            logger.error(message, *record_place(event), reason)

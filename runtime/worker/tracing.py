@@ -8,13 +8,13 @@ from headrace.runtime.wire.records import Headers
 
 logger = logging.getLogger("headrace.tracing")
 
-Call = Callable[[Any, Any], Any]
+HandlerFunction = Callable[[Any, Any], Any]
 
 
 class Traces(Protocol):
     """What a worker does with its handler's spans."""
 
-    def around(self, call: Call) -> Call:
+    def around(self, call: HandlerFunction) -> HandlerFunction:
         """A handler's call, with a span around each."""
 
     def headers(self) -> Headers:
@@ -30,7 +30,7 @@ class Traces(Protocol):
 class NoTraces:
     """Keeps Traces."""
 
-    def around(self, call: Call) -> Call:
+    def around(self, call: HandlerFunction) -> HandlerFunction:
         """As it is."""
         return call
 

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 # All of it may be small frames: some ms in which no other worker is heard, and no heartbeat sent.
 _BYTES_PER_READ = 1 << 16
 _PIECES_PER_WRITE = 64
-OnFrame = Callable[[wire.Kind, bytes], None]
+OnFrame = Callable[[wire.FrameKind, bytes], None]
 
 
 class Channel:
@@ -101,7 +101,7 @@ class Channel:
             for kind, body in wire.split_frames(self._received, is_said=True):
                 self._on_frame(kind, body)
             self._on_read()
-        except wire.NonsenseError as error:
+        except wire.ProtocolViolationError as error:
             self.refuse(str(error))
         except Exception as error:
             logger.exception("a worker sent what its processor can't handle")

@@ -9,7 +9,7 @@ from headrace.runtime.workers.in_flight import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class KillReason:
     """Why the runtime kills a worker, where that counts against what it runs as `seq`.
 
     `is_certain`: against each record of a batch; else they are suspects.
@@ -21,7 +21,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class ProcessExit:
     """How a process ended. `verdict` is of a kill that was ours, and None where that blames nobody.
 
     `why_killed`: for people, where the kill was ours.
@@ -30,7 +30,7 @@ class Death:
     worker_index: int
     exit_code: int
     is_kill_ours: bool
-    verdict: Verdict | None = None
+    verdict: KillReason | None = None
     why_killed: str = ""
 
     @property
@@ -39,7 +39,7 @@ class Death:
         died = f"worker {self.worker_index} died while running it ({describe_exit(self.exit_code)})"
         return died if self.verdict is None else self.verdict.reason
 
-    def at(self, place: str) -> "Death":
+    def at(self, place: str) -> "ProcessExit":
         """The same, and where the handler was when it was killed; empty where that isn't known."""
         if not place:
             return self
@@ -47,7 +47,7 @@ class Death:
         return replace(self, verdict=verdict, why_killed=f"{self.why_killed}, in {place}")
 
 
-class Fate(Enum):
+class CrashOutcome(Enum):
     """What is to become of records that had started."""
 
     FAILED = "failed"
@@ -55,20 +55,24 @@ class Fate(Enum):
     RETURNED = "returned"
 
 
-def judge(seq: int, started: Sequence[Run], death: Death) -> tuple[Fate, str]:
+def attribute(seq: int, started: Sequence[Run], death: ProcessExit) -> tuple[CrashOutcome, str]:
     """What becomes of all that was started when `seq` ran: one record or a batch; and why.
 
     A verdict on another record counts against nobody: the worker had moved on when the kill came.
     """
     verdict = death.verdict if death.verdict is not None and death.verdict.seq == seq else None
     if death.is_kill_ours and verdict is None:
-        return Fate.RETURNED, death.why_killed
+        return CrashOutcome.RETURNED, death.why_killed
     is_one = sum(len(run.records) for run in started) == 1
     is_certain = is_one or (verdict is not None and verdict.is_certain)
-    return Fate.FAILED if is_certain else Fate.SUSPECTED, replace(death, verdict=verdict).reason
+    return CrashOutcome.FAILED if is_certain else CrashOutcome.SUSPECTED, replace(
+        death, verdict=verdict
+    ).reason
 
 
-def judge_beside(started: Sequence[Run], death: Death, *, has_waiting: bool = False) -> list[Fate]:
+def attribute_concurrent(
+    started: Sequence[Run], death: ProcessExit, *, has_waiting: bool = False
+) -> list[CrashOutcome]:
     """What becomes of each of those that ran beside each other.
 
     It is never known which of them has ended the process, or has let no other go on until one was late: all
@@ -78,6 +82,6 @@ def judge_beside(started: Sequence[Run], death: Death, *, has_waiting: bool = Fa
     verdict = death.verdict
     is_over = verdict is not None and all(run.first_seq != verdict.seq for run in started)
     if death.is_kill_ours and (verdict is None or is_over):
-        return [Fate.RETURNED] * len(started)
+        return [CrashOutcome.RETURNED] * len(started)
     is_certain = len(started) == 1 and not has_waiting
-    return [Fate.FAILED if is_certain else Fate.SUSPECTED] * len(started)
+    return [CrashOutcome.FAILED if is_certain else CrashOutcome.SUSPECTED] * len(started)

@@ -14,13 +14,13 @@ from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.tasks import end_tasks
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import Kind, WireRecord
-from headrace.runtime.workers.crash_attribution import Death, Verdict
+from headrace.runtime.wire.records import FrameKind, WireRecord
+from headrace.runtime.workers.crash_attribution import KillReason, ProcessExit
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
 from headrace.runtime.workers.listener import RecordListener
 from headrace.runtime.workers.process import WorkerProcess
-from headrace.runtime.workers.receiver import News
-from headrace.runtime.workers.sender import NoSink, Outbox, Part
+from headrace.runtime.workers.receiver import FrameReceiver
+from headrace.runtime.workers.sender import FrameSender, NoSink, Part
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _ASKED = "it crashed after it was asked what it is in, as its partitions leave"
 # Python reads its own stack amid whatever it does to it: rarely, that is the end of it.
 _CRASHES = {-signal.SIGSEGV, -signal.SIGBUS}
 
-Spawn = Callable[[int, Callable[[Kind, bytes], None]], WorkerProcess]
+Spawn = Callable[[int, Callable[[FrameKind, bytes], None]], WorkerProcess]
 
 
 class WorkerState(Enum):
@@ -80,7 +80,8 @@ class WorkerListener(RecordListener, Protocol):
 class WorkerHandle:
     """Owns its process. A death is settled before anything else is sent.
 
-    What a process holds, was told and has said ends with it: each has its own InFlight, Outbox and News.
+    What a process holds, was told and has said ends with it: each has an InFlight, a FrameSender and a
+    FrameReceiver of its own.
     """
 
     def __init__(self, index: int, spawn: Spawn, listener: WorkerListener, max_concurrency: int = 1) -> None:
@@ -94,10 +95,10 @@ class WorkerHandle:
         self._listener = listener
         self._process: WorkerProcess | None = None
         self.in_flight = InFlight()
-        self.outbox = Outbox(index, NoSink(), self.in_flight, {})
-        self._news = News(index, self.in_flight, {}, listener, self._on_ready)
+        self.outbox = FrameSender(index, NoSink(), self.in_flight, {})
+        self._news = FrameReceiver(index, self.in_flight, {}, listener, self._on_ready)
         self._is_kill_ours = False
-        self._verdict: Verdict | None = None
+        self._verdict: KillReason | None = None
         self._why_killed = ""
         self._why_replaced = ""
         self._is_retiring = False
@@ -141,7 +142,7 @@ class WorkerHandle:
         self.state = WorkerState.STOPPED
         process = self._process
         if process is not None and not process.exited.done():
-            process.send(wire.frame(Kind.STOP))
+            process.send(wire.frame(FrameKind.STOP))
             await asyncio.wait([process.exited], timeout=0 if is_loading else wait_seconds)
             self.kill(why="the replica stops, and its handler has not ended in time")
             await asyncio.wait([process.exited], timeout=REAP_SECONDS)
@@ -149,7 +150,9 @@ class WorkerHandle:
             await end_tasks([self._keeper])
             self._keeper = None
 
-    def kill(self, verdict: Verdict | None = None, why: str = "", cause: RestartReason = "rebalance") -> bool:
+    def kill(
+        self, verdict: KillReason | None = None, why: str = "", cause: RestartReason = "rebalance"
+    ) -> bool:
         """By the runtime's own will: what it runs counts as no failure, but for what the verdict names.
 
         The first call decides, and returns True: a process may take its time to die. `why` is said of what
@@ -227,7 +230,7 @@ class WorkerHandle:
         is_ours = self._is_kill_ours = self._is_kill_ours or process.is_swept or bool(news.nonsense)
         failure = self._why_replaced or news.nonsense or news.init_failure
         why = _SWEPT if process.is_swept else news.nonsense or self._why_killed
-        death = Death(self.index, code, is_ours, self._verdict, why)
+        death = ProcessExit(self.index, code, is_ours, self._verdict, why)
         if process.was_in:
             logger.warning("worker %d is killed, it was in:\n%s", self.index, process.was_in)
         has_started = news.on_death(process, death.at(process.was_at))
@@ -247,13 +250,13 @@ class WorkerHandle:
     def _begin(self) -> WorkerProcess:
         lanes: dict[int, Lane] = {}
         in_flight = InFlight()
-        news = News(self.index, in_flight, lanes, self._listener, self._on_ready)
+        news = FrameReceiver(self.index, in_flight, lanes, self._listener, self._on_ready)
         process = self._spawn(self.index, news.on_frame)
         process.on_read = news.on_read
         news.look = process.slot.read
         process.on_nonsense = news.on_nonsense
         self._process, self.in_flight, self._news = process, in_flight, news
-        self.outbox = Outbox(self.index, process, in_flight, lanes)
+        self.outbox = FrameSender(self.index, process, in_flight, lanes)
         self._is_kill_ours, self._verdict, self._why_killed, self._why_replaced = False, None, "", ""
         self._is_retiring = False
         self._cause = "died"
@@ -297,7 +300,7 @@ class WorkerHandle:
         self.outbox.cancel(running[0], _NOBODY_WAITS)
         return Withdrawal.CANCELLED
 
-    def signal(self, kind: Kind) -> None:
+    def signal(self, kind: FrameKind) -> None:
         """DRAIN or TERMINATE: have the user's callback called."""
         if self.is_ready:
             self.outbox.send_frame(wire.frame(kind))

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire.records import NonsenseError, RunHeader, WireRecord
+from headrace.runtime.wire.records import ProtocolViolationError, RunHeader, WireRecord
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 
 
@@ -195,12 +195,13 @@ class InFlight:
     def take_back(self, first: int, end: int) -> tuple[Lane, Sequence[WireRecord]]:
         """Take out the records of `[first, end)`.
 
-        Raises NonsenseError for others than the tail of a run, and for what it has no reason to give back:
+        Raises ProtocolViolationError for others than the tail of a run, and for what it has no reason to
+        give back:
         who could do that without one would be given its records for ever.
         """
         run = next((run for run in self.runs if run.first_seq <= first < run.end_seq == end), None)
         if run is None or not run.may_come_back:
-            raise NonsenseError(f"it gives back records {first} to {end}")
+            raise ProtocolViolationError(f"it gives back records {first} to {end}")
         keep = first - run.first_seq
         returned = run.records[keep : end - run.first_seq]
         run.records = run.records[:keep]

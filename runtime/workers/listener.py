@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from headrace.runtime.metrics.custom_metric import Measure, Sample
+from headrace.runtime.metrics.custom_metric import CustomMetric, CustomSample
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.wire.produce import Produce
+from headrace.runtime.wire.produce import ProduceRequest
 from headrace.runtime.wire.records import Ack, Nack, WireRecord
 from headrace.runtime.wire.reply import Reply
 
@@ -53,11 +53,11 @@ class RecordListener(Protocol):
     def on_nacked(self, nack: Nack) -> None:
         """The handler says that a record has failed, of whichever trigger."""
 
-    def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
+    def on_produced(self, worker_index: int, lane: Lane | None, said: ProduceRequest) -> None:
         """A handler has produced a message, for a record of that lane; None where it is over."""
 
     def on_metrics(
-        self, worker_index: int, measure: Measure, samples: Sequence[Sample], dropped: int
+        self, worker_index: int, measure: CustomMetric, samples: Sequence[CustomSample], dropped: int
     ) -> None:
         """What the handler has counted by itself."""
 

@@ -14,9 +14,9 @@ from itertools import count
 from headrace.runtime.processes import MARK, handlers_umask, kill_marked
 from headrace.runtime.users import OURS, ProcessUser
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.records import Buffer, Kind, NonsenseError
+from headrace.runtime.wire.records import Buffer, FrameKind, ProtocolViolationError
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
-from headrace.runtime.wire.stack_dump import Stacks, place_in
+from headrace.runtime.wire.stack_dump import StackDump, place_in
 from headrace.runtime.wire.start import WorkerStart, encode_start
 from headrace.runtime.workers.channel import Channel, OnFrame
 
@@ -65,7 +65,7 @@ class WorkerProcess:
         with contextlib.ExitStack() as on_failure:
             self.slot = ProgressSlot.create(lease, start.places)
             on_failure.callback(self.slot.close)
-            self._stacks = Stacks()
+            self._stacks = StackDump()
             on_failure.callback(self._stacks.take)
             ours, theirs = socket.socketpair()
             on_failure.callback(ours.close)
@@ -163,8 +163,8 @@ class WorkerProcess:
     def _tell_nonsense(self, why: str) -> None:
         self.on_nonsense(why)
 
-    def _listen(self, kind: Kind, body: bytes) -> None:
-        if kind is Kind.SPARK_SESSION:
+    def _listen(self, kind: FrameKind, body: bytes) -> None:
+        if kind is FrameKind.SPARK_SESSION:
             self.spark_session_id = _session_id(body)
         else:
             self._on_frame(kind, body)
@@ -196,7 +196,7 @@ def _session_id(body: bytes) -> str:
     try:
         return str(uuid.UUID(body.decode()))
     except ValueError:
-        raise NonsenseError("a Spark session whose id is none") from None
+        raise ProtocolViolationError("a Spark session whose id is none") from None
 
 
 def _spawn(

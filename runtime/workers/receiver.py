@@ -12,13 +12,19 @@ from headrace.runtime.log_lines import HANDLER_LOG
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.metrics import decode_metrics
-from headrace.runtime.wire.produce import Produce, decode_produce
-from headrace.runtime.wire.records import Ack, Kind, NonsenseError, WireRecord
-from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, decode_part, decode_reply
+from headrace.runtime.wire.produce import ProduceRequest, decode_produce
+from headrace.runtime.wire.records import Ack, FrameKind, ProtocolViolationError, WireRecord
+from headrace.runtime.wire.reply import MAX_PART_BYTES, Reply, decode_part, decode_reply
 from headrace.runtime.wire.slots.acks import AckedSpan
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.text import MAX_LINE, MAX_REASON, bounded, bounded_values
-from headrace.runtime.workers.crash_attribution import Death, Fate, Verdict, judge, judge_beside
+from headrace.runtime.workers.crash_attribution import (
+    CrashOutcome,
+    KillReason,
+    ProcessExit,
+    attribute,
+    attribute_concurrent,
+)
 from headrace.runtime.workers.in_flight import InFlight, Run
 from headrace.runtime.workers.joined_acks import JoinedAcks
 from headrace.runtime.workers.listener import RecordListener, Timed
@@ -29,7 +35,7 @@ logger = logging.getLogger(__name__)
 _STATUSES = range(100, 600)
 
 
-class News:
+class FrameReceiver:
     """Takes out of `in_flight` what has an outcome, and passes that on.
 
     The process runs anybody's code: each number of it is checked against what it was given, so that no loop
@@ -69,16 +75,16 @@ class News:
         self._is_ready = False
         self._born_ns = time.monotonic_ns()
 
-    def on_frame(self, kind: Kind, body: bytes) -> None:
-        """A frame has come. Raises NonsenseError, and then nothing of it was taken in."""
-        if kind is not Kind.ACK:
+    def on_frame(self, kind: FrameKind, body: bytes) -> None:
+        """A frame has come. Raises ProtocolViolationError, and then nothing of it was taken in."""
+        if kind is not FrameKind.ACK:
             self._acks.flush()
             self._on_news(kind, _read(kind, body))
         else:
             try:
                 self._acks.add(body)
             except (struct.error, ValueError) as error:
-                raise NonsenseError(f"an ACK that can't be read ({error})") from None
+                raise ProtocolViolationError(f"an ACK that can't be read ({error})") from None
 
     def on_nonsense(self, why: str) -> None:
         """It is killed for that."""
@@ -103,14 +109,14 @@ class News:
             if acked is not None:  # before anything is settled: acks came first
                 self._on_acked(acked)
             self._check_before(progress.seq + progress.is_running)
-        except NonsenseError as error:
+        except ProtocolViolationError as error:
             process.refuse(str(error))
             return None
         if not self._in_flight.overlaps:
             self.settle_before(progress.seq)
         return progress
 
-    def on_death(self, process: WorkerProcess, death: Death) -> bool:
+    def on_death(self, process: WorkerProcess, death: ProcessExit) -> bool:
         """It is reaped. Decide on each record that it held, by its last word and the slot.
 
         Whether it had started one.
@@ -126,31 +132,31 @@ class News:
         self._listener.on_changed()
         return has_started
 
-    def _on_death_in_turn(self, slot: ProgressSlot, death: Death, progress: Progress | None) -> bool:
+    def _on_death_in_turn(self, slot: ProgressSlot, death: ProcessExit, progress: Progress | None) -> bool:
         """Where one record, or batch, follows another. Whether one had started."""
         if progress is None and self.nonsense and (seq := self._accused(slot)) is not None:
             progress = Progress(seq, is_running=True, since_ns=0)
-            death = replace(death, verdict=Verdict(seq, self.nonsense, is_certain=False))
+            death = replace(death, verdict=KillReason(seq, self.nonsense, is_certain=False))
             self._return_before((self._in_flight.batch_of(seq) or range(seq, seq + 1)).start)
         if progress is None or not progress.is_running:
             return False
         started = self._in_flight.take_started(progress.seq)
-        self._on_died_in(started, *judge(progress.seq, started, death))
+        self._on_died_in(started, *attribute(progress.seq, started, death))
         return bool(started)
 
-    def _on_death_beside(self, slot: ProgressSlot, death: Death, *, is_heard: bool) -> bool:
+    def _on_death_beside(self, slot: ProgressSlot, death: ProcessExit, *, is_heard: bool) -> bool:
         """Where several run at once. Whether one had started."""
         if not (is_heard or self.nonsense):
             return False
         seqs = [running.seq for running in self._in_flight.running(slot)]
         if not is_heard:
             seqs = seqs or [run.first_seq for run in self._in_flight.runs][:1]
-            death = replace(death, verdict=Verdict(min(seqs, default=-1), self.nonsense, is_certain=False))
+            death = replace(death, verdict=KillReason(min(seqs, default=-1), self.nonsense, is_certain=False))
         taken = [(seq, it) for seq in seqs if (it := self._in_flight.take(seq)) is not None]
         started = [Run(lane, seq, records) for seq, (lane, records) in taken]
-        fates = judge_beside(started, death, has_waiting=slot.calls.has_waiting)
+        fates = attribute_concurrent(started, death, has_waiting=slot.calls.has_waiting)
         for run, fate in zip(started, fates, strict=True):
-            self._on_died_in([run], fate, death.why_killed if fate is Fate.RETURNED else death.reason)
+            self._on_died_in([run], fate, death.why_killed if fate is CrashOutcome.RETURNED else death.reason)
         return bool(started)
 
     def _accused(self, slot: ProgressSlot) -> int | None:
@@ -167,16 +173,16 @@ class News:
         for lane, records in self._in_flight.settle_before(seq):
             self._listener.on_returned(lane, records)
 
-    def _on_died_in(self, started: Sequence[Run], fate: Fate, reason: str) -> None:
-        if started and fate is Fate.RETURNED:
+    def _on_died_in(self, started: Sequence[Run], fate: CrashOutcome, reason: str) -> None:
+        if started and fate is CrashOutcome.RETURNED:
             message = "worker %d was killed in %s: %s; what isn't acked of that is delivered again"
             logger.warning(message, self._worker_index, _described(started), reason)
         among = sum(len(run.records) for run in started)
         for lane, records in ((run.lane, run.records) for run in started):
             lane.on_cut_short("died")
-            if fate is Fate.FAILED:
+            if fate is CrashOutcome.FAILED:
                 self._listener.on_failed(lane, records, reason, among)
-            elif fate is Fate.SUSPECTED:
+            elif fate is CrashOutcome.SUSPECTED:
                 self._listener.on_suspected(lane, records, reason)
             else:
                 self._listener.on_returned(lane, records)
@@ -187,40 +193,40 @@ class News:
             self.has_handled = True
             self._listener.on_handled(lane, records)
 
-    def _on_news(self, kind: Kind, said: Any) -> None:  # noqa: C901, PLR0912  # a line for each kind
+    def _on_news(self, kind: FrameKind, said: Any) -> None:  # noqa: C901, PLR0912  # a line for each kind
         match kind:
-            case Kind.PRODUCE:  # the one that comes for each record
+            case FrameKind.PRODUCE:  # the one that comes for each record
                 self._on_produce(said)
-            case Kind.PROGRESS:
+            case FrameKind.PROGRESS:
                 self._on_progress(*said)
-            case Kind.DONE:
+            case FrameKind.DONE:
                 self._on_done(said)
-            case Kind.FAILED:
+            case FrameKind.FAILED:
                 self._on_failed(*said)
-            case Kind.ACKED:
+            case FrameKind.ACKED:
                 self._on_acked(AckedSpan(*said))
-            case Kind.NACK:
+            case FrameKind.NACK:
                 self._listener.on_nacked(said)
-            case Kind.REPLY:
+            case FrameKind.REPLY:
                 self._on_reply(*said)
-            case Kind.REPLY_PART:
+            case FrameKind.REPLY_PART:
                 self._on_reply_part(*said)
-            case Kind.UNACKED:
+            case FrameKind.UNACKED:
                 self._listener.on_unacked(*self._take(said))
-            case Kind.RETURNED:
+            case FrameKind.RETURNED:
                 for span in said:
                     self._listener.on_returned(*self._in_flight.take_back(*span))
-            case Kind.LOG:
+            case FrameKind.LOG:
                 self._on_log(*said)
-            case Kind.METRICS:
+            case FrameKind.METRICS:
                 self._listener.on_metrics(self._worker_index, *said)
-            case Kind.READY | Kind.INIT_FAILED:
+            case FrameKind.READY | FrameKind.INIT_FAILED:
                 self._on_loaded(kind, said)
 
-    def _on_loaded(self, kind: Kind, said: Any) -> None:
+    def _on_loaded(self, kind: FrameKind, said: Any) -> None:
         if self._is_ready or self.init_failure:
-            raise NonsenseError("it is loaded, or not, for the second time")
-        if kind is Kind.INIT_FAILED:
+            raise ProtocolViolationError("it is loaded, or not, for the second time")
+        if kind is FrameKind.INIT_FAILED:
             self.init_failure = said or "it doesn't say why"
         else:
             self._is_ready, self.is_async = True, said
@@ -231,9 +237,9 @@ class News:
         self._check_reached(seq, is_end=True)
         is_beside = self._in_flight.overlaps
         if is_beside or count > self._in_flight.next_seq or handler_ns > time.monotonic_ns() - self._born_ns:
-            raise NonsenseError(f"it ran {count} records in {handler_ns} ns")
+            raise ProtocolViolationError(f"it ran {count} records in {handler_ns} ns")
         if slowest_ns > handler_ns:
-            raise NonsenseError(f"one of {count} records took {slowest_ns} ns of {handler_ns}")
+            raise ProtocolViolationError(f"one of {count} records took {slowest_ns} ns of {handler_ns}")
         self.settle_before(seq)
         each_ns = (slowest_ns,) if count and slowest_ns else ()
         timed = Timed(self._in_flight.last_lane, count, handler_ns, each_ns)
@@ -243,10 +249,10 @@ class News:
         """Each of them has succeeded, unless it was named before."""
         given = range(self._in_flight.next_seq if self._in_flight.overlaps else 0)
         if len(ended) > len(given) or not all(seq in given for seq, _ in ended):
-            raise NonsenseError(f"it has done records {ended[:5]}")
+            raise ProtocolViolationError(f"it has done records {ended[:5]}")
         handler_ns = sum(ns for _, ns in ended)
         if handler_ns > len(ended) * (time.monotonic_ns() - self._born_ns):
-            raise NonsenseError(f"it ran {len(ended)} records in {handler_ns} ns")
+            raise ProtocolViolationError(f"it ran {len(ended)} records in {handler_ns} ns")
         times: dict[Lane | None, list[int]] = {}
         for seq, took_ns in ended:
             lane = self._named.pop(seq, None)
@@ -263,7 +269,7 @@ class News:
         if lane is None:  # it has left, and this was seen before
             return
         if not self._in_flight.has_given(*acked[:3]):
-            raise NonsenseError(f"it acks {lane.key} from {acked.first} to {acked.end}")
+            raise ProtocolViolationError(f"it acks {lane.key} from {acked.first} to {acked.end}")
         first = self._acked.end if acked.number == self._acked.number else acked.first
         self._acked = acked
         if first < acked.end:
@@ -271,28 +277,28 @@ class News:
             ack = Ack(*lane.key, acked.end - 1, is_through=False, count=count, log=lane.log)
             self._listener.on_acked(ack)
 
-    def _on_produce(self, said: Produce) -> None:
+    def _on_produce(self, said: ProduceRequest) -> None:
         """Of a lane that has left since it is sent on all the same: its handler may still run."""
         if said.number != self._produced:
-            raise NonsenseError(f"it produces its message {said.number} after {self._produced}")
+            raise ProtocolViolationError(f"it produces its message {said.number} after {self._produced}")
         self._produced += 1
         lane = self._lanes.get(said.lane_id)
         if lane is not None and not self._in_flight.has_given(said.lane_id, said.offset, said.offset + 1):
-            raise NonsenseError(f"it produces for {lane.key} offset {said.offset}")
+            raise ProtocolViolationError(f"it produces for {lane.key} offset {said.offset}")
         self._listener.on_produced(self._worker_index, lane, said)
 
     def _on_reply(self, seq: int, reply: Reply) -> None:
         self._check_reached(seq)
         found = self._in_flight.find(seq)
         if found is None or reply.status not in _STATUSES:
-            raise NonsenseError(f"it answers record {seq} with status {reply.status}")
+            raise ProtocolViolationError(f"it answers record {seq} with status {reply.status}")
         self._listener.on_replied(*found, reply)
 
     def _on_reply_part(self, seq: int, is_last: bool, data: bytes) -> None:
         self._check_reached(seq)
         found = self._in_flight.find(seq)
-        if found is None or len(data) > MOST_PART_BYTES:
-            raise NonsenseError(f"it answers record {seq} in a part of {len(data)} bytes")
+        if found is None or len(data) > MAX_PART_BYTES:
+            raise ProtocolViolationError(f"it answers record {seq} in a part of {len(data)} bytes")
         found[0].on_reply_part(data, is_last=is_last)
 
     def _on_failed(self, first: int, end: int, is_named: bool, reason: str) -> None:
@@ -300,7 +306,7 @@ class News:
         is_held = first < end and in_flight.find(first) is not None and in_flight.find(end - 1) is not None
         batch = in_flight.batch_of(first)
         if not is_held or end > (batch.stop or first + 1):
-            raise NonsenseError(f"records {first} to {end} have failed")
+            raise ProtocolViolationError(f"records {first} to {end} have failed")
         if in_flight.overlaps:
             self._listener.on_failed(*self._take(first), reason, 1)
             return
@@ -313,12 +319,12 @@ class News:
     def _take(self, seq: int) -> tuple[Lane, Sequence[WireRecord]]:
         """The record whose outcome has come, out of what is in flight."""
         if self._in_flight.find(seq) is None:
-            raise NonsenseError(f"it decides on record {seq}")
+            raise ProtocolViolationError(f"it decides on record {seq}")
         self._check_reached(seq)
         if not self._in_flight.overlaps:
             self.settle_before(seq)
         if (taken := self._in_flight.take(seq)) is None:
-            raise NonsenseError(f"it decides on record {seq} before those that it follows")
+            raise ProtocolViolationError(f"it decides on record {seq} before those that it follows")
         if self._in_flight.overlaps:
             self._named[seq] = taken[0]
         return taken
@@ -326,7 +332,7 @@ class News:
     def _check_before(self, seq: int) -> None:
         """It may be past all that it was given, and no further."""
         if seq > self._in_flight.next_seq:
-            raise NonsenseError(f"it is at record {seq}, and was given {self._in_flight.next_seq}")
+            raise ProtocolViolationError(f"it is at record {seq}, and was given {self._in_flight.next_seq}")
 
     def _check_reached(self, seq: int, *, is_end: bool = False) -> None:
         """Its slot, which only its own code can write, says that it has got there.
@@ -343,7 +349,7 @@ class News:
         self._reached = now.seq
         is_of_batch = now.is_running and bool(self._in_flight.batch_of(now.seq))
         if seq > (self._in_flight.end_of(now) if is_end or is_of_batch else now.seq):
-            raise NonsenseError(f"it says what became of record {seq} before it was there")
+            raise ProtocolViolationError(f"it says what became of record {seq} before it was there")
 
     def _on_log(self, seq: int, line: dict[str, Any]) -> None:
         bound: dict[str, object] = {"worker": self._worker_index}
@@ -377,32 +383,32 @@ def _read_log(body: bytes) -> tuple[int, dict[str, Any]]:
     return seq, line
 
 
-_READERS: Mapping[Kind, Callable[[bytes], Any]] = {
-    Kind.READY: lambda body: bool(body[0]),
-    Kind.INIT_FAILED: wire.decode_init_failed,
-    Kind.PROGRESS: wire.decode_progress,
-    Kind.DONE: wire.decode_done,
-    Kind.FAILED: wire.decode_failed,
-    Kind.RETURNED: wire.decode_returned,
-    Kind.LOG: _read_log,
-    Kind.UNACKED: wire.decode_seq,
-    Kind.ACKED: wire.decode_acked,
-    Kind.NACK: wire.decode_nack,
-    Kind.PRODUCE: decode_produce,
-    Kind.METRICS: decode_metrics,
-    Kind.REPLY: decode_reply,
-    Kind.REPLY_PART: decode_part,
+_READERS: Mapping[FrameKind, Callable[[bytes], Any]] = {
+    FrameKind.READY: lambda body: bool(body[0]),
+    FrameKind.INIT_FAILED: wire.decode_init_failed,
+    FrameKind.PROGRESS: wire.decode_progress,
+    FrameKind.DONE: wire.decode_done,
+    FrameKind.FAILED: wire.decode_failed,
+    FrameKind.RETURNED: wire.decode_returned,
+    FrameKind.LOG: _read_log,
+    FrameKind.UNACKED: wire.decode_seq,
+    FrameKind.ACKED: wire.decode_acked,
+    FrameKind.NACK: wire.decode_nack,
+    FrameKind.PRODUCE: decode_produce,
+    FrameKind.METRICS: decode_metrics,
+    FrameKind.REPLY: decode_reply,
+    FrameKind.REPLY_PART: decode_part,
 }
 
 
-def _read(kind: Kind, body: bytes) -> Any:
-    """What the frame says, each number still unchecked. Raises NonsenseError."""
+def _read(kind: FrameKind, body: bytes) -> Any:
+    """What the frame says, each number still unchecked. Raises ProtocolViolationError."""
     if kind not in _READERS:
-        raise NonsenseError(f"a worker does not send {kind.name}")
+        raise ProtocolViolationError(f"a worker does not send {kind.name}")
     try:
         return _READERS[kind](body)
     except Exception as error:  # whatever a decoder stumbles over
-        raise NonsenseError(f"a {kind.name} that can't be read ({error!r:.100})") from None
+        raise ProtocolViolationError(f"a {kind.name} that can't be read ({error!r:.100})") from None
 
 
 def _described(runs: Sequence[Run]) -> str:

@@ -9,7 +9,7 @@ from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.chunk_cache import ChunkCache
-from headrace.runtime.wire.records import Buffer, Kind, RunHeader, WireRecord
+from headrace.runtime.wire.records import Buffer, FrameKind, RunHeader, WireRecord
 from headrace.runtime.wire.reply import encode_taken
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
 
@@ -41,7 +41,7 @@ class NoSink:
         """Nothing waits."""
 
 
-class Outbox:
+class FrameSender:
     """Knows what its process has been told. Lost with it."""
 
     def __init__(
@@ -112,7 +112,7 @@ class Outbox:
         if call not in self._cancelled_at:
             held = {it: at for it, at in self._cancelled_at.items() if find(it[0]) is not None}
             self._cancelled_at = {**held, call: time.monotonic()}
-            self.send_frame(wire.encode_about(Kind.CANCEL, running.seq, why))
+            self.send_frame(wire.encode_about(FrameKind.CANCEL, running.seq, why))
         return time.monotonic() - self._cancelled_at[call]
 
     def _frames(self, lane: Lane, records: Sequence[WireRecord], batch: range = range(0)) -> list[Buffer]:
@@ -131,7 +131,7 @@ class Outbox:
             about["source"] = lane.source
         if lane.log:
             about["log"] = lane.log
-        return wire.json_frame(Kind.LANE, about)
+        return wire.json_frame(FrameKind.LANE, about)
 
     def _slice(self, header: RunHeader, records: ChunkSlice) -> Iterator[Buffer]:
         """Behind its chunk, where the process doesn't keep that."""

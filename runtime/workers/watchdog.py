@@ -10,7 +10,7 @@ from pathlib import Path
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.tasks import end_tasks, start_task
-from headrace.runtime.workers.crash_attribution import Verdict
+from headrace.runtime.workers.crash_attribution import KillReason
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import RunningRecord
 
@@ -84,7 +84,7 @@ class Watchdog:
         if worker.can_cancel and (waited := worker.outbox.cancel(running, _LATE)) < _CANCEL_SECONDS:
             return min(_CANCEL_SECONDS - waited, limit_seconds)
         # Another that runs beside it may be what lets it not go on.
-        worker.kill(Verdict(running.seq, reason, is_certain=worker.in_flight.seats == 1), cause="timeout")
+        worker.kill(KillReason(running.seq, reason, is_certain=worker.in_flight.seats == 1), cause="timeout")
         return limit_seconds
 
     def _time_left_to_begin(self, worker: WorkerHandle, limit_seconds: float) -> float:
@@ -117,7 +117,7 @@ class Watchdog:
             f"used {used_bytes >> 20} MiB, more than resources.limits.memory ({limit_bytes >> 20} MiB) allows"
         )
         if running := worker.running():
-            worker.kill(Verdict(running[0].seq, f"its worker {used}", is_certain=False), cause="memory")
+            worker.kill(KillReason(running[0].seq, f"its worker {used}", is_certain=False), cause="memory")
         else:
             worker.replace(
                 f"it {used}, while {'idle' if worker.is_ready else 'loading the handler'}", "memory"

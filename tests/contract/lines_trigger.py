@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from headrace.runtime.config.on_failure import FailureSettings
+from headrace.runtime.config.on_failure import OnFailureSettings
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.config.trigger_kinds import TriggerKind
@@ -30,7 +30,7 @@ class LinesSettings(Settings):
     worker_allocation_mode: Annotated[Literal["pool", "static"], CHOICE] = setting(
         "workerAllocationMode", "pool", effect="static keeps a file at one worker."
     )
-    on_failure: FailureSettings = section("onFailure", FailureSettings, effect="Lines that failed.")
+    on_failure: OnFailureSettings = section("onFailure", OnFailureSettings, effect="Lines that failed.")
 
 
 class Line(NamedTuple):

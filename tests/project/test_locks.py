@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from root import ROOT
 
 from headrace.runtime.embedded.ivy import JarSet
-from headrace.runtime.embedded.jar_lock import file_name
+from headrace.runtime.embedded.jar_lock import jar_file_name
 from headrace.runtime.embedded.kafka.jars import KAFKA_JARS
 from headrace.runtime.embedded.spark.jars import spark_jar_set
 
@@ -45,7 +45,7 @@ def test_the_jars_that_are_asked_for_are_locked_in_the_version_asked_for(jars: J
         f"{it.attrib['org']}:{it.attrib['name']}:{it.attrib['rev']}"
         for it in ET.fromstring(jars.module).iter("dependency")
     ]
-    assert {file_name(coordinates, jars.pattern) for coordinates in asked} <= set(jars.lock.digests), (
+    assert {jar_file_name(coordinates, jars.pattern) for coordinates in asked} <= set(jars.lock.digests), (
         "make lock-jars"
     )
 

@@ -15,7 +15,7 @@ from taken_back import TakenBack
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import Then
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 
 # What is on its way when something changes may still arrive: longer than any wire takes, there and back.
 GRACE_SECONDS = 0.1
@@ -36,7 +36,7 @@ class Delivery:
     attempts: dict[int, int]
     holder: Any
     """The replica."""
-    plan: Plan | None = None
+    plan: PlannedBatches | None = None
     """What it has to repeat, batch by batch, as it was: what is left of that."""
     revoked_at: float = float("inf")
     is_over: bool = False
@@ -195,7 +195,7 @@ class History:
                 is_same = self._left(delivery, old) == set(self._produced_in(key, offsets)) - finished
                 self._require(is_same, at, f"start, and were planned as {old}")
 
-    def _left(self, delivery: Delivery, old: Plan) -> set[int]:
+    def _left(self, delivery: Delivery, old: PlannedBatches) -> set[int]:
         """Of its first batch, what nobody has finished."""
         key = delivery.key
         offsets = {it for it in self.offsets(key, old.first, old.end) if not _covers(delivery.start, it)}

@@ -12,12 +12,12 @@ from typing import Any, NoReturn, Protocol
 
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.records import Buffer, Kind
+from headrace.runtime.wire.records import Buffer, FrameKind
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart, decode_start, encode_start
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 from headrace.runtime.worker.context import Platform
-from headrace.runtime.worker.frame_handler import obey
+from headrace.runtime.worker.frame_handler import handle_frame
 from headrace.runtime.worker.handler import Handler
 from headrace.runtime.worker.loop import WorkerLoop
 from headrace.runtime.workers.channel import OnFrame
@@ -240,10 +240,10 @@ class FakeProcess:
             for kind, body in wire.split_frames(self._heard):
                 if self.is_dead:
                     return
-                if kind is Kind.START:
+                if kind is FrameKind.START:
                     self._begin(decode_start(body))
                 else:
-                    obey(self.worker, kind, body)
+                    handle_frame(self.worker, kind, body)
         self.news.set()
 
     def _begin(self, start: WorkerStart) -> None:
@@ -256,7 +256,7 @@ class FakeProcess:
         machine = self._machine
         await asyncio.sleep(machine.load_seconds())
         self.worker.use(Handler(self._call, is_async=True), None)
-        self.say(wire.frame(Kind.READY, bytes([machine.is_async])))
+        self.say(wire.frame(FrameKind.READY, bytes([machine.is_async])))
         self.is_loaded = True
         await self.worker.serve(self)
         self.die(0)

@@ -14,7 +14,7 @@ from shape import Shape
 
 from headrace.runtime.config.delivery import AckMode
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.worker.api.producing import OnItsWay, ProduceError
+from headrace.runtime.worker.api.producing import PendingMessage, ProduceError
 from headrace.runtime.worker.api.sdk import QualifiedOffset, Response
 
 
@@ -109,7 +109,7 @@ class Handlers:
             if not self._shape.policy.exactly_once and self._rng.random() < 0.15:
                 await self._wait_for(message)
 
-    async def _wait_for(self, message: OnItsWay) -> None:
+    async def _wait_for(self, message: PendingMessage) -> None:
         """Whatever the handler makes of it: its record has failed."""
         try:
             await message

@@ -14,18 +14,18 @@ from model_client import ModelTransactions
 from shape import Shape
 
 from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
-from headrace.runtime.dispatch.batch_scheduler import Batches
+from headrace.runtime.dispatch.batch_scheduler import BatchScheduler
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, Encoded
-from headrace.runtime.partitions.offsets.pending_produces import Confirm, Outgoing, Written
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport, Outgoing
 from headrace.runtime.partitions.partition import AssignedPartition
-from headrace.runtime.streams.assignment import Assignment, Starts
+from headrace.runtime.streams.assignment import Assignment, StartOffsets
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.limits import Limits
+from headrace.runtime.streams.limits import StreamLimits
 from headrace.runtime.streams.offset_store import CommitRefusedError
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.produce import Message
@@ -36,8 +36,8 @@ from headrace.runtime.workers.process import WorkerProcess
 SESSION_SECONDS = 1.0
 WAIT_SECONDS = 0.4
 _HEARTBEAT_SECONDS = 0.2
-_METRICS = Metrics()
-_REFUSED = Written(failure="the message is too large for its topic")
+_METRICS = MetricRegistry()
+_REFUSED = DeliveryReport(failure="the message is too large for its topic")
 
 
 class _Committer(Committer):
@@ -93,7 +93,7 @@ class Member:
             end_session=self._end_session,
         )
         self.assignment = Assignment(
-            self.dispatcher, self, Limits(shape.capacity, shape.in_flight, "channelBufferSize", 1 << 20)
+            self.dispatcher, self, StreamLimits(shape.capacity, shape.in_flight, "channelBufferSize", 1 << 20)
         )
         self.assignment.are_chunks = shape.delivery == "chunks"
         self.assignment.committer = committer = _Committer(self, metrics)
@@ -143,7 +143,7 @@ class Member:
 
     # ---- Stream
 
-    async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+    async def read_starts(self, keys: Collection[PartitionKey]) -> StartOffsets:
         if self._transactions is not None:
             await self._transactions.begin(keys)
         await self.wait(0.1)
@@ -152,7 +152,7 @@ class Member:
         committed = {key: self.group.start_of(key) for key in keys if self.group.has_committed(key)}
         starts = {key: committed.get(key, Checkpoint(0)) for key in keys}
         self._go_by(keys, self.group.topic_id)
-        return Starts(starts, committed, {key: self.group.end_of(key) for key in keys})
+        return StartOffsets(starts, committed, {key: self.group.end_of(key) for key in keys})
 
     async def position(self, key: PartitionKey) -> int:
         return self._positions[key]
@@ -199,18 +199,18 @@ class Member:
         self.may_fail(OSError)
         return True
 
-    def produce(self, message: Message, done: Confirm) -> None:
+    def produce(self, message: Message, done: DeliveryCallback) -> None:
         seconds = self.rng.uniform(0, self.shape.most_confirm_seconds)
         asyncio.get_running_loop().call_later(seconds, self._confirm, message, done)
 
-    def _confirm(self, message: Message, done: Confirm) -> None:
+    def _confirm(self, message: Message, done: DeliveryCallback) -> None:
         value = message.value or b""
         if value in self.group.too_large:
             self.history.on_refused(value)
             done(_REFUSED)
         else:
             self.history.on_confirmed(value)
-            done(Written(0, 0))
+            done(DeliveryReport(0, 0))
 
     # ---- OffsetStore
 
@@ -248,7 +248,7 @@ class Member:
         await self.wait(0.02)
         self.may_fail(CommitRefusedError)
 
-    def _tell(self, message: Message, done: Confirm, written: Written) -> None:
+    def _tell(self, message: Message, done: DeliveryCallback, written: DeliveryReport) -> None:
         """What has become of one that goes with a commit."""
         if written.failure:
             self.history.check_refused(message.value or b"", self.group.too_large)
@@ -374,8 +374,10 @@ class Member:
         """Lanes that wait although a worker that may have them does nothing."""
         dispatcher = self.dispatcher
         hand_out = dispatcher._hand_out
-        planning = hand_out._planning if isinstance(hand_out, Batches) else {}
-        told = hand_out._plans._told if isinstance(hand_out, Batches) else set()  # by a commit under way
+        planning = hand_out._planning if isinstance(hand_out, BatchScheduler) else {}
+        told = (
+            hand_out._plans._told if isinstance(hand_out, BatchScheduler) else set()
+        )  # by a commit under way
         free = {w.index for w in dispatcher.workers if w.is_ready and not w.in_flight.runs} - planning.keys()
         if self._lease.is_over or not free:
             return set()

@@ -24,8 +24,8 @@ from group import Group
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.triggers.kafka.client.commits import Commit
-from headrace.triggers.kafka.group.transactional_offsets import Transactions
-from headrace.triggers.kafka.produce.cluster import Cluster
+from headrace.triggers.kafka.group.transactional_offsets import TransactionalOffsets
+from headrace.triggers.kafka.produce.cluster import OutputCluster
 from headrace.triggers.kafka.produce.partition_producer import PartitionProducer
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -204,13 +204,13 @@ class _Consumer:
         await self._replica.commit({PartitionKey(*tp): said for tp, said in offsets.items()})
 
 
-class ModelTransactions(Transactions):
+class ModelTransactions(TransactionalOffsets):
     """All but what starts a producer, and reads commits, is the product's."""
 
     def __init__(self, replica: Replica) -> None:
         clients = cast("tuple[AIOKafkaConsumer, AIOKafkaAdminClient]", (_Consumer(replica), None))
         settings = KafkaSettings.model_construct(consumer_group=_GROUP)
-        super().__init__(clients, settings, Cluster(BrokerAccess("nowhere:9092")), "simulated")
+        super().__init__(clients, settings, OutputCluster(BrokerAccess("nowhere:9092")), "simulated")
         self._replica = replica
 
     async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Commit]:

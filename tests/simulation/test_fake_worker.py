@@ -15,7 +15,7 @@ from worker_bench import Record, until
 
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.records import Kind, RunHeader
+from headrace.runtime.wire.records import FrameKind, RunHeader
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.workers.process import WorkerProcess
 
@@ -51,7 +51,7 @@ async def handler(context, given):
     return [nuclio.Response(event_id=event.id) for event in given if event.body != b"forget"]
 """
 Process = WorkerProcess | FakeProcess
-Said = list[tuple[Kind, Any]]
+Said = list[tuple[FrameKind, Any]]
 Orders = Callable[[Process, Said], Coroutine[Any, Any, None]]
 
 
@@ -87,8 +87,8 @@ def run(first_seq: int, *bodies: bytes, epoch: int = 0, first: int = 0, has_more
     return wire.encode_run(header, [Record(first + at, body) for at, body in enumerate(bodies)])
 
 
-LANE = wire.json_frame(Kind.LANE, {"lane_id": 1, "topic": "t", "partition": 0})
-OWNED = wire.json_frame(Kind.OWNED, {"t": {0: ":0"}})
+LANE = wire.json_frame(FrameKind.LANE, {"lane_id": 1, "topic": "t", "partition": 0})
+OWNED = wire.json_frame(FrameKind.OWNED, {"t": {0: ":0"}})
 
 
 async def done(process: Process, seq: int) -> None:
@@ -109,13 +109,13 @@ async def one_by_one(process: Process, said: Said) -> None:
     process.send(run(12, b"wait", b"", b"", epoch=1, first=9), run(15, b"", epoch=1, first=12))
     await until(lambda: process.slot.read().is_running)
     process.send(wire.encode_recall(1))
-    await until(lambda: Kind.RETURNED in {kind for kind, _ in said[-1:]})
-    process.send(wire.encode_about(Kind.CANCEL, 12, "it took long"))
+    await until(lambda: FrameKind.RETURNED in {kind for kind, _ in said[-1:]})
+    process.send(wire.encode_about(FrameKind.CANCEL, 12, "it took long"))
     await done(process, 13)
 
 
 async def stops(process: Process, said: Said) -> None:
-    process.send(OWNED, LANE, run(0, b"", b""), wire.frame(Kind.STOP))
+    process.send(OWNED, LANE, run(0, b"", b""), wire.frame(FrameKind.STOP))
 
 
 async def dies(process: Process, said: Said) -> None:
@@ -133,11 +133,11 @@ async def in_batches(process: Process, said: Said) -> None:
     await done(process, 4)
     process.send(run(4, b"", b"raise", first=4))
     await done(process, 6)
-    process.send(wire.frame(Kind.STOP))
+    process.send(wire.frame(FrameKind.STOP))
 
 
 async def heard_of(
-    spawn: Callable[[Callable[[Kind, bytes], None]], Process], orders: Orders
+    spawn: Callable[[Callable[[FrameKind, bytes], None]], Process], orders: Orders
 ) -> tuple[Said, Any]:
     """All that a process says, and how it was when it ended."""
     said: Said = []
@@ -145,26 +145,26 @@ async def heard_of(
     await until(lambda: said)
     await orders(process, said)
     if not process.exited.done() and orders is one_by_one:
-        await until(lambda: said[-1][0] is Kind.PROGRESS)
-        process.send(wire.frame(Kind.STOP))
+        await until(lambda: said[-1][0] is FrameKind.PROGRESS)
+        process.send(wire.frame(FrameKind.STOP))
     code = await asyncio.shield(process.exited)
     progress, acked = process.slot.read(), process.slot.acks.read()
     process.slot.close()
     # one frame or two tell of what wasn't started, by how the orders reach the worker
-    returned = [span for kind, spans in said if kind is Kind.RETURNED for span in spans]
-    others: Said = [(kind, body) for kind, body in said if kind is not Kind.RETURNED]
+    returned = [span for kind, spans in said if kind is FrameKind.RETURNED for span in spans]
+    others: Said = [(kind, body) for kind, body in said if kind is not FrameKind.RETURNED]
     return others, (returned, code, progress.seq, progress.is_running, acked)
 
 
-def plain(kind: Kind, body: bytes) -> Any:
+def plain(kind: FrameKind, body: bytes) -> Any:
     """Without times, and without what only says where the handler's file is."""
-    if kind is Kind.PROGRESS:
+    if kind is FrameKind.PROGRESS:
         seq, _, count, _ = wire.decode_progress(body)
         return seq, count
-    if kind is Kind.FAILED:
+    if kind is FrameKind.FAILED:
         first, end, is_named, reason = wire.decode_failed(body)
         return first, end, is_named, reason.splitlines()[0], reason.splitlines()[-1]
-    if kind is Kind.RETURNED:
+    if kind is FrameKind.RETURNED:
         return wire.decode_returned(body)
     return body
 
@@ -191,4 +191,7 @@ def test_a_simulated_worker_says_what_a_real_one_says(orders: Orders, tmp_path: 
         lambda: heard_of(lambda on_frame: FakeProcess(start, on_frame, Lease.create(1), Machine()), orders)
     )
     assert played == real
-    assert {kind for kind, _ in real[0]} >= {Kind.READY, *([Kind.PROGRESS] if orders is stops else [])}
+    assert {kind for kind, _ in real[0]} >= {
+        FrameKind.READY,
+        *([FrameKind.PROGRESS] if orders is stops else []),
+    }

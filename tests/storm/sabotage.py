@@ -23,8 +23,12 @@ FAILPOINTS = {
     "after-ack": (WORKER, "headrace.runtime.worker.api.acks:WorkerAcks.ack", "after"),
     "before-commit": (PROCESSOR, "headrace.runtime.streams.committer:Committer._send", "before"),
     "after-commit": (PROCESSOR, "headrace.runtime.streams.committer:Committer._send", "after"),
-    "before-dead-letter": (PROCESSOR, "headrace.triggers.kafka.dead_letters:DeadLetters.write", "before"),
-    "after-dead-letter": (PROCESSOR, "headrace.triggers.kafka.dead_letters:DeadLetters.write", "after"),
+    "before-dead-letter": (
+        PROCESSOR,
+        "headrace.triggers.kafka.dead_letters:KafkaDeadLetters.write",
+        "before",
+    ),
+    "after-dead-letter": (PROCESSOR, "headrace.triggers.kafka.dead_letters:KafkaDeadLetters.write", "after"),
 }
 
 

@@ -11,7 +11,7 @@ import nuclio_sdk
 import sqlalchemy as sa
 
 from headrace.functions.run_tracking.backend import service
-from headrace.functions.run_tracking.backend.state import Site
+from headrace.functions.run_tracking.backend.state import BackendState
 from headrace.functions.run_tracking.blobs.store import BlobError, Upload
 from headrace.functions.run_tracking.settings import Settings, read_settings
 
@@ -82,7 +82,7 @@ class Backend:
         self._context = SimpleNamespace(
             user_data=SimpleNamespace(), logger=logger, Response=nuclio_sdk.Response, produce=self._produce
         )
-        self._context.user_data.site = Site(self._context, self.settings, engine, self.blobs)
+        self._context.user_data.site = BackendState(self._context, self.settings, engine, self.blobs)
 
     def ask(self, method: str, path: str, /, body: Any = b"", **fields: str) -> Any:
         return service.handle(self._context, Request(method, path, fields, body))

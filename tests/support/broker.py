@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from aiokafka.admin import AIOKafkaAdminClient
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.security import Guards
+from headrace.runtime.embedded.kafka.security import BrokerSecurity
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
 
-NO_GUARDS = Guards()
+NO_GUARDS = BrokerSecurity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _container() -> Iterator[Broker]:
 
 
 @contextmanager
-def embedded(guards: Guards = NO_GUARDS, **topics: int) -> Iterator[EmbeddedKafka]:
+def embedded(guards: BrokerSecurity = NO_GUARDS, **topics: int) -> Iterator[EmbeddedKafka]:
     """A broker of one's own, with topics of so many partitions. Without a running loop."""
     kafka = EmbeddedKafka(guards=guards)
     asyncio.run(kafka.start())

@@ -13,12 +13,12 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
-from headrace.runtime.partitions.offsets.pending_produces import HeldRecords
+from headrace.runtime.partitions.offsets.pending_produces import PendingProduces
 from headrace.runtime.streams.committer import Committer
 from headrace.triggers.kafka.client.commits import (
     PartitionsRefusedError,
@@ -41,7 +41,7 @@ class Partition:
     partition: int
     checkpoint: Checkpoint
     is_replaced: bool = False
-    held: HeldRecords = field(default_factory=HeldRecords)
+    held: PendingProduces = field(default_factory=PendingProduces)
 
     @property
     def key(self) -> PartitionKey:
@@ -85,7 +85,7 @@ def group_offsets(consumer: object, *topics: str) -> GroupOffsets:
 
 
 def trigger_metrics() -> TriggerMetrics:
-    return TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
+    return TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t")
 
 
 def handled(count: int) -> Partition:

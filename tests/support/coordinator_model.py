@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE, Answer, Heartbeat, Part
+from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE, Heartbeat, HeartbeatAnswer, TopicIdPartition
 from headrace.triggers.kafka.group.kip848.refusals import LOST
 
 FENCED, UNKNOWN = 110, 25
@@ -13,26 +13,26 @@ assert {FENCED, UNKNOWN} < LOST
 class Member:
     epoch: int = 0
     previous_epoch: int = 0
-    assigned: frozenset[Part] = frozenset()
-    pending: frozenset[Part] = frozenset()
+    assigned: frozenset[TopicIdPartition] = frozenset()
+    pending: frozenset[TopicIdPartition] = frozenset()
     """To be revoked: nobody else may have them before it says that it owns none of them."""
-    told: frozenset[Part] | None = None
+    told: frozenset[TopicIdPartition] | None = None
 
 
 @dataclass
 class CoordinatorModel:
     """As Kafka 4.1: nothing moves on for a member that has something to revoke."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[TopicIdPartition, ...]
     epoch: int = 0
     members: dict[str, Member] = field(default_factory=dict)
-    target: dict[str, frozenset[Part]] = field(default_factory=dict)
+    target: dict[str, frozenset[TopicIdPartition]] = field(default_factory=dict)
 
-    def heartbeat(self, name: str, beat: Heartbeat) -> Answer:
+    def heartbeat(self, name: str, beat: Heartbeat) -> HeartbeatAnswer:
         if beat.epoch <= LEAVE:
             if self.members.pop(name, None) is not None:
                 self._spread()
-            return Answer(0, "", beat.epoch, 1.0, None)
+            return HeartbeatAnswer(0, "", beat.epoch, 1.0, None)
         if beat.epoch == JOIN:
             assert beat.topics
             assert beat.owned == frozenset()
@@ -40,13 +40,13 @@ class CoordinatorModel:
             self.members[name] = Member()
             self._spread()
         if (member := self.members.get(name)) is None:
-            return Answer(UNKNOWN, "", 0, 1.0, None)
+            return HeartbeatAnswer(UNKNOWN, "", 0, 1.0, None)
         if self._is_fenced(member, beat):
-            return Answer(FENCED, "", 0, 1.0, None)
+            return HeartbeatAnswer(FENCED, "", 0, 1.0, None)
         self._reconcile(name, member, beat.owned)
         is_news = beat.is_full or member.told != member.assigned
         member.told = member.assigned
-        return Answer(0, "", member.epoch, 1.0, member.assigned if is_news else None)
+        return HeartbeatAnswer(0, "", member.epoch, 1.0, member.assigned if is_news else None)
 
     def expel(self, name: str) -> None:
         """Its session is over, or it took too long to revoke."""
@@ -65,7 +65,7 @@ class CoordinatorModel:
         names = sorted(self.members)
         self.target = {name: frozenset(self.parts[i :: len(names)]) for i, name in enumerate(names)}
 
-    def _reconcile(self, name: str, member: Member, owned: frozenset[Part] | None) -> None:
+    def _reconcile(self, name: str, member: Member, owned: frozenset[TopicIdPartition] | None) -> None:
         target = self.target[name]
         if member.pending:
             if owned is None or owned & member.pending:

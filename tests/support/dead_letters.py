@@ -9,14 +9,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.streams.isolated_decoder import Opener
-from headrace.triggers.kafka.dead_letters import DeadLetters
+from headrace.runtime.streams.isolated_decoder import IsolatedDecoder
+from headrace.triggers.kafka.dead_letters import KafkaDeadLetters
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What DeadLetters reads of a ConsumerRecord."""
+    """What KafkaDeadLetters reads of a ConsumerRecord."""
 
     offset: int = 41
     timestamp: int | None = 1_700_000_000_123
@@ -27,11 +27,11 @@ class Record:
 
 
 @asynccontextmanager
-async def dead_letters(bootstrap: str, topic: str, **settings: object) -> AsyncIterator[DeadLetters]:
+async def dead_letters(bootstrap: str, topic: str, **settings: object) -> AsyncIterator[KafkaDeadLetters]:
     found = KafkaSettings.model_validate(
         {"topics": ("orders",), "brokers": (bootstrap,), "consumerGroup": "g", **settings}
     )
-    letters = DeadLetters(found, topic, "shop", "headrace-shop-0", Opener(DeliveryPolicy()))
+    letters = KafkaDeadLetters(found, topic, "shop", "headrace-shop-0", IsolatedDecoder(DeliveryPolicy()))
     try:
         yield letters
     finally:

@@ -19,7 +19,7 @@ from v3io_scene import GROUP, PLACE, TOPIC, V3ioScene
 from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.group.names import sequence_attribute, state_name
-from headrace.runtime.v3io.group.sessions import Session
+from headrace.runtime.v3io.group.sessions import SessionState
 from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import SHARD, get_item, put_attributes
 from headrace.runtime.v3io.streams import get, seek
@@ -42,7 +42,7 @@ def shard_groups(replica_count: int, shard_count: int) -> list[Shards]:
     return [tuple(range(ends[at], ends[at + 1])) for at in range(replica_count)]
 
 
-def assign_shards(groups: Sequence[Shards], sessions: Sequence[Session]) -> Shards | None:
+def assign_shards(groups: Sequence[Shards], sessions: Sequence[SessionState]) -> Shards | None:
     """assignShards, of a member that joins; None: there are no free groups."""
     if groups.count(()) != sum(not it.shards for it in sessions):
         return ()
@@ -51,12 +51,12 @@ def assign_shards(groups: Sequence[Shards], sessions: Sequence[Session]) -> Shar
 
 
 def refresh(
-    sessions: Sequence[Session],
+    sessions: Sequence[SessionState],
     own_id: str,
     retained: Shards | None,
     groups: Sequence[Shards],
     timeout_ns: int,
-) -> tuple[list[Session], Shards] | None:
+) -> tuple[list[SessionState], Shards] | None:
     """One heartbeat: what to write, and what is its own; None: nothing, and try again."""
     now_ns = time.time_ns()
     alive = [it for it in sessions if now_ns - it.heartbeat_ns < timeout_ns]
@@ -72,7 +72,7 @@ def refresh(
         if any(it.shards == retained for it in alive):
             raise RetentionError(own_id)
         shards = retained
-    return [*alive, Session(own_id, now_ns, shards)], shards
+    return [*alive, SessionState(own_id, now_ns, shards)], shards
 
 
 class GoMember:
@@ -137,7 +137,7 @@ class GoMember:
             file.write(line)
 
 
-def encoded(sessions: Sequence[Session]) -> str:
+def encoded(sessions: Sequence[SessionState]) -> str:
     """As Go does it: all fields that its struct has, times in the local zone, with nine digits."""
     states = [
         {

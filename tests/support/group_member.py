@@ -8,7 +8,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.tasks import end_tasks
-from headrace.triggers.kafka.group.session import Session
+from headrace.triggers.kafka.group.session import GroupSession
 from headrace.triggers.kafka.group.settings import GroupSettings
 
 
@@ -16,7 +16,7 @@ class GroupMember:
     """Keeps Owner. Releases at once what is revoked, but for what it `keeps`."""
 
     def __init__(self, admin: AIOKafkaAdminClient, settings: GroupSettings) -> None:
-        self.session = Session(admin, settings, self, "the broker")
+        self.session = GroupSession(admin, settings, self, "the broker")
         self.has: set[PartitionKey] = set()
         self.said: list[tuple[str, tuple[PartitionKey, ...]]] = []
         self.keeps = False

@@ -16,7 +16,7 @@ from chunks import Written, batch, compressed, emptied_batch, old_batch, sealed
 
 from headrace.runtime.partitions.chunk import ChunkSlice
 from headrace.triggers.kafka.client import undecoded_fetch
-from headrace.triggers.kafka.client.epochs import Epochs
+from headrace.triggers.kafka.client.epochs import LeaderEpochs
 from headrace.triggers.kafka.format.batches import FetchedBatches
 from headrace.triggers.kafka.format.decoder import decode
 from headrace.triggers.kafka.format.inflate import BatchTooLargeError
@@ -35,7 +35,7 @@ def read_all(data: bytes) -> None:
             touch(record)
     for level in (0, 1):
         where = [(7, 0)], 0, None, None, False, level
-        tp, heard = TopicPartition("t", 0), Epochs(lambda: None).fetched
+        tp, heard = TopicPartition("t", 0), LeaderEpochs(lambda: None).fetched
         bound = {"max_batch_bytes": MAX_BATCH_BYTES, "on_fetched": heard}
         fetched = undecoded_fetch._FetchedBytes(data)
         undecoded = undecoded_fetch._PartitionBatches(tp, fetched, *where, **bound)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import yaml
 from worker_bench import PRELUDE, until
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.processor.running import RunningTrigger
 from headrace.runtime.processor.running_function import RunningFunction
 
@@ -97,7 +97,7 @@ async def http_function(
 async def running_http_function(folder: Path) -> AsyncIterator[Function]:
     """What the folder's function.yaml says, which has one trigger."""
     function = load_function(folder)
-    running = RunningTrigger(RunningFunction(function), function.triggers[0], Metrics(), {})
+    running = RunningTrigger(RunningFunction(function), function.triggers[0], MetricRegistry(), {})
     await running.start_workers()
     run = asyncio.create_task(running.run())
     timeout = aiohttp.ClientTimeout(100)

@@ -9,12 +9,12 @@ from typing import Any
 
 from worker_bench import PRELUDE
 
-from headrace.runtime.metrics.custom_metric import Measure, Sample
+from headrace.runtime.metrics.custom_metric import CustomMetric, CustomSample
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.produce import Produce
+from headrace.runtime.wire.produce import ProduceRequest
 from headrace.runtime.wire.records import Ack, Nack, WireRecord
 from headrace.runtime.wire.reply import Reply
 from headrace.runtime.wire.start import WorkerStart
@@ -45,7 +45,7 @@ class Heard:
         """Of no interest."""
 
     def on_metrics(
-        self, worker_index: int, measure: Measure, samples: Sequence[Sample], dropped: int
+        self, worker_index: int, measure: CustomMetric, samples: Sequence[CustomSample], dropped: int
     ) -> None:
         """Of no interest."""
 
@@ -64,7 +64,7 @@ class Heard:
     def on_nacked(self, nack: Nack) -> None:
         self.told.append(("nacked", nack.partition, [nack.offset]))
 
-    def on_produced(self, worker_index: int, lane: Lane | None, said: Produce) -> None:
+    def on_produced(self, worker_index: int, lane: Lane | None, said: ProduceRequest) -> None:
         assert lane is not None
         self.told.append(("produced", lane.key.partition, [said.offset]))
 

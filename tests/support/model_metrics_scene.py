@@ -21,7 +21,7 @@ from inference_responses import as_json, framed, protobuf
 from kafka_records import group_offsets
 from replica import QUICK_GROUP, Replica, replica, wait_until
 
-from headrace.functions.database.engine import for_reading, open_engine
+from headrace.functions.database.engine import open_engine, read_only
 from headrace.functions.model_metrics.messages.extraction import Ignored
 from headrace.functions.model_metrics.messages.payload import ContentType
 from headrace.functions.model_metrics.store.tables import IGNORED, RESPONSES
@@ -205,7 +205,7 @@ class Scene:
 
     @contextmanager
     def _connection(self) -> Iterator[sa.Connection]:
-        engine = for_reading(open_engine(self.url))
+        engine = read_only(open_engine(self.url))
         try:
             with engine.connect() as connection:
                 yield connection

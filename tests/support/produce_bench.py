@@ -8,7 +8,11 @@ from refetching import Log
 from worker_bench import QUICK, Bench, bench
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.partitions.offsets.pending_produces import Confirm, Written, waits
+from headrace.runtime.partitions.offsets.pending_produces import (
+    DeliveryCallback,
+    DeliveryReport,
+    not_yet_written,
+)
 from headrace.runtime.wire.produce import Message
 
 
@@ -17,9 +21,9 @@ class Cluster(Log):
 
     def __init__(self, b: Bench) -> None:
         super().__init__(b)
-        self.sent: list[tuple[Message, Confirm]] = []
+        self.sent: list[tuple[Message, DeliveryCallback]] = []
 
-    def produce(self, message: Message, done: Confirm) -> None:
+    def produce(self, message: Message, done: DeliveryCallback) -> None:
         self.sent.append((message, done))
 
     def confirm(self, *values: bytes, failure: str = "") -> None:
@@ -27,12 +31,12 @@ class Cluster(Log):
         for at, (message, done) in enumerate(self.sent.copy()):
             if not values or message.value in values:
                 self.sent.remove((message, done))
-                done(Written(failure=failure) if failure else Written(3, at))
+                done(DeliveryReport(failure=failure) if failure else DeliveryReport(3, at))
 
     def wait(self) -> None:
         """Nothing can be written now where they go."""
         for message, done in self.sent:
-            done(waits(message))
+            done(not_yet_written(message))
 
     @property
     def values(self) -> list[bytes | None]:

@@ -14,7 +14,7 @@ from replica import QUICK_GROUP, Replica, replica, wait_until
 from run_ledgers import RunLedger, Stored
 from topic_ends import is_committed_to_its_end
 
-from headrace.functions.database.engine import for_reading, open_engine
+from headrace.functions.database.engine import open_engine, read_only
 from headrace.functions.run_tracking.store import tables
 from headrace.runtime.embedded.ports import free_port
 
@@ -84,7 +84,7 @@ class Scene:
 
     @contextmanager
     def connection(self) -> Iterator[sa.Connection]:
-        engine = for_reading(open_engine(self.database))
+        engine = read_only(open_engine(self.database))
         try:
             with engine.connect() as connection:
                 yield connection

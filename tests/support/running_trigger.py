@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.processor.running import RunningTrigger
 from headrace.runtime.processor.running_function import RunningFunction
 
 
 def made(folder: Path) -> RunningTrigger:
     function = load_function(folder)
-    return RunningTrigger(RunningFunction(function), function.triggers[0], Metrics(), {})
+    return RunningTrigger(RunningFunction(function), function.triggers[0], MetricRegistry(), {})
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from spark import QUICK, SharedSpark, spark_function
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
-from headrace.runtime.embedded.kafka.security import Guards
+from headrace.runtime.embedded.kafka.security import BrokerSecurity
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.spark.link import SparkLink
@@ -32,7 +32,7 @@ from headrace.runtime.spark.link import SparkLink
 @asynccontextmanager
 async def _guarded() -> AsyncIterator[GuardedBroker]:
     clients = Authority()
-    guards = Guards(USERS, takes_tokens=True, tls=True, client_ca_pem=clients.pem)
+    guards = BrokerSecurity(USERS, takes_tokens=True, tls=True, client_ca_pem=clients.pem)
     rules = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": ";".join(f"User:{name}" for name in ("ANONYMOUS", *{*USERS} - {*RULED_USERS})),

@@ -11,7 +11,7 @@ from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.java import BrokerJava
 from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
-from headrace.runtime.embedded.kafka.security import Guards
+from headrace.runtime.embedded.kafka.security import BrokerSecurity
 from headrace.runtime.embedded.ports import HOST, choose_ports
 
 _COUNT = 3
@@ -28,7 +28,7 @@ def three_brokers(loop: asyncio.AbstractEventLoop) -> Iterator[list[EmbeddedKafk
     def chosen(port: int, _: Sequence[str]) -> dict[str, int]:
         return ports[port]
 
-    def settings(given: Mapping[str, int], guards: Guards) -> dict[str, str]:
+    def settings(given: Mapping[str, int], guards: BrokerSecurity) -> dict[str, str]:
         found = broker_settings(given, guards)
         found |= {key: str(_COUNT) for key in found if key.endswith(".replication.factor")}
         found |= {key: "2" for key in found if key.endswith(".min.isr")}

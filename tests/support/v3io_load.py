@@ -14,7 +14,7 @@ from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioError
 from headrace.runtime.v3io.group.names import LAST_SEQUENCE, sequence_attribute
-from headrace.runtime.v3io.group.sessions import Session
+from headrace.runtime.v3io.group.sessions import SessionState
 from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import get_item
 from headrace.runtime.v3io.records import NewRecord
@@ -31,7 +31,7 @@ class StateSample:
 
     asked_ns: int
     ns: int
-    sessions: Sequence[Session]
+    sessions: Sequence[SessionState]
 
 
 class Watch:

@@ -18,15 +18,15 @@ from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient, nothing
 from headrace.runtime.v3io.errors import V3ioRefusedError
 from headrace.runtime.v3io.group.lags import read_lags
-from headrace.runtime.v3io.group.sessions import Session
+from headrace.runtime.v3io.group.sessions import SessionState
 from headrace.runtime.v3io.group_state import StateItem
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.records import NewRecord
 from headrace.runtime.v3io.streams import create, put
 
 T = TypeVar("T")
 
-PLACE = StreamPlace("bigdata", "orders")
+PLACE = StreamPath("bigdata", "orders")
 TOPIC = "/orders"
 GROUP = "orders_function"
 QUICK_GROUP = {"sessionTimeout": "3s", "heartbeatInterval": "300ms"}
@@ -169,7 +169,7 @@ class V3ioScene:
 
     # ---- the group
 
-    def sessions(self) -> tuple[Session, ...]:
+    def sessions(self) -> tuple[SessionState, ...]:
         """By their first shards; those without any come last."""
         state = self.ask(lambda client: StateItem(client, PLACE, GROUP).read())
         return tuple(sorted(state.sessions, key=lambda it: it.shards or (1 << 20,)))
@@ -178,12 +178,14 @@ class V3ioScene:
         """Of the shards, as sessions have them."""
         return [list(it.shards) for it in self.sessions()]
 
-    def wait_shares(self, *expected: list[int]) -> tuple[Session, ...]:
+    def wait_shares(self, *expected: list[int]) -> tuple[SessionState, ...]:
         """The sessions, once these are their shards."""
         wait_until(lambda: self.shares() == list(expected), 120, about=self._latest)
         return self.sessions()
 
-    def replace_sessions(self, change: Callable[[tuple[Session, ...]], tuple[Session, ...]]) -> None:
+    def replace_sessions(
+        self, change: Callable[[tuple[SessionState, ...]], tuple[SessionState, ...]]
+    ) -> None:
         """Once, whoever else writes."""
 
         async def replaced(client: V3ioClient) -> bool:
@@ -198,11 +200,11 @@ class V3ioScene:
         path = PLACE.beside(f"{GROUP}-state.json")
         self.ask(lambda client: client.request("DELETE", path))
 
-    def owner(self, running: Replica) -> Session:
+    def owner(self, running: Replica) -> SessionState:
         """Its session."""
         return wait_until(lambda: self.session_of(running), about=running)
 
-    def session_of(self, running: Replica) -> Session | None:
+    def session_of(self, running: Replica) -> SessionState | None:
         """None while it has none."""
         member_id = running.trigger()["memberId"]
         return next((it for it in self.sessions() if it.member_id == member_id), None)

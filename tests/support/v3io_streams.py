@@ -8,10 +8,10 @@ from headrace.runtime.v3io import streams
 from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.group.names import sequence_attribute, state_name
-from headrace.runtime.v3io.group.sessions import Session
+from headrace.runtime.v3io.group.sessions import SessionState
 from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import get_item, put_attributes
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.records import NewRecord
 
 T = TypeVar("T")
@@ -36,13 +36,13 @@ class V3ioStreams:
         return {"webApi": self.url, **place}
 
     def create(self, stream: str, shards: int) -> None:
-        self._run(lambda client: streams.create(client, StreamPlace(CONTAINER, stream), shards, 1))
+        self._run(lambda client: streams.create(client, StreamPath(CONTAINER, stream), shards, 1))
 
     def put(self, stream: str, values: Sequence[bytes], shard: int | None = 0) -> list[tuple[int, int]]:
         """Shard and sequence number of each."""
 
         async def put(client: V3ioClient) -> list[tuple[int, int]]:
-            place, found = StreamPlace(CONTAINER, stream), list[tuple[int, int]]()
+            place, found = StreamPath(CONTAINER, stream), list[tuple[int, int]]()
             for first in range(0, len(values), 1000):
                 records = [NewRecord(value, shard=shard) for value in values[first : first + 1000]]
                 found += await streams.put(client, place, records)
@@ -55,24 +55,24 @@ class V3ioStreams:
         name = sequence_attribute(GROUP)
 
         async def committed(client: V3ioClient) -> dict[int, int]:
-            place = StreamPlace(CONTAINER, stream)
+            place = StreamPath(CONTAINER, stream)
             count = (await streams.describe(client, place)).shard_count
             items = [await get_item(client, place.beside(shard), (name,)) for shard in range(count)]
             return {shard: item[name] for shard, item in enumerate(items) if item and name in item}
 
         return self._run(committed)
 
-    def sessions(self, stream: str) -> Sequence[Session]:
+    def sessions(self, stream: str) -> Sequence[SessionState]:
         """The group's members."""
 
-        async def sessions(client: V3ioClient) -> Sequence[Session]:
-            return (await StateItem(client, StreamPlace(CONTAINER, stream), GROUP).read()).sessions
+        async def sessions(client: V3ioClient) -> Sequence[SessionState]:
+            return (await StateItem(client, StreamPath(CONTAINER, stream), GROUP).read()).sessions
 
         return self._run(sessions)
 
     def write_state(self, stream: str, text: str) -> None:
         """Whatever the group's state was."""
-        path = StreamPlace(CONTAINER, stream).beside(state_name(GROUP))
+        path = StreamPath(CONTAINER, stream).beside(state_name(GROUP))
         self._run(lambda client: put_attributes(client, path, {"state": text}, "not(exists(nothing))"))
 
     def _run(self, work: Callable[[V3ioClient], Awaitable[T]]) -> T:

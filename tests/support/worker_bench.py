@@ -18,7 +18,7 @@ from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, Stati
 from headrace.runtime.dispatch.batch_scheduler import EndSession, no_session
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.interface import Output
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -51,7 +51,7 @@ def records(first: int, count: int) -> list[Record]:
 class Bench:
     dispatcher: Dispatcher
     folder: Path
-    metrics: Metrics
+    metrics: MetricRegistry
 
     def assign(self, *names: tuple[str, int], start: int = 0) -> list[AssignedPartition]:
         keys, ordering = [PartitionKey(*name) for name in names], self.dispatcher.policy.ordering
@@ -154,7 +154,7 @@ async def bench(
     """Workers that run `handler`, source text that has PRELUDE's names and defines `handler`."""
     folder.mkdir(exist_ok=True)
     (folder / "function_code.py").write_text(PRELUDE + textwrap.dedent(handler))
-    metrics = Metrics()
+    metrics = MetricRegistry()
     allocator: Allocator = StaticAllocator(workers) if static else PoolAllocator()
 
     lease = Lease.create(workers)

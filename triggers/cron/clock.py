@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from headrace.triggers.cron.timetable import Now
+from headrace.triggers.cron.timetable import ClockReading
 
 
 class Clock(Protocol):
@@ -36,6 +36,6 @@ class MachineClock:
         await asyncio.sleep(seconds)
 
 
-def read(clock: Clock) -> Now:
+def read_clock(clock: Clock) -> ClockReading:
     """Both clocks."""
-    return Now(clock.wall(), clock.monotonic())
+    return ClockReading(clock.wall(), clock.monotonic())

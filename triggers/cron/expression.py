@@ -68,7 +68,7 @@ _FIELDS = (_SECOND, _MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class CronFields:
     """When a clock's face fits. Numbers in order; days as `on` names them.
 
     `is_either`: a day needs to fit `days` or `weekdays`, not both. `is_fixed`: 5 fields, hour and minute
@@ -93,7 +93,7 @@ class Fields:
         return weekday in self.weekdays or not self.weekdays.isdisjoint(_weekdays(day, weekday))
 
 
-def fields_of(text: str) -> Fields:
+def parse_schedule(text: str) -> CronFields:
     """Raises ScheduleError."""
     written = _split(text)
     has_second = len(written) == len(_FIELDS)
@@ -101,7 +101,7 @@ def fields_of(text: str) -> Fields:
     if not has_second or written[0] == "*":  # which Nuclio makes a 0, too
         written = ["0", *written[-5:]]
     second, minute, hour, day, month, weekday = map(_values, _FIELDS, written)
-    return Fields(
+    return CronFields(
         _numbers(second),
         _numbers(minute),
         _numbers(hour),

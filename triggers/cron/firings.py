@@ -10,7 +10,7 @@ from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.failure_text import in_one_line, is_alike, log_extra
-from headrace.runtime.partitions.single_lane import SingleLane
+from headrace.runtime.partitions.single_lane import EventLane
 from headrace.runtime.wire.records import SentRecord, WireRecord
 from headrace.triggers.cron.event import id_of, record_of, said
 
@@ -20,7 +20,7 @@ REPORT_SECONDS = 60.0
 """Firings that are skipped are a log line at most so often."""
 
 
-class FiringLane(SingleLane):
+class FiringLane(EventLane):
     """One firing after another, each with its attempts. `record` is the one that it has, None while idle."""
 
     def __init__(self, key: PartitionKey, firings: "Firings") -> None:
@@ -30,11 +30,11 @@ class FiringLane(SingleLane):
         self.retry: asyncio.TimerHandle | None = None
 
     def on_ended(self, failure: str | None) -> None:
-        """As SingleLane says."""
+        """As EventLane says."""
         self._firings.on_ended(self, failure)
 
     def on_came_back(self, record: WireRecord) -> None:
-        """As SingleLane says. It hasn't started, or its worker was killed by a stop."""
+        """As EventLane says. It hasn't started, or its worker was killed by a stop."""
         self._firings.on_came_back(self, record)
 
 
@@ -57,7 +57,7 @@ class Firings:
         self._policy = policy
         self._event = event
         self._lanes = [FiringLane(PartitionKey(f"cron:{name}", n), self) for n in range(most)]
-        self._skips = Seldom()
+        self._skips = ReportThrottle()
         self._failure = ""
         self._is_stopping = False
         self._all_ended = asyncio.Event()
@@ -162,7 +162,7 @@ class Firings:
         return id_of(self._name, lane.record.timestamp)
 
 
-class Seldom:
+class ReportThrottle:
     """Counts what is to be said once in a while."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-from headrace.triggers.cron.expression import Fields, ScheduleError, fields_of
+from headrace.triggers.cron.expression import CronFields, ScheduleError, parse_schedule
 
 FROM_NOW_ON = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 """What zones did before that says nothing."""
@@ -29,7 +29,7 @@ class Schedule:
 
     def __init__(self, text: str, zone: tzinfo = UTC) -> None:
         """5 fields, minutes first; 6 fields, seconds first; or one of NAMES. Raises ScheduleError."""
-        self.fields, self.zone = fields_of(text), zone
+        self.fields, self.zone = parse_schedule(text), zone
         if math.isinf(self.after(FROM_NOW_ON)):
             raise ScheduleError("is no schedule: no day is like that, or its hour is always left out there")
 
@@ -66,7 +66,7 @@ class Schedule:
         return face
 
 
-def first_shown(fields: Fields, moment: float, zone: tzinfo) -> float:
+def first_shown(fields: CronFields, moment: float, zone: tzinfo) -> float:
     """The first moment from `moment` on, a whole second, at which the clock's face fits; inf for none."""
     latest = moment + _LONGEST_WAIT_SECONDS
     while moment < latest:

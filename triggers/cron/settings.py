@@ -53,7 +53,7 @@ class EventSettings(Settings):
     method: Text = setting("method", "", effect="What event.method says.")
 
 
-class FailureSettings(Settings):
+class CronFailureSettings(Settings):
     """`onFailure`: what happens to a firing whose handler failed."""
 
     max_attempts: Annotated[Count, Ge(0)] = setting(
@@ -169,8 +169,8 @@ class CronSettings(Settings):
         effect="After a clock step or a sleep of the machine that firings were missed by: once fires once,"
         " late; skip waits for the next one.",
     )
-    on_failure: FailureSettings = section(
-        "onFailure", FailureSettings, effect="Whether a firing whose handler failed is tried again."
+    on_failure: CronFailureSettings = section(
+        "onFailure", CronFailureSettings, effect="Whether a firing whose handler failed is tried again."
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (

@@ -12,12 +12,12 @@ from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.tasks import end_tasks
 from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.cron.clock import Clock, MachineClock, read
+from headrace.triggers.cron.clock import Clock, MachineClock, read_clock
 from headrace.triggers.cron.event import body_of, head_of, said
-from headrace.triggers.cron.firings import Firings, Seldom
+from headrace.triggers.cron.firings import Firings, ReportThrottle
 from headrace.triggers.cron.schedule import Schedule, zone_of
 from headrace.triggers.cron.settings import CronSettings
-from headrace.triggers.cron.timetable import ByInterval, ByWall, Due, Timetable
+from headrace.triggers.cron.timetable import Due, IntervalTimetable, Timetable, WallClockTimetable
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class CronTrigger(Trigger):
         policy = settings.on_failure.policy
         self._firings = Firings(spec.name, dispatch, metrics, policy, event, most)
         self._is_idle = spec.replica_index not in {None, 0}
-        self._misses = Seldom()
+        self._misses = ReportThrottle()
         self._timetable: Timetable | None = None
         self._is_running = False
         self._is_stopping = asyncio.Event()
@@ -86,7 +86,7 @@ class CronTrigger(Trigger):
     def status(self) -> TriggerStatus:
         """What comes next, in ISO 8601, UTC, and what has been. `idle`: another replica fires."""
         has_next = self._timetable is not None and not self._is_stopping.is_set()
-        comes = self._timetable.next(read(self._clock)) if self._timetable and has_next else math.inf
+        comes = self._timetable.next(read_clock(self._clock)) if self._timetable and has_next else math.inf
         upcoming = said(comes) if math.isfinite(comes) else None
         firings = self._firings
         return TriggerStatus(
@@ -104,17 +104,17 @@ class CronTrigger(Trigger):
             await self._is_stopping.wait()
         timetable = self._timetable = self._made_timetable()
         while not self._is_stopping.is_set():
-            now = read(self._clock)
+            now = read_clock(self._clock)
             if due := timetable.due(now):
                 self._on_due(due, now.monotonic)
-            wait_seconds = timetable.wait_seconds(read(self._clock))
+            wait_seconds = timetable.wait_seconds(read_clock(self._clock))
             await self._clock.sleep(min(wait_seconds, LONGEST_SLEEP_SECONDS))
 
     def _made_timetable(self) -> Timetable:
-        settings, now = self._settings, read(self._clock)
+        settings, now = self._settings, read_clock(self._clock)
         if settings.interval_seconds:
-            return ByInterval(settings.interval_seconds, now)
-        return ByWall(Schedule(settings.schedule, zone_of(settings.time_zone)), now)
+            return IntervalTimetable(settings.interval_seconds, now)
+        return WallClockTimetable(Schedule(settings.schedule, zone_of(settings.time_zone)), now)
 
     def _on_due(self, due: Due, now: float) -> None:
         is_fired = not due.is_late or self._settings.catch_up == "once"

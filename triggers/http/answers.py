@@ -27,7 +27,7 @@ _OURS = frozenset(
 )
 
 
-def text(status: int, said: str, headers: Mapping[str, str] | None = None) -> web.Response:
+def text_answer(status: int, said: str, headers: Mapping[str, str] | None = None) -> web.Response:
     """An answer of our own, in a line."""
     return web.Response(status=status, text=f"{said}\n", headers={**_SERVER, **(headers or {})})
 

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 
 from headrace.runtime.web import cross_origin
-from headrace.runtime.web.hosts import OwnNames
+from headrace.runtime.web.hosts import AllowedHosts
 from headrace.triggers.http.settings import HttpSettings
 
 
-class Askers:
+class RequestGuard:
     """By the settings of one trigger."""
 
     def __init__(self, settings: HttpSettings) -> None:
-        self._names = OwnNames(settings.host, settings.allowed_hosts)
+        self._names = AllowedHosts(settings.host, settings.allowed_hosts)
         self._is_protected = settings.cross_origin_protection
         self._has_names = self._is_protected or bool(settings.allowed_hosts)
         self._has_cors = settings.cors.enabled
@@ -23,4 +23,4 @@ class Askers:
         is_left_to_cors = self._has_cors and "Origin" in headers
         if not self._is_protected or is_left_to_cors:
             return ""
-        return cross_origin.refusal(method, headers, self._names.given)
+        return cross_origin.cross_origin_refusal(method, headers, self._names.given)

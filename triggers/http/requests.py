@@ -13,7 +13,7 @@ from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import CutShort
 from headrace.runtime.partitions.offsets.failure_text import in_one_line, log_extra
-from headrace.runtime.partitions.single_lane import SingleLane
+from headrace.runtime.partitions.single_lane import EventLane
 from headrace.runtime.wire.records import SentRecord, WireRecord
 from headrace.runtime.wire.reply import NOBODY, Reply
 from headrace.triggers.http.stream import AnswerStream
@@ -40,18 +40,18 @@ DIED = refusal(502, "the handler's process died\n")
 _CUT_SHORT = {"late": LATE, "died": DIED}
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """With the rest of the body, where that comes in parts."""
 
     reply: Reply
     rest: AnswerStream | None = None
 
 
-class RequestLane(SingleLane):
+class RequestLane(EventLane):
     """One request after another, each with a future of its answer."""
 
     record: SentRecord
-    answer: asyncio.Future[Answer]
+    answer: asyncio.Future[HttpAnswer]
     rest: AnswerStream | None
     has_given_up: bool
     """No worker shall begin with it any more."""
@@ -60,7 +60,7 @@ class RequestLane(SingleLane):
         super().__init__(key)
         self._requests = requests
 
-    def ask(self, record: SentRecord) -> asyncio.Future[Answer]:
+    def ask(self, record: SentRecord) -> asyncio.Future[HttpAnswer]:
         """It is idle."""
         self.record, self.has_given_up, self.rest = record, False, None
         self.answer = asyncio.get_running_loop().create_future()
@@ -71,7 +71,7 @@ class RequestLane(SingleLane):
         """The first one counts."""
         if not self.answer.done():
             self.rest = AnswerStream(partial(self._requests.on_taken, self)) if reply.has_more else None
-            self.answer.set_result(Answer(reply, self.rest))
+            self.answer.set_result(HttpAnswer(reply, self.rest))
 
     def on_replied(self, record: WireRecord, reply: Reply) -> None:
         """As Lane says."""
@@ -89,7 +89,7 @@ class RequestLane(SingleLane):
         self.reply(_CUT_SHORT[why])
 
     def on_ended(self, failure: str | None) -> None:
-        """As SingleLane says."""
+        """As EventLane says."""
         if failure is not None and not (self.rest and self.rest.has_left):
             self._requests.on_failed(self.record, failure)
             self.reply(RAISED)
@@ -97,7 +97,7 @@ class RequestLane(SingleLane):
         self._requests.on_idle(self)
 
     def on_came_back(self, record: WireRecord) -> None:
-        """As SingleLane says. It hasn't started, or its worker was killed, by a stop for instance."""
+        """As EventLane says. It hasn't started, or its worker was killed, by a stop for instance."""
         self._end_rest()
         self._requests.on_came_back(self)
 
@@ -130,15 +130,15 @@ class Requests:
         """Requests that a worker has or is to have."""
         return len(self._open)
 
-    async def ask(self, head: bytes, body: bytes) -> Answer:
+    async def ask(self, head: bytes, body: bytes) -> HttpAnswer:
         """The answer to a request that has come now.
 
         Cancelled where nobody waits for it any more: then it isn't begun with, if that hasn't happened yet.
         """
         if self._is_stopping:
-            return Answer(self._refused(STOPPING))
+            return HttpAnswer(self._refused(STOPPING))
         if self._is_full():
-            return Answer(self._refused(BUSY))
+            return HttpAnswer(self._refused(BUSY))
         self._number += 1
         lane = self._idle.pop() if self._idle else RequestLane(self._key, self)
         self._open.add(lane)

@@ -4,9 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
-from headrace.runtime.wire.reply import MOST_PART_BYTES, NOBODY, WINDOW_BYTES
+from headrace.runtime.wire.reply import MAX_PART_BYTES, NOBODY, REPLY_WINDOW_BYTES
 
-_TOLD_BYTES = WINDOW_BYTES // 4
+_TOLD_BYTES = REPLY_WINDOW_BYTES // 4
 
 
 class CutOffError(Exception):
@@ -14,7 +14,7 @@ class CutOffError(Exception):
 
 
 class AnswerStream:
-    """Holds what the client hasn't taken yet, about WINDOW_BYTES at most: then its worker waits."""
+    """Holds what the client hasn't taken yet, about REPLY_WINDOW_BYTES at most: then its worker waits."""
 
     def __init__(self, on_taken: Callable[["AnswerStream", int], None]) -> None:
         """`on_taken` passes on how many bytes were taken in all, or NOBODY."""
@@ -29,7 +29,7 @@ class AnswerStream:
     def put(self, data: bytes, *, is_last: bool) -> None:
         """The next part."""
         self._received += len(data)
-        if self._received - self._told > WINDOW_BYTES + MOST_PART_BYTES:
+        if self._received - self._told > REPLY_WINDOW_BYTES + MAX_PART_BYTES:
             self.end()  # its worker doesn't wait, as it should: what it sends isn't kept
         if not self._is_over:
             self._waiting.append(data)

@@ -16,8 +16,8 @@ from headrace.runtime.web.bodies import is_waiting, whole_body
 from headrace.runtime.web.bounds import Limits
 from headrace.runtime.web.server import Server
 from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.http.answers import headers_of, send_parts, text
-from headrace.triggers.http.askers import Askers
+from headrace.triggers.http.answers import headers_of, send_parts, text_answer
+from headrace.triggers.http.askers import RequestGuard
 from headrace.triggers.http.cors import PREFLIGHT_VARY, Cors
 from headrace.triggers.http.event import head_of
 from headrace.triggers.http.ingresses import Ingresses
@@ -62,7 +62,7 @@ class HttpTrigger(Trigger):
         wait_seconds = spec.fields.worker_availability_timeout_milliseconds / 1000
         self._requests = Requests(spec.name, dispatch, metrics, wait_seconds)
         self._ingresses = Ingresses(settings.paths, *metrics.named)
-        self._askers = Askers(settings)
+        self._askers = RequestGuard(settings)
         self._cors = Cors(settings.cors)
         self._most_body_bytes = settings.max_request_body_size
         limits = Limits(
@@ -117,13 +117,15 @@ class HttpTrigger(Trigger):
     def _own_answer(self, request: web.BaseRequest) -> web.Response | None:
         """To what no handler sees."""
         if refusal := self._askers.refusal(request.method, request.headers):
-            return text(403, refusal)
+            return text_answer(403, refusal)
         if request.raw_path == HEALTH_PATH:
-            return text(200, "ok")
+            return text_answer(200, "ok")
         if self._cors.is_enabled and (answer := self._cors_answer(request)) is not None:
             return answer
         if not self._ingresses.cover(request.raw_path):
-            return text(404, f"no ingress of this function covers {printable(path_of(request.raw_path))}")
+            return text_answer(
+                404, f"no ingress of this function covers {printable(path_of(request.raw_path))}"
+            )
         return None
 
     def _cors_answer(self, request: web.BaseRequest) -> web.Response | None:
@@ -131,10 +133,10 @@ class HttpTrigger(Trigger):
         if self._cors.is_preflight(request.method, headers):
             told = self._cors.preflight(headers)
             if told is None:
-                return text(400, "not allowed", {"Vary": PREFLIGHT_VARY})
-            return text(200, "", told)
+                return text_answer(400, "not allowed", {"Vary": PREFLIGHT_VARY})
+            return text_answer(200, "", told)
         if self._cors.is_refused(headers):
-            return text(403, "not allowed from that origin", {"Vary": "Origin"})
+            return text_answer(403, "not allowed from that origin", {"Vary": "Origin"})
         return None
 
     async def _asked(self, request: web.BaseRequest, sent: bytes) -> web.StreamResponse:
@@ -148,7 +150,7 @@ class HttpTrigger(Trigger):
             logger.error(message, request.method, request.raw_path, error)  # noqa: TRY400  # not a fault here
             if rest is not None:
                 rest.leave()
-            return text(500, "the handler's answer can't be sent", told)
+            return text_answer(500, "the handler's answer can't be sent", told)
         if rest is not None:
             return await send_parts(request, web.StreamResponse(status=reply.status, headers=headers), rest)
         body = b"" if reply.status == 205 else reply.body  # aiohttp knows the others without one

@@ -21,9 +21,9 @@ from aiokafka.errors import (
 
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.dead_letter_headers import Provenance, with_writable_names
-from headrace.runtime.kafka.producer import Copy, discard, start_producer, write_copy
+from headrace.runtime.kafka.producer import RecordCopy, discard, start_producer, write_copy
 from headrace.runtime.kafka.refusals import no_answer
-from headrace.runtime.streams.isolated_decoder import Opener
+from headrace.runtime.streams.isolated_decoder import IsolatedDecoder
 from headrace.triggers.kafka.client.errors import explain
 from headrace.triggers.kafka.produce.faults import OUT_OF_STEP
 from headrace.triggers.kafka.settings.model import KafkaSettings
@@ -49,14 +49,14 @@ class _Shared:
             raise ProducerClosed
 
 
-class DeadLetters:
+class KafkaDeadLetters:
     """Writes to one dead-letter topic. Connects at the first write; writes may overlap.
 
     A write that fails leaves nothing behind: its producer takes no more writes, and the next one starts anew.
     """
 
     def __init__(
-        self, settings: KafkaSettings, topic: str, function: str, client_id: str, opener: Opener
+        self, settings: KafkaSettings, topic: str, function: str, client_id: str, opener: IsolatedDecoder
     ) -> None:
         """`opener` ends with it."""
         self._settings = settings
@@ -87,7 +87,7 @@ class DeadLetters:
         )
         headers = [*with_writable_names(record.headers), *provenance.headers()]
         # With the source's time, the topic's retention might delete it before anybody has looked.
-        copy = Copy(record.key, record.value, headers, None)
+        copy = RecordCopy(record.key, record.value, headers, None)
         try:
             async with self._deadline():
                 while not await self._is_written(copy, source_partition):
@@ -130,7 +130,7 @@ class DeadLetters:
                 if not self._deadlines:
                     self._is_idle.set()
 
-    async def _is_written(self, copy: Copy, source_partition: int) -> bool:
+    async def _is_written(self, copy: RecordCopy, source_partition: int) -> bool:
         """False where the producer was out of step, by the failure of another write: try a new one."""
         shared = await self._shared()
         try:
@@ -195,7 +195,7 @@ class DeadLetters:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def _explained(self, error: KafkaError, copy: Copy) -> BrokerError:
+    def _explained(self, error: KafkaError, copy: RecordCopy) -> BrokerError:
         """In one line, with what to change."""
         topic, brokers = self._topic, self._settings.access
         match error:

@@ -16,7 +16,7 @@ INTERVAL_SECONDS = 5.0
 _ANSWER_SECONDS = 2.0
 
 
-class Ends:
+class EndOffsets:
     """For lag, which is to grow also while a partition is halted, or waits for acks."""
 
     def __init__(self, assigned: Mapping[PartitionKey, AssignedPartition]) -> None:

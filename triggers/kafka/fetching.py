@@ -16,9 +16,9 @@ from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.room import decoded_in, missing_of_plan
 from headrace.runtime.streams.assignment import AHEAD_BYTES, Assignment
 from headrace.triggers.kafka.client import fetches, undecoded_fetch
-from headrace.triggers.kafka.client.epochs import Epochs
-from headrace.triggers.kafka.client.fetch_budget import Budget
-from headrace.triggers.kafka.item_limit import ItemLimit
+from headrace.triggers.kafka.client.epochs import LeaderEpochs
+from headrace.triggers.kafka.client.fetch_budget import FetchBudget
+from headrace.triggers.kafka.item_limit import FetchItemLimit
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Fetching:
         assignment: Assignment,
         dispatch: Dispatch,
         settings: KafkaSettings,
-        epochs: Epochs,
+        epochs: LeaderEpochs,
         on_out_of_range: Callable[[Mapping[TopicPartition, int]], None],
     ) -> None:
         """`on_out_of_range` is told of positions, by partition, that no log has."""
@@ -47,7 +47,7 @@ class Fetching:
         self.epochs = epochs
         self._on_out_of_range = on_out_of_range
         self._max_buffered_bytes = settings.max_buffered_bytes
-        self.budget = Budget(
+        self.budget = FetchBudget(
             settings.max_buffered_bytes,
             settings.fetch_default_bytes,
             self._assigned,
@@ -55,7 +55,7 @@ class Fetching:
             self._needs_more,
         )
         self._wanted = fetches.Wanted()
-        self._item_limit = ItemLimit()
+        self._item_limit = FetchItemLimit()
 
     def on_room(self, partition: AssignedPartition) -> None:
         """Fetch it, or not."""

@@ -3,7 +3,7 @@
 from headrace.triggers.kafka.client.undecoded_fetch import PIECE_BYTES
 
 
-class ItemLimit:
+class FetchItemLimit:
     """The client counts items, and partitions bytes: what the last fetches brought says how large one is."""
 
     def __init__(self) -> None:

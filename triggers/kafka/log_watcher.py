@@ -15,9 +15,9 @@ from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.assignment import Assignment
 from headrace.triggers.kafka.client import fetches
-from headrace.triggers.kafka.client.epochs import Epochs, Read, end_of_epoch
+from headrace.triggers.kafka.client.epochs import LeaderEpochs, ReadEpoch, end_of_epoch
 from headrace.triggers.kafka.client.internals import refresh_metadata
-from headrace.triggers.kafka.client.topics import Topic, describe_topics
+from headrace.triggers.kafka.client.topics import TopicDescription, describe_topics
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -31,7 +31,7 @@ _WORTH_SAYING = 2  # in a row: a broker may end a connection as it likes, and th
 _DOUBT_SECONDS = 0.5
 
 
-class Logs:
+class LogWatcher:
     """Looks at the trigger's topics every few seconds, and at once where a position is out of range.
 
     Apart from the fetch loop, which goes on with the partitions that nothing has happened to.
@@ -58,7 +58,7 @@ class Logs:
         self._has_dead_letter_topic = True
         self._is_due = asyncio.Event()
         self._is_due.set()
-        self.epochs = Epochs(self._is_due.set)
+        self.epochs = LeaderEpochs(self._is_due.set)
 
     def on_out_of_range(self, positions: Mapping[TopicPartition, int]) -> None:
         """Their logs don't have these offsets."""
@@ -122,12 +122,12 @@ class Logs:
             logger.info("dead-letter topic %s is there now", name)
         self._has_dead_letter_topic = is_there
 
-    def _is_news(self, name: str, topic: Topic | None) -> bool:
+    def _is_news(self, name: str, topic: TopicDescription | None) -> bool:
         """The client doesn't know yet that it has come, gone or grown."""
         count = topic.partition_count if topic is not None else 0
         return len(self._consumer.partitions_for_topic(name) or ()) != count
 
-    async def _compare(self, name: str, topic: Topic) -> None:
+    async def _compare(self, name: str, topic: TopicDescription) -> None:
         """A name is no identity: a fetch goes on in whatever log has it now."""
         offsets = self._offsets
         if topic.id in offsets.topics.gone:
@@ -211,7 +211,7 @@ class Logs:
         if errors:
             raise errors[0]
 
-    async def _end_of_epoch(self, tp: TopicPartition, read: Read) -> int | None:
+    async def _end_of_epoch(self, tp: TopicPartition, read: ReadEpoch) -> int | None:
         """None where nothing is to be said of it, or nobody has it here any more."""
         if PartitionKey(*tp) not in self._assignment.partitions:
             return None

@@ -10,14 +10,14 @@ from headrace.runtime.partitions.offsets.pending_produces import Outgoing
 from headrace.triggers.kafka.client.commits import Commit
 from headrace.triggers.kafka.client.topics import shown_id
 from headrace.triggers.kafka.group.kip848.commits import MemberCommits
-from headrace.triggers.kafka.group.session import Session
+from headrace.triggers.kafka.group.session import GroupSession
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 
 
 class MemberOffsets(GroupOffsets):
     """Keeps OffsetStore, under the member's epoch."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, session: Session) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, session: GroupSession) -> None:
         super().__init__(consumer, admin, session.settings.group)
         self._session = session
         self._commits = MemberCommits(session)

@@ -32,7 +32,7 @@ Offsets = Mapping[TopicPartition, int]
 Ask = Callable[[list[TopicPartition]], Awaitable[Offsets]]
 
 
-class EndWatcher:
+class RangeWatcher:
     """`on_out_of_range` is told of partitions whose position is, as often as that is seen."""
 
     def __init__(

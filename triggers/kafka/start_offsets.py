@@ -20,7 +20,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
 from headrace.triggers.kafka.client.commits import Commit
-from headrace.triggers.kafka.client.topics import Topic, describe_topics
+from headrace.triggers.kafka.client.topics import TopicDescription, describe_topics
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class GroupTopics:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStarts:
+class GroupStartOffsets:
     """By assigned partition: what to start from, and what the group has committed, if it has.
 
     Partitions without a leader are left out. `made_anew`: topics that aren't those that were read before.
@@ -97,7 +97,7 @@ async def read_starts(
     settings: KafkaSettings,
     assigned: Collection[TopicPartition],
     group: Group,
-) -> GroupStarts:
+) -> GroupStartOffsets:
     """Ask until the broker answers for some: nothing may be delivered without."""
     return await answer(lambda: _read_starts(consumer, admin, settings, assigned, group))
 
@@ -136,7 +136,7 @@ async def _read_starts(
     settings: KafkaSettings,
     assigned: Collection[TopicPartition],
     group: Group,
-) -> GroupStarts:
+) -> GroupStartOffsets:
     before = group.topics
     described = await describe_topics(admin, {*consumer.subscription(), *(tp.topic for tp in assigned)})
     found = {name: topic for name, topic in described.items() if topic.id not in before.gone}
@@ -165,23 +165,26 @@ async def _read_starts(
     fresh_starts = {tp: Checkpoint(offset) for tp, offset in offsets.items()}
     anew = {tp.topic for tp in outdated} | {n for n, it in found.items() if before.is_made_anew(n, it.id)}
     mine = {tp.topic for tp in assigned}
-    return GroupStarts(committed | fresh_starts, committed, topics, frozenset(anew & mine))
+    return GroupStartOffsets(committed | fresh_starts, committed, topics, frozenset(anew & mine))
 
 
-def _is_readable(tp: TopicPartition, topic: Topic | None, group: Group) -> bool:
+def _is_readable(tp: TopicPartition, topic: TopicDescription | None, group: Group) -> bool:
     """It is there, and led; and it isn't the log before or after the one that the group has given."""
     if topic is None or tp.partition in topic.leaderless or not 0 <= tp.partition < topic.partition_count:
         return False
     return group.given_id(PartitionKey(*tp)) in {None, topic.id}
 
 
-def _is_outdated(text: CheckpointText | None, topic: Topic | None) -> bool:
+def _is_outdated(text: CheckpointText | None, topic: TopicDescription | None) -> bool:
     """It is about the offsets of another topic, which had the same name."""
     return text is not None and topic is not None and text.topic_id not in {"", topic.id}
 
 
 def _topics(
-    found: Mapping[str, Topic], told: Texts, outdated: Collection[TopicPartition], before: GroupTopics
+    found: Mapping[str, TopicDescription],
+    told: Texts,
+    outdated: Collection[TopicPartition],
+    before: GroupTopics,
 ) -> GroupTopics:
     ids = {name: topic.id for name, topic in found.items()}
     first = _first_topics(told, before, ids.values())

@@ -8,15 +8,15 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.partition import AssignedPartition
-from headrace.runtime.streams.assignment import Starts
+from headrace.runtime.streams.assignment import StartOffsets
 from headrace.runtime.wire.records import WireRecord
-from headrace.triggers.kafka.dead_letters import DeadLetters
-from headrace.triggers.kafka.end_offsets import Ends
+from headrace.triggers.kafka.dead_letters import KafkaDeadLetters
+from headrace.triggers.kafka.end_offsets import EndOffsets
 from headrace.triggers.kafka.fetching import Fetching
-from headrace.triggers.kafka.group.membership import Membership
+from headrace.triggers.kafka.group.membership import GroupMembership
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.log_watcher import Logs
-from headrace.triggers.kafka.produce.output_producer import Outputs
+from headrace.triggers.kafka.log_watcher import LogWatcher
+from headrace.triggers.kafka.produce.output_producer import OutputProducer
 from headrace.triggers.kafka.ranges import read_record
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.start_offsets import read_ends, read_starts
@@ -32,8 +32,8 @@ class KafkaStream:
     def __init__(  # noqa: PLR0913  # what a stream is made of
         self,
         settings: KafkaSettings,
-        dead_letters: DeadLetters,
-        outputs: Outputs,
+        dead_letters: KafkaDeadLetters,
+        outputs: OutputProducer,
         client_id: str,
         on_started: Callable[[], None],
         *,
@@ -45,7 +45,7 @@ class KafkaStream:
         self.produce = outputs.produce
         self._client_id = client_id
         self._takes_acks = takes_acks
-        self.ends = Ends({})
+        self.ends = EndOffsets({})
         """Its owner sets it."""
         self.on_started = on_started
 
@@ -53,16 +53,16 @@ class KafkaStream:
         self,
         consumer: AIOKafkaConsumer,
         admin: AIOKafkaAdminClient,
-        group: tuple[Membership, GroupOffsets],
+        group: tuple[GroupMembership, GroupOffsets],
         fetching: Fetching,
-        logs: Logs,
+        logs: LogWatcher,
     ) -> None:
         """What exists from then on."""
         self._consumer, self._admin = consumer, admin
         self._membership, self._offsets = group
         self.fetching, self._logs = fetching, logs
 
-    async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+    async def read_starts(self, keys: Collection[PartitionKey]) -> StartOffsets:
         """The group's commits, or initialOffset."""
         await self._offsets.begin(keys)
         tps = [TopicPartition(*key) for key in keys]
@@ -75,7 +75,7 @@ class KafkaStream:
             self.fetching.epochs.forget(tp)
         for name in sorted(found.made_anew):
             self._logs.report_made_anew(name, [key for key in keys if key.topic == name])
-        return Starts(_by_key(found.checkpoints), _by_key(found.committed), _by_key(ends))
+        return StartOffsets(_by_key(found.checkpoints), _by_key(found.committed), _by_key(ends))
 
     async def position(self, key: PartitionKey) -> int:
         """By the consumer."""

@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 
 from headrace.triggers.kafka.client.subscriptions import hurry_topics
 from headrace.triggers.kafka.client.topics import describe_topics, list_topics
-from headrace.triggers.kafka.group.membership import Membership
+from headrace.triggers.kafka.group.membership import GroupMembership
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ _LOOK_SECONDS = 5.0
 _UNSAID = "the broker does not say which topics there are (%r); trying again"
 
 
-class Topics:
+class TopicSubscription:
     """Lists them every `topicRefresh`, at most every `pollInterval`: what has changed is one rebalance."""
 
     def __init__(
@@ -28,7 +28,7 @@ class Topics:
         consumer: AIOKafkaConsumer,
         admin: AIOKafkaAdminClient,
         settings: KafkaSettings,
-        membership: Membership,
+        membership: GroupMembership,
     ) -> None:
         self._consumer = consumer
         self._admin = admin

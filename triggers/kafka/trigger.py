@@ -19,7 +19,7 @@ from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.isolated_decoder import Opener
+from headrace.runtime.streams.isolated_decoder import IsolatedDecoder
 from headrace.runtime.tasks import outcome, task_group
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.workers.fence import Fence
@@ -27,25 +27,25 @@ from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.kafka.client import fetch_requests, fetches, internals, undecoded_fetch
 from headrace.triggers.kafka.client.connect import connect
 from headrace.triggers.kafka.client.errors import explained, topics_of
-from headrace.triggers.kafka.client.reauthentication import SignIns
-from headrace.triggers.kafka.dead_letters import DeadLetters
-from headrace.triggers.kafka.end_offsets import Ends
+from headrace.triggers.kafka.client.reauthentication import SignInWatch
+from headrace.triggers.kafka.dead_letters import KafkaDeadLetters
+from headrace.triggers.kafka.end_offsets import EndOffsets
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group.classic import ClassicMembership
-from headrace.triggers.kafka.group.consumer import IncrementalMembership
-from headrace.triggers.kafka.group.membership import Membership
-from headrace.triggers.kafka.group.transactional_offsets import Transactions
+from headrace.triggers.kafka.group.consumer import ConsumerMembership
+from headrace.triggers.kafka.group.membership import GroupMembership
+from headrace.triggers.kafka.group.transactional_offsets import TransactionalOffsets
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.log_watcher import Logs
+from headrace.triggers.kafka.log_watcher import LogWatcher
 from headrace.triggers.kafka.member_offsets import MemberOffsets
-from headrace.triggers.kafka.membership.expiry import tell_of_expiry
+from headrace.triggers.kafka.membership.expiry import log_commit_expiry
 from headrace.triggers.kafka.produce.known_topics import watch_at_start
-from headrace.triggers.kafka.produce.output_producer import Outputs
-from headrace.triggers.kafka.ranges import EndWatcher
+from headrace.triggers.kafka.produce.output_producer import OutputProducer
+from headrace.triggers.kafka.ranges import RangeWatcher
 from headrace.triggers.kafka.settings.model import KafkaSettings
 from headrace.triggers.kafka.settings.output import KafkaOutputSettings
 from headrace.triggers.kafka.stream import KafkaStream
-from headrace.triggers.kafka.topic_subscription import Topics
+from headrace.triggers.kafka.topic_subscription import TopicSubscription
 
 logger = logging.getLogger(__name__)
 
@@ -89,9 +89,9 @@ class KafkaTrigger(Trigger):
         return EmbeddedNeeds("kafka", topics, lambda at: settings.model_copy(update={"brokers": at}))
 
     @staticmethod
-    def open_output(settings: KafkaOutputSettings, client_id: str) -> Outputs:
+    def open_output(settings: KafkaOutputSettings, client_id: str) -> OutputProducer:
         """To a cluster that is no trigger's."""
-        return Outputs(settings.access, client_id)
+        return OutputProducer(settings.access, client_id)
 
     def __init__(
         self, spec: TriggerSpec, dispatch: Dispatch, metrics: TriggerMetrics, client_id: str
@@ -103,9 +103,11 @@ class KafkaTrigger(Trigger):
         self._metrics = metrics
         self._client_id = client_id
         dead_letter_topic = settings.on_failure.dead_letter_topic
-        opener = Opener(dispatch.policy)
-        self._dead_letters = DeadLetters(settings, dead_letter_topic, metrics.function, client_id, opener)
-        self._outputs = Outputs(settings.access, client_id)
+        opener = IsolatedDecoder(dispatch.policy)
+        self._dead_letters = KafkaDeadLetters(
+            settings, dead_letter_topic, metrics.function, client_id, opener
+        )
+        self._outputs = OutputProducer(settings.access, client_id)
         self._stream = KafkaStream(
             settings,
             self._dead_letters,
@@ -115,12 +117,12 @@ class KafkaTrigger(Trigger):
             takes_acks=dispatch.policy.ack_mode.is_explicit,
         )
         self._assignment = Assignment(dispatch, self._stream, settings.limits)
-        self._stream.ends = Ends(self._assignment.partitions)
-        self._logs: Logs
+        self._stream.ends = EndOffsets(self._assignment.partitions)
+        self._logs: LogWatcher
         self._offsets: GroupOffsets
-        self._watcher: EndWatcher | None = None  # with delivery: ranges
+        self._watcher: RangeWatcher | None = None  # with delivery: ranges
         self._problem = "connecting"
-        self._sign_ins = SignIns(settings.access)
+        self._sign_ins = SignInWatch(settings.access)
         self._lease = dispatch.lease
         self._fence = Fence(self._lease)
         self._answered_ns = 0  # when the group has last answered
@@ -129,7 +131,7 @@ class KafkaTrigger(Trigger):
         self._loops: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup
         self._consumer: AIOKafkaConsumer | None = None
-        self._membership: Membership | None = None
+        self._membership: GroupMembership | None = None
         self._admin: AIOKafkaAdminClient
 
     # ---- start, run, stop
@@ -159,7 +161,7 @@ class KafkaTrigger(Trigger):
             await self._offsets.close()
             await self._fence.stop()
 
-    async def _leave(self, membership: Membership) -> None:
+    async def _leave(self, membership: GroupMembership) -> None:
         """Leave the group. A broker that is frozen, or in a rebalance, must not hold up the stop."""
         try:
             async with asyncio.timeout(_LEAVE_TIMEOUT_SECONDS):
@@ -173,10 +175,10 @@ class KafkaTrigger(Trigger):
         settings = self._settings
         try:
             consumer, self._admin = await connect(settings, self._client_id, self._on_away)
-            await tell_of_expiry(self._admin, settings)
+            await log_commit_expiry(self._admin, settings)
             membership = self._open(consumer)
             self._problem = f"waiting for {'topics ' if settings.topics else ''}{topics_of(settings)}"
-            topics = self._topics = Topics(consumer, self._admin, settings, membership)
+            topics = self._topics = TopicSubscription(consumer, self._admin, settings, membership)
             await topics.subscribe()
             self._problem = f"joining group {settings.consumer_group}"
             async with task_group(KafkaError, HeadraceError) as tasks:
@@ -197,19 +199,19 @@ class KafkaTrigger(Trigger):
     def _on_away(self, why: str) -> None:
         self._problem = why
 
-    def _open(self, consumer: AIOKafkaConsumer) -> Membership:
+    def _open(self, consumer: AIOKafkaConsumer) -> GroupMembership:
         """Put together what needs a client."""
         settings, assignment = self._settings, self._assignment
         self._consumer, self._answered_ns = consumer, now_ns()
         membership, offsets = self._join_by(consumer)
         self._membership, self._offsets = membership, offsets
         assignment.committer = Committer(offsets, self._metrics)
-        logs = self._logs = Logs((consumer, self._admin), settings, assignment, offsets, self._metrics)
+        logs = self._logs = LogWatcher((consumer, self._admin), settings, assignment, offsets, self._metrics)
         epochs = logs.epochs
         fetching = Fetching(consumer, assignment, self._dispatch, settings, epochs, logs.on_out_of_range)
         self._stream.connect(consumer, self._admin, (membership, offsets), fetching, logs)
         if self._dispatch.policy.is_ranges:
-            self._watcher = EndWatcher(consumer, self._dispatch, assignment, logs.on_out_of_range)
+            self._watcher = RangeWatcher(consumer, self._dispatch, assignment, logs.on_out_of_range)
         self._fence.start()
         for client in (consumer._client, self._admin._client):  # noqa: SLF001
             self._sign_ins.watch(client)
@@ -228,17 +230,17 @@ class KafkaTrigger(Trigger):
             fetching.leave_room_for_decoded()
         return membership
 
-    def _join_by(self, consumer: AIOKafkaConsumer) -> tuple[Membership, GroupOffsets]:
+    def _join_by(self, consumer: AIOKafkaConsumer) -> tuple[GroupMembership, GroupOffsets]:
         """By groupProtocol."""
         settings, admin = self._settings, self._admin
         if settings.group_protocol == "consumer":
             waits_seconds = settings.max_wait_handler_during_rebalance_seconds + self._late_ack_seconds
-            member = IncrementalMembership(consumer, admin, settings, waits_seconds, self)
+            member = ConsumerMembership(consumer, admin, settings, waits_seconds, self)
             return member, MemberOffsets(consumer, admin, member.session)
         classic = ClassicMembership(consumer, admin, settings, self, self._metrics.failed_joins.inc)
         if settings.exactly_once:
             clients = consumer, admin
-            return classic, Transactions(clients, settings, self._outputs.cluster, self._client_id)
+            return classic, TransactionalOffsets(clients, settings, self._outputs.cluster, self._client_id)
         return classic, GroupOffsets(consumer, admin, settings.consumer_group)
 
     # ---- the membership's word

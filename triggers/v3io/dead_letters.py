@@ -7,7 +7,7 @@ from headrace.runtime.errors import BrokerError
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioRefusedError
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.records import NewRecord
 from headrace.runtime.v3io.streams import describe, put
 from headrace.runtime.wire.records import WireRecord
@@ -18,10 +18,10 @@ ORIGIN = struct.Struct(">IQI")
 """ClientInfo of a dead letter, which has 16 bytes: shard, sequence number, attempts."""
 
 
-class DeadLetters:
+class V3ioDeadLetters:
     """Writes to one stream; what failed in a shard stays in order, in the shard of its number."""
 
-    def __init__(self, client: V3ioClient, stream: StreamPlace | None) -> None:
+    def __init__(self, client: V3ioClient, stream: StreamPath | None) -> None:
         self._client = client
         self._stream = stream
         self._shard_count = 0

@@ -9,17 +9,17 @@ from collections.abc import Collection
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.group.names import state_name
 from headrace.runtime.v3io.items import get_item, put_attributes
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 
 
 def _name(shard: int) -> str:
     return f"headrace_awaits_{shard}"
 
 
-class Awaited:
+class EmptyShards:
     """All of it raises V3ioError."""
 
-    def __init__(self, client: V3ioClient, stream: StreamPlace, group_name: str) -> None:
+    def __init__(self, client: V3ioClient, stream: StreamPath, group_name: str) -> None:
         self._client = client
         self._path = stream.beside(state_name(group_name))
 

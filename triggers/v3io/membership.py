@@ -9,10 +9,10 @@ from typing import Protocol
 
 from headrace.runtime.v3io.errors import V3ioError, V3ioRefusedError
 from headrace.runtime.v3io.group.sessions import StateError
-from headrace.runtime.v3io.group_state import State, StateItem
-from headrace.runtime.v3io.retry import Recurrence, pauses
+from headrace.runtime.v3io.group_state import GroupState, StateItem
+from headrace.runtime.v3io.retry import LogThrottle, backoff_seconds
 from headrace.runtime.wire.clock import now_ns
-from headrace.triggers.v3io.shares import Group, Member, Verdict
+from headrace.triggers.v3io.shares import ShardAssignor, ShareDecision, V3ioMember
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _ID_DIGITS = "0123456789abcdefghijklmnopqrstuv"
 _ID_LENGTH = 20  # as v3io-go's
 
 
-class Owner(Protocol):
+class MembershipListener(Protocol):
     """Whom a membership tells what has become of it."""
 
     def on_renewed(self, sent_ns: int) -> None:
@@ -42,18 +42,23 @@ class Owner(Protocol):
         """All shards are somebody else's. Returns once nothing is done with them any more."""
 
 
-class Membership:
+class V3ioMembership:
     """One member of one group, on the event loop. Its owner runs it, and has it leave once that has ended."""
 
     def __init__(
-        self, item: StateItem, group: Group, function: str, heartbeat_seconds: float, owner: Owner
+        self,
+        item: StateItem,
+        group: ShardAssignor,
+        function: str,
+        heartbeat_seconds: float,
+        owner: MembershipListener,
     ) -> None:
         self._item = item
         self._group = group
         self._function = function
         self._heartbeat_seconds = heartbeat_seconds
         self._owner = owner
-        self.member = Member(_new_id(function))
+        self.member = V3ioMember(_new_id(function))
         self.generation = 0
         """Of the member that it is now: it begins anew once its shards are lost."""
         self.problem = "joining the group"
@@ -63,12 +68,12 @@ class Membership:
         self._renewed_ns = _NEVER
         """When what keeps it was begun, by wire/clock.py."""
         self._may_be_in = False
-        self._failures, self._waits = Recurrence(_REPORT_EVERY), Recurrence(_REPORT_EVERY)
+        self._failures, self._waits = LogThrottle(_REPORT_EVERY), LogThrottle(_REPORT_EVERY)
         self._refusal_count = 0
 
     async def run_forever(self) -> None:
         """Join, and stay."""
-        backoff = pauses()
+        backoff = backoff_seconds()
         while True:
             try:
                 is_done = await self._turn()
@@ -78,7 +83,7 @@ class Membership:
             if is_done:
                 self._failures.end()
                 self._refusal_count = 0
-                self.problem, backoff = "", pauses()
+                self.problem, backoff = "", backoff_seconds()
             await asyncio.sleep(self._pause_seconds if is_done else next(backoff))
 
     async def leave(self) -> None:
@@ -117,19 +122,19 @@ class Membership:
             self._owner.on_gained(sorted(gained))
         return True
 
-    def _was_removed(self, state: State) -> bool:
+    def _was_removed(self, state: GroupState) -> bool:
         """Its time was over, so whatever is free now may have had another owner meanwhile."""
         is_there = any(session.member_id == self.member.id for session in state.sessions)
         is_over = now_ns() - self._renewed_ns >= self._group.session_timeout_ns
         return bool(self.member.shards) and not is_there and is_over
 
-    async def _lose(self, verdict: Verdict, state: State) -> None:
+    async def _lose(self, verdict: ShareDecision, state: GroupState) -> None:
         """Others have its shards, or had: go on as another member, with none."""
         own = self.member.id
         logger.error("others have shards of member %s, or had: its records are dropped, uncommitted", own)
         self.generation += 1  # first: nothing of what was may be committed
         await self._owner.on_lost()
-        self.member = Member(_new_id(self._function))
+        self.member = V3ioMember(_new_id(self._function))
         self._renewed_ns = _NEVER
         others = tuple(session for session in verdict.sessions if session.member_id != own)
         await self._item.replace(state, others)  # in vain, its old session grows stale

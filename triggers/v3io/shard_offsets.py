@@ -18,7 +18,7 @@ from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioError
 from headrace.runtime.v3io.group.names import INODE, LAST_SEQUENCE, sequence_attribute, text_attribute
 from headrace.runtime.v3io.items import SHARD, get_item, put_attributes
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.values import Attributes
 
 FIRST_OFFSET = 1
@@ -44,7 +44,7 @@ class ShardOffsets:
     max_request_chars = 2**31  # a request for each shard
 
     def __init__(
-        self, client: V3ioClient, stream: StreamPlace, group_name: str, generation: Callable[[], int | None]
+        self, client: V3ioClient, stream: StreamPath, group_name: str, generation: Callable[[], int | None]
     ) -> None:
         self._client = client
         self._stream = stream

@@ -14,8 +14,8 @@ from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioError, V3ioRefusedError
-from headrace.runtime.v3io.retry import Recurrence, pauses
-from headrace.runtime.v3io.streams import Fetched, get, seek
+from headrace.runtime.v3io.retry import LogThrottle, backoff_seconds
+from headrace.runtime.v3io.streams import ShardRead, get, seek
 from headrace.triggers.v3io.event import record_of
 from headrace.triggers.v3io.settings.model import V3ioSettings
 from headrace.triggers.v3io.shard_offsets import FIRST_OFFSET, ShardOffsets, ShardState
@@ -30,7 +30,7 @@ _REPORT_EVERY = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ShardReaderContext:
     """What all readers of an assignment share. Their tasks are in `tasks`."""
 
     client: V3ioClient
@@ -44,7 +44,7 @@ class Surroundings:
 class ShardReader:
     """`offset`: the next one that a read brings. `end`: where the shard ends, as far as reads have said."""
 
-    def __init__(self, key: PartitionKey, offset: int, around: Surroundings) -> None:
+    def __init__(self, key: PartitionKey, offset: int, around: ShardReaderContext) -> None:
         self.key = key
         self.offset = offset
         self.end = 0
@@ -117,7 +117,7 @@ class ShardReader:
         self.end = max(self.end, self.offset)
         return bool(fetched.records) and (len(fetched.records) >= limit or fetched.behind_count > 0)
 
-    async def _get(self, limit: int) -> Fetched | None:
+    async def _get(self, limit: int) -> ShardRead | None:
         """None where what was there is gone: `_locate` finds the rest."""
         around = self._around
         try:
@@ -173,7 +173,7 @@ class ShardReader:
         """Commit where it began before its first record is handed out: seekTo must not be asked again."""
         assignment = self._around.assignment
         await assignment.committer.mark_stale(self.key)
-        for pause in pauses():
+        for pause in backoff_seconds():
             if await assignment.commit([self._partition]):
                 break
             await asyncio.sleep(pause)
@@ -192,7 +192,7 @@ class ShardReader:
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Until it is answered."""
-        failures = Recurrence(_REPORT_EVERY)
+        failures = LogThrottle(_REPORT_EVERY)
         while True:
             try:
                 result = await work()

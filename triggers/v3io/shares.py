@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from headrace.runtime.v3io.group.sessions import Session, Share
+from headrace.runtime.v3io.group.sessions import SessionState, Share
 
 
 def cut(replica_count: int, shard_count: int) -> list[tuple[int, ...]]:
@@ -20,7 +20,7 @@ def cut(replica_count: int, shard_count: int) -> list[tuple[int, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class V3ioMember:
     """One of ours, as it knows itself: `shards` are those that it handles records of."""
 
     id: str
@@ -29,20 +29,20 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ShareDecision:
     """What is so once `sessions` have been written.
 
     `member` is as it is to be then; None: others have shards that it handles, and it has to let go of all.
     `is_waiting`: every share has somebody, and it isn't among the sessions.
     """
 
-    sessions: tuple[Session, ...]
-    member: Member | None
+    sessions: tuple[SessionState, ...]
+    member: V3ioMember | None
     is_waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ShardAssignor:
     """What all of its members go by. Times are ns."""
 
     replica_count: int
@@ -50,8 +50,8 @@ class Group:
     session_timeout_ns: int
 
     def decide(
-        self, sessions: Sequence[Session], member: Member, now_ns: int, takes_more: bool = True
-    ) -> Verdict:
+        self, sessions: Sequence[SessionState], member: V3ioMember, now_ns: int, takes_more: bool = True
+    ) -> ShareDecision:
         """For a heartbeat of `member`: without those whose time is over, and with itself.
 
         Without `takes_more` it keeps what it has.
@@ -59,25 +59,25 @@ class Group:
         others = tuple(it for it in sessions if it.member_id != member.id and not self.is_stale(it, now_ns))
         taken = {shard for session in others for shard in session.shards}
         if not taken.isdisjoint(member.shards):
-            return Verdict(others, None)
+            return ShareDecision(others, None)
         shares = cut(self.replica_count, self.shard_count)
         share = member.share
         if takes_more and not member.shards:
             share = self._choose(shares, share, self._claimed(shares, others), taken)
         if share is None:
-            return Verdict(others, replace(member, share=None), is_waiting=True)
+            return ShareDecision(others, replace(member, share=None), is_waiting=True)
         shards = member.shards | (set(shares[share]) - taken if takes_more else set())
-        session = Session(member.id, now_ns, tuple(sorted(shards)), Share(share, self.replica_count))
-        return Verdict((*others, session), Member(member.id, share, frozenset(shards)))
+        session = SessionState(member.id, now_ns, tuple(sorted(shards)), Share(share, self.replica_count))
+        return ShareDecision((*others, session), V3ioMember(member.id, share, frozenset(shards)))
 
-    def has_share(self, member: Member) -> bool:
+    def has_share(self, member: V3ioMember) -> bool:
         """Whether it has all that it could ask for, and that isn't nothing."""
         share = (
             set[int]() if member.share is None else {*cut(self.replica_count, self.shard_count)[member.share]}
         )
         return bool(share) and share <= member.shards
 
-    def is_stale(self, session: Session, now_ns: int) -> bool:
+    def is_stale(self, session: SessionState, now_ns: int) -> bool:
         """Whether anybody may remove it."""
         return now_ns - session.heartbeat_ns >= self.session_timeout_ns
 
@@ -92,7 +92,7 @@ class Group:
 
         return min((it for it in range(len(shares)) if it not in claimed), key=rank, default=None)
 
-    def _claimed(self, shares: list[tuple[int, ...]], others: Iterable[Session]) -> set[int]:
+    def _claimed(self, shares: list[tuple[int, ...]], others: Iterable[SessionState]) -> set[int]:
         """Shares that somebody goes for. Those of another count of replicas go for none of these."""
         claimed, idle_count = set[int](), 0
         for session in others:

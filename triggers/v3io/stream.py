@@ -8,14 +8,14 @@ from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition
-from headrace.runtime.streams.assignment import Starts
+from headrace.runtime.streams.assignment import StartOffsets
 from headrace.runtime.v3io.errors import V3ioError
-from headrace.runtime.v3io.retry import Recurrence, pauses
+from headrace.runtime.v3io.retry import LogThrottle, backoff_seconds
 from headrace.runtime.wire.records import WireRecord
-from headrace.triggers.v3io.dead_letters import DeadLetters
-from headrace.triggers.v3io.empty_shards import Awaited
+from headrace.triggers.v3io.dead_letters import V3ioDeadLetters
+from headrace.triggers.v3io.empty_shards import EmptyShards
 from headrace.triggers.v3io.shard_offsets import FIRST_OFFSET, ShardOffsets, ShardState
-from headrace.triggers.v3io.shard_reader import ShardReader, Surroundings
+from headrace.triggers.v3io.shard_reader import ShardReader, ShardReaderContext
 
 logger = logging.getLogger(__name__)
 
@@ -25,13 +25,13 @@ _REPORT_EVERY = 10
 class V3ioStream:
     """Keeps Stream, once it has its readers' surroundings."""
 
-    around: Surroundings
+    around: ShardReaderContext
 
     def __init__(
         self,
         offsets: ShardOffsets,
-        dead_letters: DeadLetters,
-        awaited: Awaited | None,
+        dead_letters: V3ioDeadLetters,
+        awaited: EmptyShards | None,
         on_started: Callable[[], None],
     ) -> None:
         """`awaited`: with seekTo latest; None: every shard without a commit is read from its start."""
@@ -43,10 +43,10 @@ class V3ioStream:
         self.produce = NoFeed().produce  # a stream like this takes no messages of handlers
         offsets.on_another = self._look_again
 
-    async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+    async def read_starts(self, keys: Collection[PartitionKey]) -> StartOffsets:
         """The group's commits, or seekTo. A shard without a record is read from its first one."""
-        failures = Recurrence(_REPORT_EVERY)
-        for pause in pauses():
+        failures = LogThrottle(_REPORT_EVERY)
+        for pause in backoff_seconds():
             try:
                 found = await asyncio.gather(*(self._offsets.read(key.partition) for key in keys))
                 states = {key: it for key, it in zip(keys, found, strict=True) if it is not None}
@@ -60,7 +60,7 @@ class V3ioStream:
         committed = {key: it.committed for key, it in states.items() if it.committed is not None}
         ends = {key: states[key].end if key in states else FIRST_OFFSET for key in keys}
         first = {key: Checkpoint(FIRST_OFFSET if key in news else end) for key, end in ends.items()}
-        return Starts(first | committed, committed, ends)
+        return StartOffsets(first | committed, committed, ends)
 
     async def _without_history(
         self, keys: Collection[PartitionKey], states: Mapping[PartitionKey, ShardState]

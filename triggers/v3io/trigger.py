@@ -19,18 +19,18 @@ from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioError, V3ioRefusedError
 from headrace.runtime.v3io.group.names import escaped
 from headrace.runtime.v3io.group_state import StateItem
-from headrace.runtime.v3io.retry import pauses
+from headrace.runtime.v3io.retry import backoff_seconds
 from headrace.runtime.v3io.streams import describe
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.v3io.dead_letters import DeadLetters
-from headrace.triggers.v3io.empty_shards import Awaited
-from headrace.triggers.v3io.membership import Membership
+from headrace.triggers.v3io.dead_letters import V3ioDeadLetters
+from headrace.triggers.v3io.empty_shards import EmptyShards
+from headrace.triggers.v3io.membership import V3ioMembership
 from headrace.triggers.v3io.settings.keys import access_of
 from headrace.triggers.v3io.settings.model import V3ioSettings
 from headrace.triggers.v3io.shard_offsets import ShardOffsets
-from headrace.triggers.v3io.shard_reader import Surroundings
-from headrace.triggers.v3io.shares import Group
+from headrace.triggers.v3io.shard_reader import ShardReaderContext
+from headrace.triggers.v3io.shares import ShardAssignor
 from headrace.triggers.v3io.stream import V3ioStream
 
 logger = logging.getLogger(__name__)
@@ -84,12 +84,12 @@ class V3ioTrigger(Trigger):
         self._clients = (self._client, self._commit_client, self._group_client)
         stream, group = settings.place, settings.consumer_group
         self._offsets = ShardOffsets(self._commit_client, stream, group, self._generation)
-        dead_letters = DeadLetters(self._client, settings.dead_letter_place)
-        awaited = None if settings.seek_to == "earliest" else Awaited(self._commit_client, stream, group)
+        dead_letters = V3ioDeadLetters(self._client, settings.dead_letter_place)
+        awaited = None if settings.seek_to == "earliest" else EmptyShards(self._commit_client, stream, group)
         self._stream = V3ioStream(self._offsets, dead_letters, awaited, self._on_started)
         self._assignment = Assignment(dispatch, self._stream, settings.limits)
         self._assignment.committer = Committer(self._offsets, metrics)
-        self._membership: Membership | None = None
+        self._membership: V3ioMembership | None = None
         self._problem = "connecting"
         self._stopping = asyncio.Lock()
         self._loops: asyncio.Task[None] | None = None
@@ -139,7 +139,7 @@ class V3ioTrigger(Trigger):
         try:
             async with task_group(HeadraceError) as tasks:
                 self._tasks = tasks
-                self._stream.around = Surroundings(
+                self._stream.around = ShardReaderContext(
                     self._client, self._settings, self._offsets, self._assignment, self._dispatch, tasks
                 )
                 # Not one of the group's tasks: it goes on while a stop waits for handlers.
@@ -153,7 +153,7 @@ class V3ioTrigger(Trigger):
     async def _find_stream(self) -> int:
         """Its number of shards, once it is there. Raises V3ioError where that is forbidden."""
         stream = self._settings.place
-        for pause in pauses():
+        for pause in backoff_seconds():
             try:
                 return (await describe(self._client, stream)).shard_count
             except V3ioError as error:
@@ -168,7 +168,7 @@ class V3ioTrigger(Trigger):
             await asyncio.sleep(pause)
         raise AssertionError
 
-    def _member_of(self, shard_count: int) -> Membership:
+    def _member_of(self, shard_count: int) -> V3ioMembership:
         settings, count = self._settings, self._spec.replica_count
         name = settings.consumer_group
         if (attribute := escaped(name)) != name:
@@ -176,9 +176,9 @@ class V3ioTrigger(Trigger):
             logger.warning(message, name, attribute)
         message = "%s: %d shards for a group of %d, by spec.replicas or --replicas"
         logger.info(message, settings.place, shard_count, count)
-        return Membership(
+        return V3ioMembership(
             StateItem(self._group_client, settings.place, name),
-            Group(count, shard_count, int(settings.session_timeout_seconds * 1e9)),
+            ShardAssignor(count, shard_count, int(settings.session_timeout_seconds * 1e9)),
             self._metrics.function,
             settings.heartbeat_interval_seconds,
             self,
@@ -239,7 +239,7 @@ class V3ioTrigger(Trigger):
         ]
 
     def status(self) -> TriggerStatus:
-        """Group membership and shards."""
+        """ShardAssignor membership and shards."""
         settings, membership = self._settings, self._membership
         about = {
             "stream": str(settings.place),

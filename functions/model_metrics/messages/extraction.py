@@ -55,7 +55,7 @@ class ResponseRow:
     offset: int
 
 
-def extract(event: Event, topics: ModelTopics) -> ResponseRow | Ignored:
+def extract_response(event: Event, topics: ModelTopics) -> ResponseRow | Ignored:
     """Pure. Never raises for what a producer may have written."""
     if (model := topics.model_of(event.topic)) is None:
         return Ignored.TOPIC

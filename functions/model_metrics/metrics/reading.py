@@ -7,15 +7,15 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from headrace.functions.database.engine import for_reading
+from headrace.functions.database.engine import read_only
 from headrace.functions.model_metrics.messages.feedback import Kind
 from headrace.functions.model_metrics.messages.predictions import class_of, number_of, predictions_of
 from headrace.functions.model_metrics.metrics.work_queue import Bucket, matches
-from headrace.functions.model_metrics.store.sums import KEY
+from headrace.functions.model_metrics.store.sums import SUMS_KEY
 from headrace.functions.model_metrics.store.tables import FEEDBACK, RESPONSES
 
 _MOST_ROWS_AT_ONCE = 5_000
-_MODEL = [pa.field(name, pa.string()) for name in KEY[:-1]]
+_MODEL = [pa.field(name, pa.string()) for name in SUMS_KEY[:-1]]
 # Seconds since the epoch: Spark's times have the session's zone.
 _OF_ALL = [*_MODEL, pa.field("bucket", pa.int64())]
 RESPONSE_SCHEMA = pa.schema(_OF_ALL)
@@ -67,7 +67,12 @@ def _judged(engine: sa.Engine, bucket: Bucket) -> Iterator[dict[str, Any]]:
     seconds = _seconds(bucket.start)
     for row in latest.values():
         if (judged := _judge(row)) is not None:
-            yield {**{name: row[name] for name in KEY[:-1]}, "bucket": seconds, "kind": row["kind"], **judged}
+            yield {
+                **{name: row[name] for name in SUMS_KEY[:-1]},
+                "bucket": seconds,
+                "kind": row["kind"],
+                **judged,
+            }
 
 
 def _judge(row: Any) -> dict[str, Any] | None:
@@ -85,7 +90,7 @@ def _judge(row: Any) -> dict[str, Any] | None:
 
 def _rows(engine: sa.Engine, query: Any) -> Iterator[Any]:
     """As they come, without all of them in memory."""
-    with for_reading(engine).connect() as connection:
+    with read_only(engine).connect() as connection:
         yield from connection.execution_options(yield_per=_MOST_ROWS_AT_ONCE).execute(query).mappings()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.engine import for_reading
+from headrace.functions.database.engine import read_only
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
 from headrace.functions.model_metrics.store.tables import FEEDBACK, RESPONSES, TOUCHED
 from headrace.functions.model_metrics.store.writer import minutes_of, touch
@@ -58,7 +58,7 @@ def touch_for_feedback(engine: sa.Engine, most: int) -> int:
         .where(FEEDBACK.c.is_counted.is_(sa.false()))
         .limit(most)
     )
-    with for_reading(engine).connect() as connection:  # it may take long, and writers don't wait for it
+    with read_only(engine).connect() as connection:  # it may take long, and writers don't wait for it
         rows = connection.execute(found).all()
     if not rows:
         return 0
@@ -72,14 +72,14 @@ def touch_for_feedback(engine: sa.Engine, most: int) -> int:
 
 def take(engine: sa.Engine, most: int) -> list[Bucket]:
     """The oldest that wait. They stay until their sums are written."""
-    with for_reading(engine).connect() as connection:
+    with read_only(engine).connect() as connection:
         rows = connection.execute(sa.select(TOUCHED).order_by(TOUCHED.c.bucket).limit(most))
         return [Bucket(row.namespace, row.model_name, row.bucket, row.changes) for row in rows]
 
 
 def waiting(engine: sa.Engine) -> int:
     """How many."""
-    with for_reading(engine).connect() as connection:
+    with read_only(engine).connect() as connection:
         return int(connection.execute(sa.select(sa.func.count()).select_from(TOUCHED)).scalar_one())
 
 

@@ -7,21 +7,23 @@ import sqlalchemy as sa
 from headrace.functions.database.types import Utc
 from headrace.functions.model_metrics.store.tables import METADATA
 
-KEY = ("namespace", "model_name", "model_version", "pipeline_name", "bucket")
+SUMS_KEY = ("namespace", "model_name", "model_version", "pipeline_name", "bucket")
 """Of all three. A response that says no version has an empty one."""
 
 
-def _key() -> list[sa.Column[Any]]:
-    return [sa.Column(name, Utc if name == "bucket" else sa.Text, primary_key=True) for name in KEY]
+def _sums_key() -> list[sa.Column[Any]]:
+    return [sa.Column(name, Utc if name == "bucket" else sa.Text, primary_key=True) for name in SUMS_KEY]
 
 
-COUNTS = sa.Table("response_counts", METADATA, *_key(), sa.Column("responses", sa.BigInteger, nullable=False))
+COUNTS = sa.Table(
+    "response_counts", METADATA, *_sums_key(), sa.Column("responses", sa.BigInteger, nullable=False)
+)
 """How many responses."""
 
 CONFUSION = sa.Table(
     "confusion_counts",
     METADATA,
-    *_key(),
+    *_sums_key(),
     sa.Column("actual", sa.Text, primary_key=True),
     sa.Column("predicted", sa.Text, primary_key=True),
     sa.Column("predictions", sa.BigInteger, nullable=False),
@@ -31,7 +33,7 @@ CONFUSION = sa.Table(
 ERRORS = sa.Table(
     "error_sums",
     METADATA,
-    *_key(),
+    *_sums_key(),
     sa.Column("predictions", sa.BigInteger, nullable=False),
     sa.Column("absolute", sa.Double, nullable=False),
     sa.Column("squared", sa.Double, nullable=False),

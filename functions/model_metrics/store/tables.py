@@ -6,7 +6,7 @@ from sqlalchemy.dialects import postgresql
 from headrace.functions.database.types import Utc, new_metadata
 
 METADATA = new_metadata()
-STEPS = "headrace.functions.model_metrics.store:migrations"
+MIGRATIONS = "headrace.functions.model_metrics.store:migrations"
 """By which databases come to have them."""
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # what SQLite counts up by itself
 

@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 
 from headrace.functions.model_metrics.settings import SettingsError, read_settings
 from headrace.functions.model_metrics.traffic.models import MODELS, topic_of
-from headrace.functions.model_metrics.traffic.topics import make
+from headrace.functions.model_metrics.traffic.topics import create_topics
 
 _TURN_SECONDS = 0.1
 _PARTITIONS = 3
@@ -40,7 +40,9 @@ async def _play(brokers: str, rate: float, count: int | None, feedback: float, c
     topics = settings.topic_prefix, settings.feedback_topic
     clock = asyncio.get_running_loop()
     began, sent = clock.time(), 0
-    await make(brokers, [settings.feedback_topic, *(topic_of(it, topics[0]) for it in MODELS)], _PARTITIONS)
+    await create_topics(
+        brokers, [settings.feedback_topic, *(topic_of(it, topics[0]) for it in MODELS)], _PARTITIONS
+    )
     async with AIOKafkaProducer(bootstrap_servers=brokers, acks="all", linger_ms=5) as producer:
         while count is None or sent < count:
             due = int((clock.time() - began) * rate) + 1

@@ -6,7 +6,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 
 
-async def make(brokers: str, names: Iterable[str], partitions: int) -> None:
+async def create_topics(brokers: str, names: Iterable[str], partitions: int) -> None:
     """Raises KafkaError."""
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()

@@ -8,11 +8,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.reading import reading
+from headrace.functions.database.reading import bounded_read
 from headrace.functions.model_metrics.metrics.scores import classification, regression
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
 from headrace.functions.model_metrics.store.tables import IGNORED
-from headrace.functions.model_metrics.web.query import NAMES, Question, QuestionError
+from headrace.functions.model_metrics.web.query import NAMES, MetricsQuery, QueryError
 
 _MOST_MODELS = 10_000
 _MOST_CLASSES = 1_000  # in one answer; a model that names more answers with something else
@@ -20,8 +20,8 @@ _MOST_SUMS = 100_000
 _NONE = (0, 0.0, 0.0)
 
 
-class Answers:
-    """Reads one database. Blocks, and raises SQLAlchemy's errors, TooLongError and QuestionError."""
+class MetricsReader:
+    """Reads one database. Blocks, and raises SQLAlchemy's errors, TooLongError and QueryError."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -47,7 +47,7 @@ class Answers:
         query = sa.select(IGNORED.c.reason, sa.func.count().label("messages")).group_by(IGNORED.c.reason)
         return {row["reason"]: row["messages"] for row in self._rows(query)}
 
-    def responses(self, question: Question) -> list[dict[str, Any]]:
+    def responses(self, question: MetricsQuery) -> list[dict[str, Any]]:
         """How many, in each part of the time."""
         found = {row["part"]: int(row["responses"]) for row in self._sums(COUNTS, question, ("responses",))}
         return [
@@ -55,7 +55,7 @@ class Answers:
             for place, part in enumerate(question.parts)
         ]
 
-    def classification(self, question: Question) -> dict[str, Any]:
+    def classification(self, question: MetricsQuery) -> dict[str, Any]:
         """Of the whole time, and of each part; `confusion` has lists of actual, predicted, predictions."""
         by_part: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
         classes: set[str] = set()
@@ -63,7 +63,7 @@ class Answers:
             pair = row["actual"], row["predicted"]
             classes.update(pair)
             if len(classes) > _MOST_CLASSES:
-                raise QuestionError(
+                raise QueryError(
                     f"there are more than {_MOST_CLASSES} classes in that time: ask for less of it, or of one"
                     " model or version"
                 )
@@ -77,7 +77,7 @@ class Answers:
             ],
         }
 
-    def regression(self, question: Question) -> dict[str, Any]:
+    def regression(self, question: MetricsQuery) -> dict[str, Any]:
         """Of the whole time, and of each part."""
         names = ("predictions", "absolute", "squared")
         by_part = {row["part"]: [row[name] for name in names] for row in self._sums(ERRORS, question, names)}
@@ -91,7 +91,7 @@ class Answers:
         }
 
     def _sums(
-        self, table: sa.Table, question: Question, sums: Sequence[str], key: Sequence[str] = ()
+        self, table: sa.Table, question: MetricsQuery, sums: Sequence[str], key: Sequence[str] = ()
     ) -> Sequence[sa.RowMapping]:
         """By the number of their part, and by `key`: the database sums up, and there may be years of it."""
         is_in = (table.c.bucket >= question.start) & (table.c.bucket < question.end)
@@ -105,11 +105,11 @@ class Answers:
             query = query.where(table.c[name] == value)
         rows = self._rows(query.group_by(*by).limit(_MOST_SUMS + 1))
         if len(rows) > _MOST_SUMS:
-            raise QuestionError(f"that is more than {_MOST_SUMS} sums: ask for less time, or one model")
+            raise QueryError(f"that is more than {_MOST_SUMS} sums: ask for less time, or one model")
         return rows
 
     def _rows(self, query: Any) -> Sequence[sa.RowMapping]:
-        with reading(self._engine) as now:
+        with bounded_read(self._engine) as now:
             return now.rows(query)
 
 

@@ -26,12 +26,12 @@ NAMES = {
 _TIMES = ("startTime", "endTime", "interval")
 
 
-class QuestionError(Exception):
+class QueryError(Exception):
     """What is wrong with a request, in one line for whoever sent it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MetricsQuery:
     """`start` is a whole minute, `interval` a whole number of them; `end` is not included."""
 
     of: Mapping[str, str]
@@ -54,26 +54,26 @@ class Question:
         return self.start + (time - self.start) // self.interval * self.interval
 
 
-def read_question(fields: Mapping[str, Any], now: datetime) -> Question:
-    """Raises QuestionError. Without a time it is the last hour, without an interval as few minutes as fit."""
+def read_query(fields: Mapping[str, Any], now: datetime) -> MetricsQuery:
+    """Raises QueryError. Without a time it is the last hour, without an interval as few minutes as fit."""
     known = {*NAMES, *_TIMES}
     if unknown := sorted(fields.keys() - known):
-        raise QuestionError(f"{unknown[0]} is no parameter; there are {', '.join(sorted(known))}")
+        raise QueryError(f"{unknown[0]} is no parameter; there are {', '.join(sorted(known))}")
     if twice := [name for name, said in fields.items() if not isinstance(said, str)]:
-        raise QuestionError(f"{twice[0]} is there more than once: give it once")
+        raise QueryError(f"{twice[0]} is there more than once: give it once")
     end = _time(fields, "endTime") or now
     start = _time(fields, "startTime") or max(end, _FIRST + _DEFAULT_SPAN) - _DEFAULT_SPAN
     if start >= end:
-        raise QuestionError("startTime has to be before endTime")
+        raise QueryError("startTime has to be before endTime")
     start = start.replace(second=0, microsecond=0)
     least = max(1, math.ceil((end - start) / MOST_PARTS / _MINUTE)) * _MINUTE
     interval = _interval(fields["interval"]) if fields.get("interval") else least
     if interval < least:
-        raise QuestionError(f"interval has to be {least / _MINUTE:.0f}m or more: at most {MOST_PARTS} parts")
+        raise QueryError(f"interval has to be {least / _MINUTE:.0f}m or more: at most {MOST_PARTS} parts")
     of = {column: fields[name] for name, column in NAMES.items() if name in fields}
     if unstorable := [name for name, column in NAMES.items() if not is_storable(of.get(column, ""))]:
-        raise QuestionError(f"{unstorable[0]} has a character that no name has")
-    return Question(of, start, end, interval)
+        raise QueryError(f"{unstorable[0]} has a character that no name has")
+    return MetricsQuery(of, start, end, interval)
 
 
 def _time(fields: Mapping[str, str], name: str) -> datetime | None:
@@ -83,16 +83,16 @@ def _time(fields: Mapping[str, str], name: str) -> datetime | None:
         time = datetime.fromisoformat(text.replace(" ", "+"))  # a + in a query is a space
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):  # of a year that isn't there in UTC
-        raise QuestionError(f"{name} is no time; write it like 2026-05-17T12:30:00Z") from None
+        raise QueryError(f"{name} is no time; write it like 2026-05-17T12:30:00Z") from None
 
 
 def _interval(text: str) -> timedelta:
     if not _DURATION.fullmatch(text):
-        raise QuestionError("interval is no duration; write it like 5m or 1h30m")
+        raise QueryError("interval is no duration; write it like 5m or 1h30m")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
     if seconds <= 0 or seconds % 60:
-        raise QuestionError("interval has to be whole minutes")
+        raise QueryError("interval has to be whole minutes")
     try:
         return timedelta(seconds=seconds)
     except OverflowError:
-        raise QuestionError("interval is too long") from None
+        raise QueryError("interval is too long") from None

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import Any, NamedTuple
 
-from headrace.functions.model_metrics.web.metrics_reader import Answers
-from headrace.functions.model_metrics.web.query import QuestionError, read_question
+from headrace.functions.model_metrics.web.metrics_reader import MetricsReader
+from headrace.functions.model_metrics.web.query import QueryError, read_query
 
 _METRICS = "/api/v1/metrics/pipeline/"
 _MOST_SECONDS = (
@@ -24,7 +24,7 @@ _FILES = {"/": "page.html", "/page.css": "page.css", "/page.js": "page.js"}
 _TYPES = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript"}
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """Of one request."""
 
     status: int
@@ -33,36 +33,36 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
 
 
-def answer(answers: Answers, method: str, path: str, fields: Mapping[str, Any]) -> Answer:
+def respond(answers: MetricsReader, method: str, path: str, fields: Mapping[str, Any]) -> HttpResponse:
     """Raises SQLAlchemy's errors where the database is away."""
     if method not in ("GET", "HEAD"):
         return _json(405, {"error": "it can only be read: GET"}, {"Allow": "GET, HEAD"})
     if path in _FILES:
         name = _FILES[path]
         data = resources.files(__package__).joinpath("files", name).read_bytes()
-        return Answer(200, _TYPES[name.rpartition(".")[2]], data, _HEADERS)
+        return HttpResponse(200, _TYPES[name.rpartition(".")[2]], data, _HEADERS)
     asked: dict[str, Callable[[], Any]] = {
         "/api/v1/models": answers.models,
         "/api/v1/ignored": answers.ignored,
-        f"{_METRICS}responses": lambda: answers.responses(read_question(fields, datetime.now(UTC))),
-        f"{_METRICS}classification": lambda: answers.classification(read_question(fields, datetime.now(UTC))),
-        f"{_METRICS}regression": lambda: answers.regression(read_question(fields, datetime.now(UTC))),
+        f"{_METRICS}responses": lambda: answers.responses(read_query(fields, datetime.now(UTC))),
+        f"{_METRICS}classification": lambda: answers.classification(read_query(fields, datetime.now(UTC))),
+        f"{_METRICS}regression": lambda: answers.regression(read_query(fields, datetime.now(UTC))),
     }
     if path not in asked:
         return _json(404, {"error": f"nothing is here; there are / and {', '.join(sorted(asked))}"})
     try:
         return _json(200, asked[path]())
-    except QuestionError as error:
+    except QueryError as error:
         return _json(400, {"error": str(error)})
 
 
-def refused(status: int, said: str) -> Answer:
+def error_response(status: int, said: str) -> HttpResponse:
     """In one line."""
     return _json(status, {"error": said})
 
 
-def _json(status: int, document: Any, more: Mapping[str, str] | None = None) -> Answer:
+def _json(status: int, document: Any, more: Mapping[str, str] | None = None) -> HttpResponse:
     caching = {"Cache-Control": f"max-age={_MOST_SECONDS}" if status == 200 else "no-store"}
-    return Answer(
+    return HttpResponse(
         status, "application/json", json.dumps(document).encode(), {**_HEADERS, **caching, **(more or {})}
     )

@@ -6,8 +6,13 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace.functions.run_tracking.backend.requests import storable
-from headrace.functions.run_tracking.backend.responses import HEADERS, Answer, RequestError, check_run_id
-from headrace.functions.run_tracking.backend.state import Site
+from headrace.functions.run_tracking.backend.responses import (
+    HEADERS,
+    HttpResponse,
+    RequestError,
+    check_run_id,
+)
+from headrace.functions.run_tracking.backend.state import BackendState
 from headrace.functions.run_tracking.blobs.store import BlobError
 
 _TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}")
@@ -23,7 +28,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _MOST_NAME = 200
 
 
-def artifact(site: Site, event: Any, run_id: str) -> Answer:
+def artifact(site: BackendState, event: Any, run_id: str) -> HttpResponse:
     """Of the `path` that the query names, in parts."""
     path = storable(event.fields.get("path", ""), "path")
     blob = site.reader.blob(check_run_id(run_id), path)
@@ -33,10 +38,10 @@ def artifact(site: Site, event: Any, run_id: str) -> Answer:
     said = blob["content_type"]
     content_type = said if _TYPE.fullmatch(said) and not _ACTIVE.search(said) else _ANY_TYPE
     more = {"Content-Disposition": _disposition(path), "Cache-Control": "no-store"}
-    return Answer(200, content_type, _in_parts(parts), {**HEADERS, **_ALONE, **more})
+    return HttpResponse(200, content_type, _in_parts(parts), {**HEADERS, **_ALONE, **more})
 
 
-def _read(site: Site, key: str) -> Iterator[bytes] | None:
+def _read(site: BackendState, key: str) -> Iterator[bytes] | None:
     try:
         return site.blobs.read(key)
     except BlobError as error:

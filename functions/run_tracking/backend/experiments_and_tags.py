@@ -8,8 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from headrace.functions.run_tracking.backend.requests import members, named, number
-from headrace.functions.run_tracking.backend.responses import Answer, RequestError, as_json
-from headrace.functions.run_tracking.backend.state import Site
+from headrace.functions.run_tracking.backend.responses import HttpResponse, RequestError, json_response
+from headrace.functions.run_tracking.backend.state import BackendState
 from headrace.functions.run_tracking.store.tables import EXPERIMENTS, TAGS
 
 _MOST = 10_000
@@ -22,26 +22,26 @@ class Kind:
 
     path: str
     table: sa.Table
-    find: Callable[[Site, int], Sequence[Mapping[str, Any]]]
-    publish: Callable[[Site, str], None]
-    remove: Callable[[Site, str], None]
+    find: Callable[[BackendState, int], Sequence[Mapping[str, Any]]]
+    publish: Callable[[BackendState, str], None]
+    remove: Callable[[BackendState, str], None]
 
-    def list_all(self, site: Site, event: Any) -> Answer:
+    def list_all(self, site: BackendState, event: Any) -> HttpResponse:
         """By name; `limit`."""
-        return as_json(self.find(site, number(event.fields, "limit", _MOST, 1, _MOST)))
+        return json_response(self.find(site, number(event.fields, "limit", _MOST, 1, _MOST)))
 
-    def create(self, site: Site, event: Any) -> Answer:
+    def create(self, site: BackendState, event: Any) -> HttpResponse:
         """`name`. One that is there already is the same one."""
         key = site.changes.create(self.table, named(members(event), "name"))
-        return as_json({"id": key, "status": "OK"})
+        return json_response({"id": key, "status": "OK"})
 
-    def delete(self, site: Site, event: Any, key: str) -> Answer:
+    def delete(self, site: BackendState, event: Any, key: str) -> HttpResponse:
         """What has had it stays."""
         if not _ID.fullmatch(key) or not site.names.is_there(self.table, key):
             raise RequestError(404, f"nothing of that id is among the {self.path}")
         self.publish(site, key)
         self.remove(site, key)
-        return as_json({"id": key, "status": "OK"})
+        return json_response({"id": key, "status": "OK"})
 
 
 EXPERIMENT = Kind(

@@ -13,7 +13,7 @@ from headrace.functions.run_tracking.settings import Settings
 OUTPUT = "kafka"
 
 
-class Publisher:
+class ChangePublisher:
     """Blocks until brokers have confirmed all of a call. Raises RequestError, 503, where they don't."""
 
     def __init__(self, context: Any, settings: Settings) -> None:

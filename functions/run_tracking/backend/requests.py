@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.functions.run_tracking.backend.responses import RequestError, check_run_id
 from headrace.functions.run_tracking.messages.nested import check_context
-from headrace.functions.run_tracking.store.curves import Steps
+from headrace.functions.run_tracking.store.curves import StepRange
 
 _DEFAULT_DENSITY = 50
 _MOST_DENSITY = 100_000
@@ -51,15 +51,15 @@ def storable(text: str, what: str) -> str:
     return text
 
 
-def steps(fields: Mapping[str, str]) -> Steps:
+def steps(fields: Mapping[str, str]) -> StepRange:
     """Of `record_density` and `record_range`, which is written START:STOP or START,STOP."""
     density = number(fields, "record_density", _DEFAULT_DENSITY, 2, _MOST_DENSITY)
     if not (text := fields.get("record_range", "").strip()):
-        return Steps(density)
+        return StepRange(density)
     if (found := _RANGE.fullmatch(text)) is None:
         raise RequestError(400, "record_range has to be START:STOP, two whole numbers")
     start, stop = (None if part is None else int(part) for part in found.groups())
-    return Steps(density, start, stop)
+    return StepRange(density, start, stop)
 
 
 def document(event: Any) -> Any:

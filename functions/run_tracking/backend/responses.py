@@ -18,7 +18,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 _SENT_AT_ONCE = 256 * 1024
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """Of one request. A body that is an iterator is sent in parts."""
 
     status: int
@@ -36,15 +36,15 @@ class RequestError(Exception):
         self.headers = headers or {}
 
 
-def as_json(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+def json_response(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:
     """JSON as the standard has it: what isn't finite is null there. Raises RequestError for too much."""
     body = _encoded(document)
     _check_size(len(body))
     headers = {**HEADERS, "Cache-Control": "no-store", **(headers or {})}
-    return Answer(status, "application/json", body, headers)
+    return HttpResponse(status, "application/json", body, headers)
 
 
-def listed_in_parts(documents: Iterable[Any]) -> Answer:
+def json_list_response(documents: Iterable[Any]) -> HttpResponse:
     """The same of a list, of which no more than one member is in memory, but for its bytes."""
     parts, size = [], 0
     for document in documents:
@@ -54,17 +54,17 @@ def listed_in_parts(documents: Iterable[Any]) -> Answer:
     parts[:1] = [part[1:] for part in parts[:1]]
     whole = [b"[", *parts, b"]"]
     body = _each(whole) if size > _SENT_AT_ONCE else b"".join(whole)
-    return Answer(200, "application/json", body, {**HEADERS, "Cache-Control": "no-store"})
+    return HttpResponse(200, "application/json", body, {**HEADERS, "Cache-Control": "no-store"})
 
 
-def refused(error: RequestError) -> Answer:
+def error_response(error: RequestError) -> HttpResponse:
     """In one line."""
-    return as_json({"error": str(error)}, error.status, error.headers)
+    return json_response({"error": str(error)}, error.status, error.headers)
 
 
-def without_body() -> Answer:
+def no_content() -> HttpResponse:
     """It is done, and there is nothing to say."""
-    return Answer(204, "application/json", b"", {**HEADERS, "Cache-Control": "no-store"})
+    return HttpResponse(204, "application/json", b"", {**HEADERS, "Cache-Control": "no-store"})
 
 
 def check_run_id(run_id: str) -> str:

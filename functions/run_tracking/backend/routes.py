@@ -14,11 +14,11 @@ from headrace.functions.run_tracking.backend import (
     summaries,
 )
 from headrace.functions.run_tracking.backend.requests import check_fields
-from headrace.functions.run_tracking.backend.responses import Answer, RequestError
-from headrace.functions.run_tracking.backend.state import Site
+from headrace.functions.run_tracking.backend.responses import HttpResponse, RequestError
+from headrace.functions.run_tracking.backend.state import BackendState
 from headrace.web import is_form_type
 
-Handler: TypeAlias = Callable[..., Answer]
+Handler: TypeAlias = Callable[..., HttpResponse]
 """Takes the site, the event, and the parts of the path that its pattern has in brackets."""
 
 
@@ -73,7 +73,7 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-def answer(site: Site, event: Any) -> Answer:
+def answer(site: BackendState, event: Any) -> HttpResponse:
     """By the first that fits. Raises RequestError, and SQLAlchemy's errors."""
     method = "GET" if event.method == "HEAD" else event.method  # the body is left out on its way
     allowed: list[str] = []

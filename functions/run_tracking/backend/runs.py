@@ -4,57 +4,57 @@ from typing import Any
 
 from headrace.functions.run_tracking.backend.requests import number, steps, storable, traces, truth
 from headrace.functions.run_tracking.backend.responses import (
-    Answer,
+    HttpResponse,
     RequestError,
-    as_json,
     check_run_id,
-    listed_in_parts,
+    json_list_response,
+    json_response,
 )
-from headrace.functions.run_tracking.backend.state import Site
+from headrace.functions.run_tracking.backend.state import BackendState
 from headrace.functions.run_tracking.store.reader import RunFilter
 
 _DEFAULT_RUNS, _MOST_RUNS = 100, 500
 _DEFAULT_LINES, _MOST_LINES = 1_000, 10_000
 
 
-def listed(site: Site, event: Any) -> Answer:
+def listed(site: BackendState, event: Any) -> HttpResponse:
     """The newest first; `limit`, `experiment` (a name), `archived`, `active`."""
     fields = event.fields
     experiment = storable(fields.get("experiment", ""), "experiment") or None
     wanted = RunFilter(experiment, truth(fields, "archived"), truth(fields, "active"))
-    return as_json(site.reader.runs(wanted, number(fields, "limit", _DEFAULT_RUNS, 1, _MOST_RUNS)))
+    return json_response(site.reader.runs(wanted, number(fields, "limit", _DEFAULT_RUNS, 1, _MOST_RUNS)))
 
 
-def info(site: Site, event: Any, run_id: str) -> Answer:
+def info(site: BackendState, event: Any, run_id: str) -> HttpResponse:
     """Hyperparameters, metrics, properties and artifacts."""
     found = site.reader.info(check_run_id(run_id))
     if found is None:
         raise no_run(run_id)
-    return as_json(found)
+    return json_response(found)
 
 
-def metrics(site: Site, event: Any, run_id: str) -> Answer:
+def metrics(site: BackendState, event: Any, run_id: str) -> HttpResponse:
     """The curve of each trace in the body; `record_density` points at most, of `record_range`."""
     asked = traces(event)
     check_there(site, run_id)
-    return listed_in_parts(site.curves.read(run_id, asked, steps(event.fields)))
+    return json_list_response(site.curves.read(run_id, asked, steps(event.fields)))
 
 
-def logs(site: Site, event: Any, run_id: str) -> Answer:
+def logs(site: BackendState, event: Any, run_id: str) -> HttpResponse:
     """The last `limit` lines of the terminal. Upstream streams a binary format here, which isn't built."""
     check_there(site, run_id)
     limit = number(event.fields, "limit", _DEFAULT_LINES, 1, _MOST_LINES)
-    return as_json(site.reader.last_lines(run_id, limit))
+    return json_response(site.reader.last_lines(run_id, limit))
 
 
-def log_records(site: Site, event: Any, run_id: str) -> Answer:
+def log_records(site: BackendState, event: Any, run_id: str) -> HttpResponse:
     """The last `limit` records of the log. Upstream streams a binary format here, which isn't built."""
     check_there(site, run_id)
     limit = number(event.fields, "limit", _DEFAULT_LINES, 1, _MOST_LINES)
-    return as_json(site.reader.last_records(run_id, limit))
+    return json_response(site.reader.last_records(run_id, limit))
 
 
-def check_there(site: Site, run_id: str) -> None:
+def check_there(site: BackendState, run_id: str) -> None:
     """Raises RequestError where no run is."""
     if not site.reader.existing([check_run_id(run_id)]):
         raise no_run(run_id)

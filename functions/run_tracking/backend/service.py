@@ -10,13 +10,13 @@ import sqlalchemy as sa
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
 from headrace.functions.database.reading import TooLongError
-from headrace.functions.database.retry import patiently, said_by
-from headrace.functions.run_tracking.backend.responses import RequestError, as_json, refused
+from headrace.functions.database.retry import error_text, retry_write
+from headrace.functions.run_tracking.backend.responses import RequestError, error_response, json_response
 from headrace.functions.run_tracking.backend.routes import answer
-from headrace.functions.run_tracking.backend.state import Site
+from headrace.functions.run_tracking.backend.state import BackendState
 from headrace.functions.run_tracking.settings import Settings
 from headrace.functions.run_tracking.store.curves import TooManyPointsError
-from headrace.functions.run_tracking.store.tables import STEPS
+from headrace.functions.run_tracking.store.tables import MIGRATIONS
 
 
 def prepare(context: Any, settings: Settings) -> None:
@@ -24,8 +24,8 @@ def prepare(context: Any, settings: Settings) -> None:
     from headrace.functions.run_tracking.blobs.open import open_store
 
     engine = open_engine(settings.database)
-    patiently(lambda: migrate(engine, STEPS), context.logger)
-    context.user_data.site = Site(context, settings, engine, open_store(settings))
+    retry_write(lambda: migrate(engine, MIGRATIONS), context.logger)
+    context.user_data.site = BackendState(context, settings, engine, open_store(settings))
 
 
 def handle(context: Any, event: Any) -> Any:
@@ -33,17 +33,17 @@ def handle(context: Any, event: Any) -> Any:
     try:
         found = answer(context.user_data.site, event)
     except RequestError as error:
-        found = refused(error)
+        found = error_response(error)
     except RecursionError:  # of a run from before there was a bound
-        found = refused(RequestError(500, "what is stored is nested too deep to be said"))
+        found = error_response(RequestError(500, "what is stored is nested too deep to be said"))
     except TooManyPointsError as error:
-        found = refused(RequestError(400, str(error)))
+        found = error_response(RequestError(400, str(error)))
     except TooLongError as error:
         context.logger.warn_with("a request takes too long to answer: it gets 503", path=event.path[:200])
-        found = refused(RequestError(503, str(error)))
+        found = error_response(RequestError(503, str(error)))
     except sa.exc.SQLAlchemyError as error:
-        context.logger.warn_with("the database is away: a request gets 503", error=said_by(error))
-        found = as_json({"error": "the database is away"}, 503)
+        context.logger.warn_with("the database is away: a request gets 503", error=error_text(error))
+        found = json_response({"error": "the database is away"}, 503)
     return context.Response(
         body=found.body,
         headers=dict(found.headers),

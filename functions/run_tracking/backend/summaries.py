@@ -4,23 +4,23 @@ from pathlib import Path
 from typing import Any
 
 from headrace.functions.run_tracking.backend.requests import number, storable
-from headrace.functions.run_tracking.backend.responses import Answer, as_json
-from headrace.functions.run_tracking.backend.state import Site
+from headrace.functions.run_tracking.backend.responses import HttpResponse, json_response
+from headrace.functions.run_tracking.backend.state import BackendState
 
 _DEFAULT_ROWS, _MOST_ROWS = 1_000, 10_000
 
 
-def of_runs(site: Site, event: Any) -> Answer:
+def of_runs(site: BackendState, event: Any) -> HttpResponse:
     """A row for each metric of each run; `run`, `experiment`, `limit`."""
     return _rows(site.summaries / "runs", event, ("run", "experiment"))
 
 
-def of_experiments(site: Site, event: Any) -> Answer:
+def of_experiments(site: BackendState, event: Any) -> HttpResponse:
     """A row for each metric of each experiment; `experiment`, `limit`."""
     return _rows(site.summaries / "experiments", event, ("experiment",))
 
 
-def _rows(folder: Path, event: Any, filters: tuple[str, ...]) -> Answer:
+def _rows(folder: Path, event: Any, filters: tuple[str, ...]) -> HttpResponse:
     """None where nothing has been summed up."""
     import pyarrow as pa
     from pyarrow import dataset
@@ -35,5 +35,5 @@ def _rows(folder: Path, event: Any, filters: tuple[str, ...]) -> Answer:
         # The place itself, not the links to it: a refresh meanwhile leaves these files where they are.
         found = dataset.dataset(folder.resolve(), format="parquet").head(limit, filter=wanted)
     except FileNotFoundError:
-        return as_json([])
-    return as_json(found.to_pylist())
+        return json_response([])
+    return json_response(found.to_pylist())

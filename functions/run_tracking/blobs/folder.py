@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headrace.functions.run_tracking.blobs.signatures import Signatures
-from headrace.functions.run_tracking.blobs.storage_budget import UNFINISHED, Room
+from headrace.functions.run_tracking.blobs.storage_budget import UNFINISHED, StorageBudget
 from headrace.functions.run_tracking.blobs.store import BlobError, FullError, Upload, check_size
-from headrace.functions.run_tracking.messages.keys import can_be, check_blob_key
+from headrace.functions.run_tracking.messages.keys import check_blob_key, is_blob_key
 from headrace.functions.run_tracking.settings import BlobBounds
 
 _PART_BYTES = 1024 * 1024
@@ -26,7 +26,7 @@ class FolderStore:
         """Raises BlobError where the folder can't be made."""
         self._folder, self._frontier_url = folder, frontier_url
         self._bounds = bounds or BlobBounds()
-        self._room = Room(folder, self._bounds)
+        self._room = StorageBudget(folder, self._bounds)
         with _as_blob_error():
             (folder / UNFINISHED).mkdir(parents=True, exist_ok=True)
             self.signatures = Signatures(folder)
@@ -43,7 +43,7 @@ class FolderStore:
 
     def read(self, key: str) -> Iterator[bytes] | None:
         """As BlobStore says it."""
-        if not can_be(key):
+        if not is_blob_key(key):
             return None
         try:
             file = self._path(key).open("rb")
@@ -69,7 +69,7 @@ class FolderStore:
         with _as_blob_error(), suppress(FileNotFoundError):
             shutil.rmtree(path)
 
-    def receive(self, key: str, most_bytes: int, size_bytes: int = 0) -> "Receiving":
+    def receive(self, key: str, most_bytes: int, size_bytes: int = 0) -> "IncomingBlob":
         """For a blob that comes in parts. Of `size_bytes` it is known at once whether they have room.
 
         Raises TooLargeError, and BlobError: FullError where it has no room in the folder.
@@ -79,17 +79,17 @@ class FolderStore:
         run_id = key.partition("/")[0]
         with _as_blob_error():
             self._room.check(run_id, size_bytes)
-            return Receiving(unfinished, path, _Place(self._room, run_id), most_bytes)
+            return IncomingBlob(unfinished, path, _Reservation(self._room, run_id), most_bytes)
 
     def _path(self, key: str) -> Path:
         check_blob_key(key)
         return self._folder / key
 
 
-class _Place:
+class _Reservation:
     """The room of one blob as it comes, given back once by whoever ends it."""
 
-    def __init__(self, room: Room, run_id: str) -> None:
+    def __init__(self, room: StorageBudget, run_id: str) -> None:
         self._room, self._run_id, self._size = room, run_id, 0
         room.take(run_id, 0, 1)
         self._is_open = True
@@ -108,10 +108,10 @@ class _Place:
             self._room.give_back(self._run_id, self._size, 1)
 
 
-class Receiving:
+class IncomingBlob:
     """A blob on its way: there is nothing of it before it is whole, and on disk. All raise BlobError."""
 
-    def __init__(self, unfinished: Path, path: Path, place: _Place, most_bytes: int) -> None:
+    def __init__(self, unfinished: Path, path: Path, place: _Reservation, most_bytes: int) -> None:
         self._unfinished, self._path, self._place, self._most = unfinished, path, place, most_bytes
         self._received = 0
         try:

@@ -27,7 +27,7 @@ _ABANDONED_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
-class _Taken:
+class _Usage:
     """Bytes and files, of each run and of all."""
 
     runs: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
@@ -42,13 +42,13 @@ class _Taken:
             del self.runs[run_id]
 
 
-class Room:
+class StorageBudget:
     """Of one folder. Used by many threads; it may block as long as a walk takes."""
 
     def __init__(self, folder: Path, bounds: BlobBounds, now: Callable[[], float] = time.monotonic) -> None:
         self._folder, self._bounds, self._now = folder, bounds, now
         self._lock, self._walking = threading.Lock(), threading.Lock()
-        self._there, self._coming, self._since = _Taken(), _Taken(), _Taken()
+        self._there, self._coming, self._since = _Usage(), _Usage(), _Usage()
         self._walked_at: float | None = None
         self._walk_seconds = 0.0
 
@@ -115,14 +115,14 @@ class Room:
             age = None if self._walked_at is None else began - self._walked_at
             if age is not None and age < max(seconds, self._walk_seconds * _SHARE):
                 return
-            found = _Taken()
+            found = _Usage()
             with self._lock:
                 self._since = found  # what is settled meanwhile may be counted twice, until the next walk
             for run_id, size in _files_of(self._folder):
                 with self._lock:
                     found.add(run_id, size, 1)
             with self._lock:
-                self._there, self._since = found, _Taken()
+                self._there, self._since = found, _Usage()
             self._walked_at = self._now()
             self._walk_seconds = self._walked_at - began
 

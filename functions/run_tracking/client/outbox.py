@@ -29,7 +29,7 @@ class _Reply(msgspec.Struct):
     error: str | None = None
 
 
-class Pauses:
+class Backoff:
     """Growing ones, until there was no success for as long as patience lasts."""
 
     def __init__(self, patience_seconds: float) -> None:
@@ -137,7 +137,7 @@ class Outbox:
 
     async def _error_of(self, frame: bytes) -> str | None:
         """What the server says for good. Raises TrackerError where it says nothing for too long."""
-        pauses = Pauses(self._patience_seconds)
+        pauses = Backoff(self._patience_seconds)
         while True:
             try:
                 reply = await self._ask(frame.decode())

@@ -7,7 +7,7 @@ import aiohttp
 from yarl import URL
 
 from headrace.functions.run_tracking.client.errors import TrackerError
-from headrace.functions.run_tracking.client.outbox import LOST, Pauses
+from headrace.functions.run_tracking.client.outbox import LOST, Backoff
 
 _SECONDS = 60.0
 _SLOWEST_BYTES_PER_SECOND = 100_000
@@ -25,7 +25,7 @@ class Uploads:
 
     async def put(self, path: str, data: bytes, content_type: str) -> str:
         """The key under which they are, once they are there. Raises TrackerError."""
-        pauses = Pauses(self._patience_seconds)
+        pauses = Backoff(self._patience_seconds)
         asked = {
             "run_id": self._run_id,
             "artifact_path": path,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.functions.retry import until_done
+from headrace.functions.retry import retry_until_done
 from headrace.functions.run_tracking.blobs.open import open_store
 from headrace.functions.run_tracking.blobs.store import BlobError
 from headrace.functions.run_tracking.control.events import WITHOUT_EFFECT, effect_of
@@ -20,7 +20,7 @@ def handle(context: Any, event: Any) -> None:
     said = read_event(event.body)
     effect = effect_of(said)
     if effect is not None:
-        until_done(
+        retry_until_done(
             lambda: effect(context.user_data.store),
             _away,
             "blobs can't be deleted: their event waits",

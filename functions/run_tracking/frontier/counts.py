@@ -8,7 +8,7 @@ import prometheus_client as prometheus
 from headrace.functions.run_tracking.messages.items import ClientItem
 
 
-class Counts:
+class FrontierMetrics:
     """Named as Matyan's are, where it has some."""
 
     def __init__(self) -> None:

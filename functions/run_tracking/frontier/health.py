@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.functions.run_tracking.frontier.counts import Counts
-from headrace.functions.run_tracking.frontier.publishing import Publisher
+from headrace.functions.run_tracking.frontier.counts import FrontierMetrics
+from headrace.functions.run_tracking.frontier.publishing import ItemPublisher
 
 _DOUBTFUL_SECONDS = 3.0
 _CONNECT_SECONDS = 2.0
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """Of one request."""
 
     status: int
@@ -26,10 +26,10 @@ class Answer(NamedTuple):
 class Health:
     """Reads, and knocks at brokers' doors."""
 
-    def __init__(self, publisher: Publisher, counts: Counts, brokers: Sequence[str]) -> None:
+    def __init__(self, publisher: ItemPublisher, counts: FrontierMetrics, brokers: Sequence[str]) -> None:
         self._publisher, self._counts, self._brokers = publisher, counts, brokers
 
-    async def answer(self, path: str) -> Answer:
+    async def answer(self, path: str) -> HttpResponse:
         """404 for what isn't here. A slash at the end makes no difference."""
         match path.rstrip("/"):
             case "/health/live":
@@ -39,7 +39,7 @@ class Health:
                     return _json(503, {"status": "error", "error": reason})
                 return _json(200, {"status": "ok"})
             case "/metrics":
-                return Answer(200, "text/plain; version=0.0.4", self._counts.text())
+                return HttpResponse(200, "text/plain; version=0.0.4", self._counts.text())
             case "/api/v1/rest/version":
                 version = importlib.metadata.version("headrace")
                 return _json(200, {"version": version, "component": "frontier"})
@@ -60,5 +60,5 @@ class Health:
         return f"no broker of {', '.join(self._brokers)} can be reached"
 
 
-def _json(status: int, document: object) -> Answer:
-    return Answer(status, "application/json", msgspec.json.encode(document))
+def _json(status: int, document: object) -> HttpResponse:
+    return HttpResponse(status, "application/json", msgspec.json.encode(document))

@@ -22,7 +22,7 @@ from headrace.functions.run_tracking.settings import RunBounds
 
 
 @dataclass(slots=True)
-class Named:
+class ConnectionLimits:
     """Of one connection, so of one run."""
 
     bounds: RunBounds

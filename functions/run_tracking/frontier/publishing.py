@@ -21,7 +21,7 @@ class Produce(Protocol):
     def __call__(self, topic: str, value: bytes, *, key: str, output: str) -> Any: ...
 
 
-class Publisher:
+class ItemPublisher:
     """Used on one event loop."""
 
     def __init__(self, produce: Produce, topic: str, output: str, timeout_seconds: float) -> None:

@@ -12,9 +12,9 @@ from aiohttp import web
 
 from headrace.functions.run_tracking.blobs.open import open_store
 from headrace.functions.run_tracking.frontier.artifacts import routes
-from headrace.functions.run_tracking.frontier.counts import Counts
+from headrace.functions.run_tracking.frontier.counts import FrontierMetrics
 from headrace.functions.run_tracking.frontier.health import Health
-from headrace.functions.run_tracking.frontier.publishing import Publisher
+from headrace.functions.run_tracking.frontier.publishing import ItemPublisher
 from headrace.functions.run_tracking.frontier.sockets import Sockets
 from headrace.functions.run_tracking.settings import Settings, SettingsError
 from headrace.web import Limits, ListenError, Server, refuse_foreign_pages
@@ -38,10 +38,10 @@ async def handle(context: Any, event: Any) -> Any:
 
 async def listen(context: Any, settings: Settings) -> None:
     """As `prepare` says, on the loop that this is called on."""
-    publisher = Publisher(
+    publisher = ItemPublisher(
         context.produce, settings.data_ingestion_topic, _OUTPUT, settings.publish_timeout_seconds
     )
-    counts = Counts()
+    counts = FrontierMetrics()
     sockets = Sockets(publisher, counts, settings.run_bounds)
     health = Health(publisher, counts, settings.brokers)
     app = application(settings, sockets, health)

@@ -7,9 +7,9 @@ from weakref import WeakSet
 import msgspec
 from aiohttp import WSCloseCode, web
 
-from headrace.functions.run_tracking.frontier.counts import Counts
-from headrace.functions.run_tracking.frontier.named import Named
-from headrace.functions.run_tracking.frontier.publishing import Publisher, PublishError
+from headrace.functions.run_tracking.frontier.counts import FrontierMetrics
+from headrace.functions.run_tracking.frontier.named import ConnectionLimits
+from headrace.functions.run_tracking.frontier.publishing import ItemPublisher, PublishError
 from headrace.functions.run_tracking.messages.envelopes import encode_messages
 from headrace.functions.run_tracking.messages.items import MOST_ITEM_BYTES, RUN_ID, ItemError, read_frame
 from headrace.functions.run_tracking.settings import RunBounds
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 class Sockets:
     """Clients that are connected."""
 
-    def __init__(self, publisher: Publisher, counts: Counts, bounds: RunBounds) -> None:
+    def __init__(self, publisher: ItemPublisher, counts: FrontierMetrics, bounds: RunBounds) -> None:
         self._publisher, self._counts, self._bounds = publisher, counts, bounds
         self._open: WeakSet[web.WebSocketResponse] = WeakSet()
 
@@ -39,7 +39,7 @@ class Sockets:
         )
         await socket.prepare(request)
         self._open.add(socket)
-        named = Named(self._bounds)
+        named = ConnectionLimits(self._bounds)
         with self._counts.connections.track_inprogress():
             async for frame in frames(request, socket):
                 await socket.send_str(await self._reply(run_id, named, frame.data))
@@ -50,7 +50,7 @@ class Sockets:
         for socket in list(self._open):
             await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the frontier stops")
 
-    async def _reply(self, run_id: str, named: Named, frame: str | bytes) -> str:
+    async def _reply(self, run_id: str, named: ConnectionLimits, frame: str | bytes) -> str:
         try:
             await self._take(run_id, named, frame)
         except (ItemError, PublishError) as error:
@@ -59,7 +59,7 @@ class Sockets:
             return msgspec.json.encode({"status": "error", "error": str(error)}).decode()
         return _OK
 
-    async def _take(self, run_id: str, named: Named, frame: str | bytes) -> None:
+    async def _take(self, run_id: str, named: ConnectionLimits, frame: str | bytes) -> None:
         """All of it is right, or none of it is published."""
         items, now = read_frame(run_id, frame), datetime.now(UTC)
         try:

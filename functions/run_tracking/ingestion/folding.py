@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.functions.run_tracking.ingestion.hparams import Tree
+from headrace.functions.run_tracking.ingestion.hparams import HParamsTree
 from headrace.functions.run_tracking.ingestion.quotas import OverQuotaError, Quotas
 from headrace.functions.run_tracking.messages.envelopes import Message
 from headrace.functions.run_tracking.messages.items import (
@@ -36,7 +36,7 @@ LOG_RECORDS = "__log_records"
 """The sequence that log records are steps of, as Matyan has it."""
 _NOT_FINITE = ("NaN", None)
 
-Sequence = tuple[int, str]
+SequenceKey = tuple[int, str]
 """Context and name."""
 
 
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 
 @dataclass(slots=True)
-class Known:
+class StoredRun:
     """What is stored of a run, as far as its messages ask for it."""
 
     is_deleted: bool = False
@@ -72,7 +72,7 @@ class Known:
     started_at: datetime | None = None
     """By the client's clock."""
     attrs: dict[str, Any] = field(default_factory=dict)
-    last_steps: dict[Sequence, int] = field(default_factory=dict)
+    last_steps: dict[SequenceKey, int] = field(default_factory=dict)
     steps_given: Mapping[str, int] = field(default_factory=dict)
     """To messages without one, by source."""
     quotas: Quotas = field(default_factory=Quotas)
@@ -98,7 +98,7 @@ class RunWrites:
     """That it was said to belong to; it belongs to the last one."""
     attrs: dict[str, Any] | None = None
     contexts: dict[int, str] = field(default_factory=dict)
-    traces: dict[Sequence, Trace] = field(default_factory=dict)
+    traces: dict[SequenceKey, Trace] = field(default_factory=dict)
     metrics: dict[tuple[int, str, int], Step] = field(default_factory=dict)
     objects: dict[tuple[int, str, int], Step] = field(default_factory=dict)
     lines: dict[int, str] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class RunWrites:
     """Content type and key, by the artifact's path."""
 
 
-def fold(run_id: str, known: Known, messages: Iterable[Sourced]) -> RunWrites:
+def fold(run_id: str, known: StoredRun, messages: Iterable[Sourced]) -> RunWrites:
     """`messages` are all of that run, in order, at least one."""
     messages = list(messages)
     writes = RunWrites(run_id, messages[0].message.time)
@@ -132,10 +132,10 @@ def fold(run_id: str, known: Known, messages: Iterable[Sourced]) -> RunWrites:
 
 
 class _Folding:
-    def __init__(self, writes: RunWrites, known: Known) -> None:
+    def __init__(self, writes: RunWrites, known: StoredRun) -> None:
         self._writes, self._known = writes, known
         self._started_at = known.started_at
-        self._tree: Tree | None = None
+        self._tree: HParamsTree | None = None
 
     def take(self, source: str, message: Message) -> None:  # noqa: C901  # one line for each kind
         writes = self._writes
@@ -196,7 +196,7 @@ class _Folding:
     def _hparams(self, item: LogHParams) -> None:
         if isinstance(item.value, dict) and item.value:
             if self._tree is None:
-                self._tree = Tree(self._known.attrs, self._known.bounds)
+                self._tree = HParamsTree(self._known.attrs, self._known.bounds)
             self._tree.set(item.value)
             self._writes.attrs = self._tree.attrs
 
@@ -246,7 +246,7 @@ class _Folding:
             }
         )
 
-    def _place(self, item: LogMetric | LogCustomObject) -> Sequence:
+    def _place(self, item: LogMetric | LogCustomObject) -> SequenceKey:
         written = _json(item.context) if item.context else None
         place = _context_id(written) if written else 0, _text(item.name)
         if (quota := self._known.quotas.sequences) is not None:
@@ -255,7 +255,7 @@ class _Folding:
             self._writes.contexts[place[0]] = written
         return place
 
-    def _next_step(self, source: str, place: Sequence) -> int:
+    def _next_step(self, source: str, place: SequenceKey) -> int:
         """The one behind the last, or the one that this message has got before."""
         given = self._writes.steps_given.get(source, self._known.steps_given.get(source))
         if given is not None:
@@ -265,7 +265,7 @@ class _Folding:
         self._writes.steps_given[source] = step
         return step
 
-    def _trace(self, place: Sequence, dtype: str, last: float | None, step: int) -> None:
+    def _trace(self, place: SequenceKey, dtype: str, last: float | None, step: int) -> None:
         here = self._writes.traces.get(place)
         if here is None or step >= here.last_step:
             self._writes.traces[place] = Trace(dtype, last, step)

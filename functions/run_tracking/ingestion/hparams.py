@@ -7,7 +7,7 @@ from headrace.functions.run_tracking.messages.nested import weight_of
 from headrace.functions.run_tracking.settings import RunBounds
 
 
-class Tree:
+class HParamsTree:
     """All of a run's, within its bounds."""
 
     def __init__(self, attrs: dict[str, Any], bounds: RunBounds) -> None:

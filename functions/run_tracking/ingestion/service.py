@@ -10,35 +10,35 @@ from typing import Any
 
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
-from headrace.functions.database.retry import patiently
+from headrace.functions.database.retry import retry_write
 from headrace.functions.events import Event
 from headrace.functions.run_tracking.ingestion.folding import Sourced
-from headrace.functions.run_tracking.ingestion.writer import Outcome, Writer
+from headrace.functions.run_tracking.ingestion.writer import BatchOutcome, BatchWriter
 from headrace.functions.run_tracking.messages.envelopes import encode_event, read_message
 from headrace.functions.run_tracking.messages.items import ItemError
 from headrace.functions.run_tracking.settings import Settings
-from headrace.functions.run_tracking.store.tables import STEPS
+from headrace.functions.run_tracking.store.tables import MIGRATIONS
 
 
 def prepare(context: Any, settings: Settings) -> None:
     """Waits for a database that is away."""
     data = context.user_data
     engine = open_engine(settings.database)
-    patiently(lambda: migrate(engine, STEPS), context.logger)
-    data.writer = Writer(engine, settings.messages_per_transaction, settings.run_bounds)
+    retry_write(lambda: migrate(engine, MIGRATIONS), context.logger)
+    data.writer = BatchWriter(engine, settings.messages_per_transaction, settings.run_bounds)
     data.control_topic = settings.control_events_topic
 
 
 def handle(context: Any, events: Sequence[Any]) -> Any:
     """None, or a response for each event where one has failed: it is tried again, then a dead letter."""
     messages, failed = _read(context, events)
-    outcome = Outcome()
+    outcome = BatchOutcome()
 
     def write() -> None:
         nonlocal outcome
         outcome = context.user_data.writer.write(messages)
 
-    patiently(write, context.logger)
+    retry_write(write, context.logger)
     _announce(context, outcome)
     failed |= outcome.failed
     return [_response(context, event, failed.get(source_of(event))) for event in events] if failed else None
@@ -61,7 +61,7 @@ def _read(context: Any, events: Sequence[Any]) -> tuple[list[Sourced], dict[str,
     return messages, failed
 
 
-def _announce(context: Any, outcome: Outcome) -> None:
+def _announce(context: Any, outcome: BatchOutcome) -> None:
     """Before the ack of what deleted the run. The blobs of a run that is deleted again are deleted again."""
     now = datetime.now(UTC)
     events = [encode_event("run_deleted", now, run_id=run_id) for run_id in sorted(outcome.deleted)]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from headrace.functions.run_tracking.ingestion.folding import LOG_RECORDS, Known, Sourced
+from headrace.functions.run_tracking.ingestion.folding import LOG_RECORDS, Sourced, StoredRun
 from headrace.functions.run_tracking.ingestion.quotas import Quota
 from headrace.functions.run_tracking.messages.items import (
     AddTag,
@@ -62,11 +62,11 @@ _COUNTED = (
 )
 
 
-def know(
+def load_stored_runs(
     connection: sa.Connection, runs: Mapping[str, Sequence[Sourced]], bounds: RunBounds
-) -> dict[str, Known]:
+) -> dict[str, StoredRun]:
     """Of each run, as far as its messages ask for it."""
-    found = {run_id: Known(bounds=bounds) for run_id in runs}
+    found = {run_id: StoredRun(bounds=bounds) for run_id in runs}
     for row in _rows(connection, sa.select(TOMBSTONES.c.run_id), TOMBSTONES.c.run_id, found):
         found[row["run_id"]].is_deleted = True
     columns = sa.select(RUNS.c.id, RUNS.c.created_at, RUNS.c.client_started_at)
@@ -83,7 +83,7 @@ def know(
     return found
 
 
-def _know_steps(connection: sa.Connection, run_id: str, sources: Sequence[str], known: Known) -> None:
+def _know_steps(connection: sa.Connection, run_id: str, sources: Sequence[str], known: StoredRun) -> None:
     of_run = sa.select(STEPLESS.c.source, STEPLESS.c.step).where(STEPLESS.c.run_id == run_id)
     given = _rows(connection, of_run, STEPLESS.c.source, sources)
     known.steps_given = {row["source"]: row["step"] for row in given}
@@ -96,7 +96,7 @@ def _know_quotas(
     connection: sa.Connection,
     runs: Mapping[str, Sequence[Sourced]],
     bounds: RunBounds,
-    found: Mapping[str, Known],
+    found: Mapping[str, StoredRun],
 ) -> None:
     """What is there is counted; its names are read only of runs that may come to have too much."""
     for kind in _COUNTED:

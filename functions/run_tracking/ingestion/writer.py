@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from headrace.functions.run_tracking.ingestion.folding import Sourced, fold
-from headrace.functions.run_tracking.ingestion.stored_runs import know
-from headrace.functions.run_tracking.ingestion.writing import Writing
+from headrace.functions.run_tracking.ingestion.stored_runs import load_stored_runs
+from headrace.functions.run_tracking.ingestion.writing import RunWriter
 from headrace.functions.run_tracking.settings import RunBounds
 
 # Of what a message says: writing it again says the same. All else is the database's, and may pass.
@@ -15,7 +15,7 @@ _OF_THE_MESSAGES = (sa.exc.DataError, sa.exc.IntegrityError, OverflowError, Valu
 
 
 @dataclass(slots=True)
-class Outcome:
+class BatchOutcome:
     """What became of a batch, beside what was written."""
 
     failed: dict[str, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Outcome:
     """Keys of blobs that came after that, by run."""
 
 
-class Writer:
+class BatchWriter:
     """Blocks. After any error of SQLAlchemy's the same messages may be written again."""
 
     def __init__(
@@ -34,16 +34,16 @@ class Writer:
     ) -> None:
         self._engine = engine
         self._most, self._bounds = messages_per_transaction, bounds or RunBounds()
-        self._writing = Writing(engine.dialect.name)
+        self._writing = RunWriter(engine.dialect.name)
 
-    def write(self, messages: Sequence[Sourced]) -> Outcome:
+    def write(self, messages: Sequence[Sourced]) -> BatchOutcome:
         """Each run's in order. Raises where the database is away: nobody knows how many are written then."""
-        outcome = Outcome()
+        outcome = BatchOutcome()
         for part in _parts(messages, self._most):
             self._write(part, outcome)
         return outcome
 
-    def _write(self, messages: Sequence[Sourced], outcome: Outcome) -> None:
+    def _write(self, messages: Sequence[Sourced], outcome: BatchOutcome) -> None:
         """What is refused is found by halves: a message fails by itself, and takes none along."""
         try:
             self._transact(messages, outcome)
@@ -55,12 +55,12 @@ class Writer:
             self._write(messages[:middle], outcome)
             self._write(messages[middle:], outcome)
 
-    def _transact(self, messages: Sequence[Sourced], outcome: Outcome) -> None:
+    def _transact(self, messages: Sequence[Sourced], outcome: BatchOutcome) -> None:
         runs: dict[str, list[Sourced]] = {}
         for it in messages:
             runs.setdefault(it.message.run_id, []).append(it)
         with self._engine.begin() as connection:
-            known = know(connection, runs, self._bounds)
+            known = load_stored_runs(connection, runs, self._bounds)
             writes = [fold(run_id, known[run_id], of_run) for run_id, of_run in sorted(runs.items())]
             self._writing.write(connection, writes)
         for run in writes:

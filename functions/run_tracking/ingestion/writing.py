@@ -37,14 +37,14 @@ _LINES, _RECORDS = Upsert(TERMINAL_LINES, ("line",)), Upsert(LOG_RECORDS, ("reco
 _BLOBS, _ATTRS = Upsert(BLOBS, ("content_type", "blob_key")), Upsert(RUN_ATTRS, ("attrs",))
 
 
-class Writing:
+class RunWriter:
     """Into one kind of database."""
 
     def __init__(self, dialect: str) -> None:
         self._upserts = Upserts(dialect)
 
     def write(self, connection: sa.Connection, runs: Iterable[RunWrites]) -> None:
-        """In the caller's transaction. Writing it again changes nothing."""
+        """In the caller's transaction. RunWriter it again changes nothing."""
         runs = list(runs)
         for deleted in (run for run in runs if run.is_deleted):
             delete_run(connection, self._upserts, deleted.run_id)

@@ -4,7 +4,7 @@ _LONGEST_PART = 255
 _LONGEST_KEY = 1024
 
 
-def can_be(key: str) -> bool:
+def is_blob_key(key: str) -> bool:
     """Whether there may be a blob of that key."""
     try:
         check_blob_key(key)

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.reading import Reading, reading
+from headrace.functions.database.reading import BoundedRead, bounded_read
 from headrace.functions.run_tracking.store.identities import context_id
 from headrace.functions.run_tracking.store.tables import SEQUENCES
 
@@ -22,7 +22,7 @@ class TooManyPointsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepRange:
     """From `start` on, up to `stop`, which is not included; None is open. At most `density` of them, >= 2."""
 
     density: int
@@ -30,18 +30,18 @@ class Steps:
     stop: int | None = None
 
 
-class Curves:
+class CurveReader:
     """Reads one database. Blocks, and raises SQLAlchemy's errors."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
     def read(
-        self, run_id: str, asked: Iterable[tuple[str, Mapping[str, Any]]], wanted: Steps
+        self, run_id: str, asked: Iterable[tuple[str, Mapping[str, Any]]], wanted: StepRange
     ) -> Iterator[dict[str, Any]]:
         """One after another. `asked` are names and contexts. Raises TooManyPointsError, and TooLongError."""
         points = 0
-        with reading(self._engine) as now:
+        with bounded_read(self._engine) as now:
             for trace in asked:
                 curve = _curve(now, run_id, trace, wanted, MOST_POINTS - points)
                 points += len(curve["iters"])
@@ -49,7 +49,7 @@ class Curves:
 
 
 def _curve(
-    now: Reading, run_id: str, trace: tuple[str, Mapping[str, Any]], wanted: Steps, room: int
+    now: BoundedRead, run_id: str, trace: tuple[str, Mapping[str, Any]], wanted: StepRange, room: int
 ) -> dict[str, Any]:
     """`iters` and `values`, equally long, spread evenly, with the first and the last; or empty."""
     s, (name, context) = SEQUENCES.c, trace

@@ -5,11 +5,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.reading import reading
+from headrace.functions.database.reading import bounded_read
 from headrace.functions.run_tracking.store import tables as t
 
 
-class Names:
+class NameReader:
     """Reads one database. Blocks, and raises SQLAlchemy's errors, and TooLongError."""
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -53,5 +53,5 @@ class Names:
         return self._rows(sa.select(table.c.id, table.c.name, counted).order_by(table.c.name).limit(limit))
 
     def _rows(self, query: Any) -> Sequence[sa.RowMapping]:
-        with reading(self._engine) as now:
+        with bounded_read(self._engine) as now:
             return now.rows(query)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from headrace.functions.database.reading import reading
+from headrace.functions.database.reading import bounded_read
 from headrace.functions.run_tracking.store import tables as t
 
 _BUCKETS = {
@@ -33,7 +33,7 @@ class RunFilter:
     active: bool | None = None
 
 
-class Reader:
+class RunReader:
     """Reads one database. Blocks, and raises SQLAlchemy's errors, and TooLongError."""
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -141,7 +141,7 @@ class Reader:
         return self._rows(few.order_by(counted.c.step))
 
     def _rows(self, query: Any) -> Sequence[sa.RowMapping]:
-        with reading(self._engine) as now:
+        with bounded_read(self._engine) as now:
             return now.rows(query)
 
 

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from headrace.functions.database.types import Utc, new_metadata
 
 METADATA = new_metadata()
-STEPS = "headrace.functions.run_tracking.store:migrations"
+MIGRATIONS = "headrace.functions.run_tracking.store:migrations"
 """By which databases come to have them."""
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.engine import for_reading
+from headrace.functions.database.engine import read_only
 from headrace.functions.run_tracking.store import tables as t
 
 _VERSION = "1"  # another one where the summaries of the same rows are others
@@ -14,7 +14,7 @@ _VERSION = "1"  # another one where the summaries of the same rows are others
 def fingerprint(engine: sa.Engine) -> str:
     """The same as long as runs, experiments and steps are. The database reads all steps, and sends few."""
     found = hashlib.sha256(_VERSION.encode())
-    with for_reading(engine).connect() as connection:
+    with read_only(engine).connect() as connection:
         for query in (_runs(), _experiments(), _traces(), _steps()):
             for row in connection.execution_options(yield_per=1_000).execute(query):
                 found.update(repr(tuple(row)).encode(errors="surrogatepass"))

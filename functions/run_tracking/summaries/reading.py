@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from headrace.functions.database.engine import for_reading
+from headrace.functions.database.engine import read_only
 from headrace.functions.run_tracking.store import tables as t
 
 _MOST_ROWS_AT_ONCE = 5_000
@@ -68,5 +68,5 @@ def _table(rows: list[Any]) -> pa.Table:
 
 def _rows(engine: sa.Engine, query: Any) -> Iterator[Any]:
     """As they come, without all of them in memory."""
-    with for_reading(engine).connect() as connection:
+    with read_only(engine).connect() as connection:
         yield from connection.execution_options(yield_per=_MOST_ROWS_AT_ONCE).execute(query)

@@ -5,16 +5,16 @@ from typing import Any
 
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
-from headrace.functions.database.retry import patiently
+from headrace.functions.database.retry import retry_write
 from headrace.functions.run_tracking.settings import Settings
-from headrace.functions.run_tracking.store.tables import STEPS
+from headrace.functions.run_tracking.store.tables import MIGRATIONS
 
 
 def prepare(context: Any, settings: Settings) -> None:
     """Waits for a database that is away."""
     data = context.user_data
     data.engine = open_engine(settings.database)
-    patiently(lambda: migrate(data.engine, STEPS), context.logger)
+    retry_write(lambda: migrate(data.engine, MIGRATIONS), context.logger)
     data.summaries = Path(settings.summaries).absolute()
 
 

@@ -20,7 +20,7 @@ from headrace.runtime.embedded.kafka.jars import KAFKA_VERSION
 from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.kafka import client
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.client import Line
+from headrace.runtime.kafka.client import RecordToSend
 from headrace.runtime.kafka.names import DEFAULT_PORT
 from headrace.runtime.processor.stopping import until_signal
 
@@ -104,7 +104,7 @@ def produce(  # noqa: PLR0913, PLR0917 one parameter per option
 
     With --json lines are records as `consume --json` prints them, and keep their partition.
     """
-    understood = keyed_line if keyed else line_of_json if as_json else Line
+    understood = keyed_line if keyed else line_of_json if as_json else RecordToSend
     batches = made_up(count, size, rate) if count else stdin_batches(understood)
     began = time.monotonic()
     sent = asyncio.run(client.produce(brokers, topic, partition, paced(batches, rate), count))
@@ -141,7 +141,7 @@ def consume(  # noqa: PLR0913, PLR0917  # one for each option
     """Print the records of a topic as they come; joins no group and commits nothing."""
     if offset is not None and partition is None:
         raise UsageError("--offset is one of a partition: say which with --partition")
-    place = client.Place(topic, start if offset is None else offset, partition)
+    place = client.ReadPosition(topic, start if offset is None else offset, partition)
     in_form = json_line if as_json else text_line
     until_signal(client.consume(brokers, place, count, lambda it: click.echo(in_form(it))))
 

@@ -14,7 +14,7 @@ from headrace.runtime.partitions.offsets.failure_text import in_one_line
 _HEX_WIDTH = 32
 
 
-def json_line(letter: DeadLetter) -> str:
+def _letter_json(letter: DeadLetter) -> str:
     """Timestamps in ms since the epoch; key, body and headers as `headrace kafka consume --json` has them."""
     record, source = letter.record, letter.provenance
     line: dict[str, Any] = {"partition": record.partition, "offset": record.offset}
@@ -23,7 +23,7 @@ def json_line(letter: DeadLetter) -> str:
     return json.dumps(line | {"provenance": source and asdict(source)})
 
 
-def row(letter: DeadLetter) -> tuple[str, str, str, str, str]:
+def _letter_row(letter: DeadLetter) -> tuple[str, str, str, str, str]:
     """Place, time, source, attempts, the line of the error that names it."""
     source = letter.provenance
     when = _time(letter.record.timestamp)
@@ -33,7 +33,7 @@ def row(letter: DeadLetter) -> tuple[str, str, str, str, str]:
     return letter.place, when, printable(origin), str(source.attempts), printable(in_one_line(source.error))
 
 
-def whole(letter: DeadLetter) -> Iterator[str]:
+def _letter_lines(letter: DeadLetter) -> Iterator[str]:
     """All lines that there are to one record."""
     record, source = letter.record, letter.provenance
     yield f"record    {letter.place}"

@@ -8,24 +8,26 @@ from typing import Any
 
 import click
 
-from headrace.runtime.cli.kafka.dead_letter_formats import json_line, row, whole
+from headrace.runtime.cli.kafka.dead_letter_formats import _letter_json, _letter_lines, _letter_row
 from headrace.runtime.cli.kafka.options import broker_options
 from headrace.runtime.cli.records.columns import Columns, show_columns
 from headrace.runtime.errors import printable
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.client import quiet_client
-from headrace.runtime.kafka.dead_letter_reader import DeadLetter, DeadLetterTopic, Place, opened
+from headrace.runtime.kafka.dead_letter_reader import DeadLetter, DeadLetterTopic, PartitionOffset, opened
 from headrace.runtime.kafka.replay.replay import Replay, replaying
 
 _PLACE = re.compile(r"([0-9]{1,9})/([0-9]{1,18})")
 
 
-class PartitionOffset(click.ParamType[Place]):
+class PartitionOffsetType(click.ParamType[PartitionOffset]):
     """PARTITION/OFFSET in the dead-letter topic, as in 0/12."""
 
     name = "partition/offset"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> PartitionOffset:
         found = _PLACE.fullmatch(str(value))
         if found is None:
             self.fail(f"{value!r} is not PARTITION/OFFSET, as in 0/12", param, ctx)
@@ -50,9 +52,11 @@ def list_letters(topic: str, brokers: BrokerAccess, limit: int, as_json: bool) -
     letters, total = asyncio.run(_newest(brokers, topic, limit))
     if as_json:
         for letter in letters:
-            click.echo(json_line(letter))
+            click.echo(_letter_json(letter))
     elif letters:
-        show_columns(Columns(("record", "time", "source", "attempts", "error"), list(map(row, letters))))
+        show_columns(
+            Columns(("record", "time", "source", "attempts", "error"), list(map(_letter_row, letters)))
+        )
     else:
         click.echo(f"{topic} is empty")
     if total > len(letters) == limit:
@@ -61,17 +65,17 @@ def list_letters(topic: str, brokers: BrokerAccess, limit: int, as_json: bool) -
 
 @deadletters.command()
 @click.argument("topic")
-@click.argument("place", metavar="PARTITION/OFFSET", type=PartitionOffset())
+@click.argument("place", metavar="PARTITION/OFFSET", type=PartitionOffsetType())
 @broker_options
-def show(topic: str, place: Place, brokers: BrokerAccess) -> None:
+def show(topic: str, place: PartitionOffset, brokers: BrokerAccess) -> None:
     """Show all of one record of TOPIC: its error, headers, key and body, as text or in hex."""
-    for line in whole(asyncio.run(_get(brokers, topic, place))):
+    for line in _letter_lines(asyncio.run(_get(brokers, topic, place))):
         click.echo(line)
 
 
 @deadletters.command()
 @click.argument("topic")
-@click.argument("places", metavar="[PARTITION/OFFSET]...", type=PartitionOffset(), nargs=-1)
+@click.argument("places", metavar="[PARTITION/OFFSET]...", type=PartitionOffsetType(), nargs=-1)
 @broker_options
 @click.option("--all", "take_all", is_flag=True, help="Every record that the topic holds now.")
 @click.option(
@@ -89,7 +93,7 @@ def show(topic: str, place: Place, brokers: BrokerAccess) -> None:
 )
 def replay(  # noqa: PLR0913  # a parameter per option
     topic: str,
-    places: tuple[Place, ...],
+    places: tuple[PartitionOffset, ...],
     brokers: BrokerAccess,
     *,
     take_all: bool,
@@ -115,7 +119,7 @@ async def _newest(brokers: BrokerAccess, topic: str, limit: int) -> tuple[list[D
         return await found.newest(limit), sum(end - first for first, end in found.bounds.values())
 
 
-async def _get(brokers: BrokerAccess, topic: str, place: Place) -> DeadLetter:
+async def _get(brokers: BrokerAccess, topic: str, place: PartitionOffset) -> DeadLetter:
     async with opened(brokers, topic) as found:
         return await found.get(place)
 
@@ -123,7 +127,7 @@ async def _get(brokers: BrokerAccess, topic: str, place: Place) -> DeadLetter:
 async def _replay(
     brokers: BrokerAccess,
     topic: str,
-    places: Sequence[Place],
+    places: Sequence[PartitionOffset],
     starting: AbstractAsyncContextManager[Replay],
     *,
     keeps: bool,

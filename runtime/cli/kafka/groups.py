@@ -18,8 +18,8 @@ from headrace.runtime.errors import UsageError, printable
 from headrace.runtime.kafka import groups as consumer_groups
 from headrace.runtime.kafka import seek as group_seek
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.groups import Group, PartitionLag
-from headrace.runtime.kafka.seek import Place, Target
+from headrace.runtime.kafka.groups import ConsumerGroup, PartitionLag
+from headrace.runtime.kafka.seek import Target, TopicOrPartition
 from headrace.runtime.partitions.key import describe_partitions
 from headrace.runtime.processor.stopping import until_signal
 
@@ -28,12 +28,14 @@ _OFFSET = re.compile(r"[0-9]{1,18}")
 _ENDS: dict[str, Target] = {"earliest": "earliest", "latest": "latest"}
 
 
-class TopicOrPartition(click.ParamType[Place]):
+class TopicOrPartitionType(click.ParamType[TopicOrPartition]):
     """TOPIC or TOPIC/PARTITION, as in orders or orders/3."""
 
     name = "topic or topic/partition"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> TopicOrPartition:
         found = _PLACE.fullmatch(str(value))
         if found is None:
             self.fail(f"{value!r} is neither TOPIC nor TOPIC/PARTITION, as in orders/3", param, ctx)
@@ -109,7 +111,9 @@ def lag(  # noqa: PLR0913  # one for each option
 
 @click.command()
 @click.argument("group")
-@click.argument("places", metavar="TOPIC[/PARTITION]...", type=TopicOrPartition(), nargs=-1, required=True)
+@click.argument(
+    "places", metavar="TOPIC[/PARTITION]...", type=TopicOrPartitionType(), nargs=-1, required=True
+)
 @click.option(
     "--to",
     type=SeekTarget(),
@@ -119,7 +123,9 @@ def lag(  # noqa: PLR0913  # one for each option
 )
 @broker_options
 @as_json_option
-def seek(group: str, places: Sequence[Place], to: Target, brokers: BrokerAccess, as_json: bool) -> None:
+def seek(
+    group: str, places: Sequence[TopicOrPartition], to: Target, brokers: BrokerAccess, as_json: bool
+) -> None:
     """Have GROUP go on from elsewhere, on all of a topic or one partition. Nobody may be in the group.
 
     What a function's commits said besides the offset (acks beyond it, attempts) is void from then on.
@@ -145,7 +151,7 @@ def _total(partitions: Sequence[PartitionLag]) -> int:
     return sum(partition.lag or 0 for partition in partitions)
 
 
-def _describe(group: Group, partitions: Sequence[PartitionLag]) -> str:
+def _describe(group: ConsumerGroup, partitions: Sequence[PartitionLag]) -> str:
     holds = [f"; {it.client} has {describe_partitions(it.partitions)}" for it in group.members]
     return f"group {group.name} is {group.state}{''.join(holds)}; lag {_total(partitions)} in all"
 

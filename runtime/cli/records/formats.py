@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from headrace.runtime.errors import printable
-from headrace.runtime.kafka.client import Line
+from headrace.runtime.kafka.client import RecordToSend
 
 
 def text_line(record: Any) -> str:
@@ -31,14 +31,14 @@ def json_line(record: Any) -> str:
     )
 
 
-def line_of_json(line: bytes) -> Line:
+def line_of_json(line: bytes) -> RecordToSend:
     """The record that `json_line`, or that of a dead letter, made it of: not its topic and offset.
 
     Raises ValueError.
     """
     try:
         said = json.loads(line)
-        return Line(
+        return RecordToSend(
             _bytes(said["value"] if "value" in said else said["body"]),
             _bytes(said.get("key")),
             [(str(name), _bytes(value)) for name, value in said.get("headers", ())],

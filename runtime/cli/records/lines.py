@@ -11,7 +11,7 @@ from contextlib import suppress
 import click
 
 from headrace.runtime.errors import UsageError
-from headrace.runtime.kafka.client import Line
+from headrace.runtime.kafka.client import RecordToSend
 
 _OPTIONS = (
     click.option("--keyed", is_flag=True, help="Lines are key<TAB>value."),
@@ -29,15 +29,15 @@ def record_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-async def made_up(count: int, size: int, rate: float | None) -> AsyncIterator[list[Line]]:
+async def made_up(count: int, size: int, rate: float | None) -> AsyncIterator[list[RecordToSend]]:
     """`count` values of `size` bytes: their number, padded. Twenty batches a second at most."""
     batch = _BATCH if rate is None else min(_BATCH, max(1, int(rate / 20)))
     for first in range(0, count, batch):
         numbers = range(first, min(first + batch, count))
-        yield [Line(str(number).encode().zfill(size)[-size:]) for number in numbers]
+        yield [RecordToSend(str(number).encode().zfill(size)[-size:]) for number in numbers]
 
 
-async def stdin_batches(understood: Callable[[bytes], Line]) -> AsyncIterator[list[Line]]:
+async def stdin_batches(understood: Callable[[bytes], RecordToSend]) -> AsyncIterator[list[RecordToSend]]:
     """The lines of stdin as they come: a typed line at once, a file in batches.
 
     `understood` raises ValueError, with what follows the line's number.
@@ -50,15 +50,15 @@ async def stdin_batches(understood: Callable[[bytes], Line]) -> AsyncIterator[li
             number += len(batch)
 
 
-def keyed_line(line: bytes) -> Line:
+def keyed_line(line: bytes) -> RecordToSend:
     """As --keyed has it. Raises ValueError."""
     key, tab, value = line.partition(b"\t")
     if not tab:
         raise ValueError("has no tab: --keyed wants key<TAB>value")
-    return Line(value, key)
+    return RecordToSend(value, key)
 
 
-def _numbered(understood: Callable[[bytes], Line], line: bytes, number: int) -> Line:
+def _numbered(understood: Callable[[bytes], RecordToSend], line: bytes, number: int) -> RecordToSend:
     try:
         return understood(line)
     except ValueError as error:
@@ -102,7 +102,9 @@ def _read_stdin() -> bytes:
     return os.read(raw.fileno(), 65536) if raw else sys.stdin.buffer.read(65536)
 
 
-async def paced(batches: AsyncIterator[list[Line]], rate: float | None) -> AsyncIterator[list[Line]]:
+async def paced(
+    batches: AsyncIterator[list[RecordToSend]], rate: float | None
+) -> AsyncIterator[list[RecordToSend]]:
     """The batches, each held back until `rate` records per second allow it."""
     began, passed = time.monotonic(), 0
     async for batch in batches:

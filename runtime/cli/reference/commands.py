@@ -7,7 +7,7 @@ import click
 
 from headrace.runtime.config.reference import table
 
-_HEAD = """\
+_COMMANDS_HEAD = """\
 # Command line
 
 Every command and its options. `headrace schema --commands` generates this page from the commands themselves;
@@ -18,7 +18,7 @@ _COLUMNS = ("option", "default", "effect")
 
 def command_reference(root: click.Context) -> str:
     """Markdown: a section for each command below `root`, hidden ones left out."""
-    return "\n".join([_HEAD, *_section(root)])
+    return "\n".join([_COMMANDS_HEAD, *_section(root)])
 
 
 def _section(context: click.Context) -> Iterator[str]:
@@ -29,7 +29,7 @@ def _section(context: click.Context) -> Iterator[str]:
     yield from (_help(command), "")
     options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
     if options:
-        yield from (*table(_COLUMNS, [_row(option, context) for option in options]), "")
+        yield from (*table(_COLUMNS, [_option_row(option, context) for option in options]), "")
     for name in command.list_commands(context) if isinstance(command, click.Group) else ():
         below = command.get_command(context, name) if isinstance(command, click.Group) else None
         if below is not None and not below.hidden:
@@ -41,7 +41,7 @@ def _help(command: click.Command) -> str:
     return inspect.cleandoc(command.help or "").replace("\b\n", "")
 
 
-def _row(option: click.Option, context: click.Context) -> tuple[str, ...]:
+def _option_row(option: click.Option, context: click.Context) -> tuple[str, ...]:
     value = "" if option.is_flag else f" {option.make_metavar(context).removesuffix(' RANGE')}"
     names = ", ".join(f"`{name}{value}`" for name in option.opts)
     return names, _default(option, context), _effect(option)

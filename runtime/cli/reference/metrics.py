@@ -5,7 +5,7 @@ from headrace.runtime.metrics.declaration import LABELS, TRIGGER_LABELS, Metric,
 from headrace.runtime.metrics.registry import METRICS
 from headrace.runtime.metrics.trigger import TriggerMetrics
 
-_HEAD = """\
+_METRICS_HEAD = """\
 # Metrics
 
 What `/metrics` of the admin server says, in Prometheus' text format. `headrace schema --metrics` generates
@@ -27,7 +27,7 @@ def metrics_reference() -> str:
     everywhere = ", ".join(f"`{label}`" for label in TRIGGER_LABELS)
     lines = [
         "",
-        *table(("name", "type", "unit", "labels besides", "what it says"), map(_row, METRICS)),
+        *table(("name", "type", "unit", "labels besides", "what it says"), map(_metric_row, METRICS)),
         "",
         "## Labels",
         "",
@@ -35,10 +35,10 @@ def metrics_reference() -> str:
         "",
         *table(("label", "value"), ((f"`{label}`", meaning) for label, meaning in LABELS.items())),
     ]
-    return _HEAD + "\n".join(lines) + "\n"
+    return _METRICS_HEAD + "\n".join(lines) + "\n"
 
 
-def _row(metric: Metric) -> tuple[str, ...]:
+def _metric_row(metric: Metric) -> tuple[str, ...]:
     results = [values[0] for _, other, values in declared_in(TriggerMetrics) if other is metric and values]
     said = f": {' or '.join(f'`{result}`' for result in results)}" if results else ""
     labels = ", ".join(f"`{label}`" for label in metric.labels if label not in TRIGGER_LABELS)

@@ -64,7 +64,7 @@ class Seconds(click.ParamType[float]):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class InvokeRequest:
     """What goes out. `path` may have a query."""
 
     method: str
@@ -75,7 +75,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class InvokeAnswer:
     """What came back, whole."""
 
     status: int
@@ -132,7 +132,7 @@ def _request(  # noqa: PLR0913  # one for each option
     content_type: str | None,
     header: Sequence[tuple[str, str]],
     timeout: float,
-) -> Request:
+) -> InvokeRequest:
     """Raises UsageError."""
     sent = _body(body, body_file)
     has_type = any(given.lower() == "content-type" for given, _ in header)
@@ -140,7 +140,7 @@ def _request(  # noqa: PLR0913  # one for each option
         raise UsageError(f"--content-type has {content_type!r}, which HTTP can't say")
     said = content_type if sent is None or has_type else content_type or _type_of(sent)
     headers = [*header, *([("Content-Type", said)] if said else [])]
-    return Request(method or ("GET" if sent is None else "POST"), path, headers, sent, timeout)
+    return InvokeRequest(method or ("GET" if sent is None else "POST"), path, headers, sent, timeout)
 
 
 def _body(text: str | None, file: str | None) -> bytes | None:
@@ -167,7 +167,7 @@ def _type_of(body: bytes) -> str:
     return "application/json"
 
 
-async def _call(name: str, admin: str, request: Request, *, is_raw: bool) -> Answer:
+async def _call(name: str, admin: str, request: InvokeRequest, *, is_raw: bool) -> InvokeAnswer:
     """Raises HeadraceError."""
     address = await function_url(admin, name)
     try:
@@ -189,7 +189,7 @@ async def _call(name: str, admin: str, request: Request, *, is_raw: bool) -> Ans
         ):
             body, charset = await response.read(), response.charset or "utf-8"
             headers = list(response.headers.items())
-            return Answer(response.status, response.reason or "", headers, charset, body)
+            return InvokeAnswer(response.status, response.reason or "", headers, charset, body)
     except TimeoutError:
         seconds = request.timeout_seconds
         raise HeadraceError(f"{name} at {address} did not answer in {seconds:g} s") from None
@@ -201,7 +201,7 @@ async def _call(name: str, admin: str, request: Request, *, is_raw: bool) -> Ans
         raise HeadraceError(f"{name} at {address} gave no answer that can be read ({why})") from None
 
 
-def _shown(answer: Answer) -> Iterator[str]:
+def _shown(answer: InvokeAnswer) -> Iterator[str]:
     """As nuctl prints it."""
     yield f"{answer.status} {printable(answer.reason)}".rstrip()
     yield from ("", "> Response headers:")
@@ -209,7 +209,7 @@ def _shown(answer: Answer) -> Iterator[str]:
     yield from ("", "> Response body:", *map(_printable, _text(answer).splitlines()))
 
 
-def _text(answer: Answer) -> str:
+def _text(answer: InvokeAnswer) -> str:
     """JSON laid out, if it says that it is."""
     content_type = next((value for name, value in answer.headers if name.lower() == "content-type"), "")
     media = content_type.partition(";")[0].strip().lower()

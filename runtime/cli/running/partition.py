@@ -15,7 +15,7 @@ from headrace.runtime.processor.admin.routes import NAME
 _PLACE = re.compile(rf"({NAME})/([0-9]{{1,9}})")
 
 
-class NoSuchPartitionError(HeadraceError):
+class UnknownPartitionError(HeadraceError):
     """No replica of the function has the partition."""
 
     exit_code = 4
@@ -75,7 +75,7 @@ def _act(admin: str, token: str, action: Action, place: tuple[str, int]) -> None
     except (KeyError, TypeError):
         raise somebody_else(admin) from None
     if status != 200:
-        kinds = {401: UsageError, 404: NoSuchPartitionError, 409: NotHaltedError}
+        kinds = {401: UsageError, 404: UnknownPartitionError, 409: NotHaltedError}
         raise kinds.get(status, HeadraceError)(problem_of(answer) or str(somebody_else(admin)))
     for line in done:
         click.echo(printable(line))

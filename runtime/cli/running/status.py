@@ -9,7 +9,7 @@ import click
 from headrace.runtime.cli.records.columns import Columns, show_columns, shown
 from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.running.access import token_option
-from headrace.runtime.cli.running.status_client import Look, ask_json, read_look
+from headrace.runtime.cli.running.status_client import RunStatus, ask_json, read_status
 from headrace.runtime.errors import printable
 from headrace.runtime.processor.admin.client import admin_option
 
@@ -27,7 +27,7 @@ def status(admin: str, admin_token: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(told))
         return
-    look = read_look(admin, told)
+    look = read_status(admin, told)
     click.echo(printable(f"{', '.join(look.functions)}: {'not ready' if look.problems else 'ready'}"))
     for line in (*look.problems, *_halted(look)):
         click.echo(f"  {printable(line)}")
@@ -37,13 +37,13 @@ def status(admin: str, admin_token: str, as_json: bool) -> None:
             show_columns(columns)
 
 
-def _halted(look: Look) -> Iterator[str]:
+def _halted(look: RunStatus) -> Iterator[str]:
     for partition in (it for _, it in look.partitions if it.is_stuck):
         why = f" ({partition.reason})" if partition.reason else ""
         yield f"`headrace partition retry {partition.place}`, or skip, moves it on{why}"
 
 
-def _triggers(look: Look) -> Columns:
+def _triggers(look: RunStatus) -> Columns:
     heads = [
         "replica",
         "trigger",
@@ -62,7 +62,7 @@ def _triggers(look: Look) -> Columns:
     return Columns(heads, rows)
 
 
-def _workers(look: Look) -> Columns:
+def _workers(look: RunStatus) -> Columns:
     heads = ["replica", "trigger", "worker", "pid", "in flight", "restarts", "state", "is in"]
     rows = []
     for trigger, it in look.workers:
@@ -71,7 +71,7 @@ def _workers(look: Look) -> Columns:
     return Columns(heads, rows)
 
 
-def _partitions(look: Look) -> Columns:
+def _partitions(look: RunStatus) -> Columns:
     heads = ["replica", "trigger", "partition", "worker", "committed", "end", "lag", "in flight", "state"]
     rows = []
     for trigger, it in look.partitions:

@@ -10,7 +10,7 @@ from headrace.runtime.processor.admin.client import ask_admin, problem_of, someb
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerRow:
     """A worker process. `running` names what its handler is in, `places` the partitions of that."""
 
     index: int
@@ -23,7 +23,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionRow:
     """`worker` is None where any may get its records, `reason` is empty without the token."""
 
     place: str
@@ -39,15 +39,15 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class TriggerRow:
     """One trigger in one replica. `url` is where it is called, where it is."""
 
     replica: str
     title: str
     kind: str
     url: str
-    workers: Sequence[Worker]
-    partitions: Sequence[Partition]
+    workers: Sequence[WorkerRow]
+    partitions: Sequence[PartitionRow]
 
     @property
     def lag(self) -> int:
@@ -69,7 +69,7 @@ class Trigger:
         """How many of its workers are, of how many; a guest of other workers has none."""
         return f"{sum(worker.state == 'ready' for worker in self.workers)}/{len(self.workers)}"
 
-    def worker_of(self, partition: Partition) -> str:
+    def worker_of(self, partition: PartitionRow) -> str:
         """The one that gets its records, or those that have some now where any may get them."""
         if partition.worker is not None:
             return str(partition.worker)
@@ -77,20 +77,20 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RunStatus:
     """A run. `problems`: why it isn't ready, a line each."""
 
     functions: Sequence[str]
     problems: Sequence[str]
-    triggers: Sequence[Trigger]
+    triggers: Sequence[TriggerRow]
 
     @property
-    def workers(self) -> Iterator[tuple[Trigger, Worker]]:
+    def workers(self) -> Iterator[tuple[TriggerRow, WorkerRow]]:
         """All of them, each with its trigger."""
         return ((trigger, worker) for trigger in self.triggers for worker in trigger.workers)
 
     @property
-    def partitions(self) -> Iterator[tuple[Trigger, Partition]]:
+    def partitions(self) -> Iterator[tuple[TriggerRow, PartitionRow]]:
         """All of them, each with its trigger."""
         return ((trigger, partition) for trigger in self.triggers for partition in trigger.partitions)
 
@@ -104,12 +104,12 @@ async def ask_json(admin: str, token: str, path: str) -> Any:
     raise HeadraceError(f"{admin}: {problem}") if problem else somebody_else(admin)
 
 
-def read_look(admin: str, told: Any) -> Look:
+def read_status(admin: str, told: Any) -> RunStatus:
     """From the body of /api/status. Raises HeadraceError where it is something else."""
     try:
         replicas = told["replicas"]
         problems = [(it["name"], str(line)) for it in replicas for line in it["problems"]]
-        return Look(
+        return RunStatus(
             list(map(str, told["functions"])),
             [f"{name}: {line}" if name else line for name, line in problems] if replicas else ["starting"],
             [_trigger(it["name"], row) for it in replicas for row in it["triggers"]],
@@ -118,8 +118,8 @@ def read_look(admin: str, told: Any) -> Look:
         raise somebody_else(admin) from None
 
 
-def _trigger(replica: str, row: Any) -> Trigger:
-    return Trigger(
+def _trigger(replica: str, row: Any) -> TriggerRow:
+    return TriggerRow(
         replica=str(replica),
         title=f"{row['function']}/{row['name']}",
         kind=str(row["kind"]),
@@ -129,8 +129,8 @@ def _trigger(replica: str, row: Any) -> Trigger:
     )
 
 
-def _worker(row: Any) -> Worker:
-    return Worker(
+def _worker(row: Any) -> WorkerRow:
+    return WorkerRow(
         index=_int(row["index"]),
         pid=_int_or_none(row["pid"]),
         state=str(row["state"]),
@@ -141,8 +141,8 @@ def _worker(row: Any) -> Worker:
     )
 
 
-def _partition(row: Any) -> Partition:
-    return Partition(
+def _partition(row: Any) -> PartitionRow:
+    return PartitionRow(
         place=_place(row),
         state=str(row["state"]),
         is_stuck=bool(row["isStuck"]),

@@ -10,7 +10,13 @@ import click
 from headrace.runtime.cli.records.columns import Columns, View, watch
 from headrace.runtime.cli.records.options import watch_options
 from headrace.runtime.cli.running.access import token_option
-from headrace.runtime.cli.running.status_client import Look, Partition, Trigger, ask_json, read_look
+from headrace.runtime.cli.running.status_client import (
+    PartitionRow,
+    RunStatus,
+    TriggerRow,
+    ask_json,
+    read_status,
+)
 from headrace.runtime.processor.admin.client import admin_option, somebody_else
 from headrace.runtime.processor.stopping import until_signal
 
@@ -45,12 +51,12 @@ class _Top:
 
     async def look(self) -> View:
         """Now. Raises HeadraceError."""
-        look = read_look(self.admin, await ask_json(self.admin, self.token, "/api/status"))
+        look = read_status(self.admin, await ask_json(self.admin, self.token, "/api/status"))
         handled = _handled_rates(self.admin, await ask_json(self.admin, self.token, "/api/recent"))
         rows = [row for trigger in look.triggers for row in self._rows(trigger, handled)]
         return View(Columns(_HEADS, rows), _summary(look))
 
-    def _rows(self, trigger: Trigger, handled: Mapping[tuple[str, str], str]) -> Iterator[Sequence[str]]:
+    def _rows(self, trigger: TriggerRow, handled: Mapping[tuple[str, str], str]) -> Iterator[Sequence[str]]:
         who = (trigger.replica or "-", trigger.title)
         stuck = sum(it.is_stuck for it in trigger.partitions)
         numbers = (str(trigger.in_flight), str(trigger.restarts))
@@ -76,7 +82,7 @@ class _Top:
         return f"{max(0, committable - offset) / (now - then):.0f}" if now > then else "-"
 
 
-def _restarts(trigger: Trigger, partition: Partition) -> str:
+def _restarts(trigger: TriggerRow, partition: PartitionRow) -> str:
     """Of the one worker that it has, if it has one."""
     return next((str(it.restarts) for it in trigger.workers if it.index == partition.worker), "-")
 
@@ -100,6 +106,6 @@ def _handled_rate(samples: Sequence[tuple[float, int, int, int]]) -> str:
     return f"{(handled - before) / (now - then):.0f}" if now > then else "-"
 
 
-def _summary(look: Look) -> str:
+def _summary(look: RunStatus) -> str:
     problems = "; ".join(look.problems) or "ready"
     return f"{', '.join(look.functions)}: {problems}. Ctrl-C ends this"

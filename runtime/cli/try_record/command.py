@@ -14,16 +14,16 @@ import click
 
 from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.try_record.outcome import as_json_text, as_lines, log_line
-from headrace.runtime.cli.try_record.record import Place, RecordPlace, record_at, record_in_file
+from headrace.runtime.cli.try_record.record import RecordCoordinates, RecordParam, record_at, record_in_file
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
-from headrace.runtime.config.trigger import BesideFile
+from headrace.runtime.config.trigger import CommandSettings
 from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.errors import ConfigError, HandlerLoadError, UsageError
 from headrace.runtime.processor.loading import load_functions
 from headrace.runtime.processor.option_fields import parameter
-from headrace.runtime.processor.options import RunOptions, beside_one_record
+from headrace.runtime.processor.options import RunOptions, command_settings_for_one_record
 from headrace.runtime.processor.worker_start import policy_of, worker_start
 from headrace.runtime.settings.overrides import Override, parse_overrides
 from headrace.runtime.spark.link import SparkLink
@@ -42,7 +42,7 @@ _FAILED = 5
 @click.option(
     "--from",
     "place",
-    type=RecordPlace(),
+    type=RecordParam(),
     metavar="TOPIC/PARTITION/OFFSET",
     help="One record of Kafka, read with the trigger's brokers and sign-in.",
 )
@@ -57,7 +57,7 @@ def try_(  # noqa: PLR0913  # one for each option
     path: Path,
     *,
     record: str | None,
-    place: Place | None,
+    place: RecordCoordinates | None,
     trigger: str | None,
     brokers: Sequence[str],
     set_texts: tuple[str, ...],
@@ -76,7 +76,7 @@ def try_(  # noqa: PLR0913  # one for each option
     """
     if (record is None) == (place is None):
         raise UsageError("say which record: --record FILE, or --from TOPIC/PARTITION/OFFSET")
-    beside = beside_one_record(brokers, reads_kafka=place is not None)
+    beside = command_settings_for_one_record(brokers, reads_kafka=place is not None)
     subject = _subject(path, trigger, parse_overrides(set_texts, (path,)), beside)
     given = _given(record, place, subject)
     show = (lambda _: None) if as_json else (lambda line: click.echo(log_line(line)))
@@ -97,7 +97,7 @@ class _Subject:
 
 
 def _subject(
-    path: Path, trigger: str | None, overrides: tuple[Override, ...], beside: BesideFile
+    path: Path, trigger: str | None, overrides: tuple[Override, ...], beside: CommandSettings
 ) -> _Subject:
     """Raises ConfigError, UsageError."""
     (loaded,) = load_functions([path], overrides, beside)
@@ -114,7 +114,7 @@ def _subject(
     return _Subject(loaded.function, streams[name], policy_of(loaded.function, streams[name]))
 
 
-def _given(file: str | None, place: Place | None, subject: _Subject) -> Record | Range:
+def _given(file: str | None, place: RecordCoordinates | None, subject: _Subject) -> Record | Range:
     """Raises HeadraceError."""
     if place is not None:
         return record_at(place, subject.trigger, is_range=subject.policy.is_ranges)

@@ -19,7 +19,7 @@ from headrace.runtime.testing.results import Range, Record
 _PLACE = re.compile(r"([A-Za-z0-9._-]{1,249})/([0-9]{1,9})/([0-9]{1,18})")
 
 
-class Place(NamedTuple):
+class RecordCoordinates(NamedTuple):
     """Of a record."""
 
     topic: str
@@ -27,16 +27,18 @@ class Place(NamedTuple):
     offset: int
 
 
-class RecordPlace(click.ParamType[Place]):
+class RecordParam(click.ParamType[RecordCoordinates]):
     """TOPIC/PARTITION/OFFSET, as in orders/3/17."""
 
     name = "topic/partition/offset"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> RecordCoordinates:
         found = _PLACE.fullmatch(str(value))
         if found is None:
             self.fail(f"{value!r} is not TOPIC/PARTITION/OFFSET, as in orders/3/17", param, ctx)
-        return Place(found[1], int(found[2]), int(found[3]))
+        return RecordCoordinates(found[1], int(found[2]), int(found[3]))
 
 
 @runtime_checkable
@@ -64,7 +66,7 @@ def record_in_file(file: str) -> Record:
         ) from None
     said = json.loads(text)
     place = said.get("provenance") or said
-    topic, partition, offset = (place.get(name) for name in Place._fields)
+    topic, partition, offset = (place.get(name) for name in RecordCoordinates._fields)
     return Record(
         line.value,
         line.key,
@@ -76,7 +78,7 @@ def record_in_file(file: str) -> Record:
     )
 
 
-def record_at(place: Place, trigger: TriggerSpec, *, is_range: bool) -> Record | Range:
+def record_at(place: RecordCoordinates, trigger: TriggerSpec, *, is_range: bool) -> Record | Range:
     """Read by the trigger's own way in. Raises HeadraceError."""
     if not isinstance(trigger.settings, ReadsKafka):
         raise UsageError(

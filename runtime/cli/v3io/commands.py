@@ -11,7 +11,7 @@ import click
 from headrace.runtime.cli.records.columns import Columns, show_columns
 from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.v3io.groups import lag, seek
-from headrace.runtime.cli.v3io.options import DEFAULT_PORT, NewStream, Stream, web_api_option
+from headrace.runtime.cli.v3io.options import DEFAULT_PORT, NewStreamParam, StreamParam, web_api_option
 from headrace.runtime.cli.v3io.records import get, put
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.errors import BrokerError
@@ -20,7 +20,7 @@ from headrace.runtime.v3io import streams as v3io_streams
 from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.folders import FoundStream, find_streams
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 
 _RETENTION_HOURS = 24
 
@@ -41,9 +41,9 @@ for _command in (put, get, lag, seek):
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep what is put in this folder; without it that goes when the server stops.",
 )
-@click.option("--stream", "streams", type=NewStream(), multiple=True, help="Create a stream.")
+@click.option("--stream", "streams", type=NewStreamParam(), multiple=True, help="Create a stream.")
 @as_json_option
-def up(port: int, data: Path | None, streams: Sequence[tuple[StreamPlace, int]], as_json: bool) -> None:
+def up(port: int, data: Path | None, streams: Sequence[tuple[StreamPath, int]], as_json: bool) -> None:
     """Run a v3io web API here until Ctrl-C: streams, items and objects. It speaks no TLS."""
     made = {str(stream): shards for stream, shards in streams}
     until_signal(_up(EmbeddedV3io(data, port=port), made, data, as_json))
@@ -52,16 +52,16 @@ def up(port: int, data: Path | None, streams: Sequence[tuple[StreamPlace, int]],
 @v3io.command(name="streams")
 @click.argument("container", default="bigdata")
 @web_api_option
-@click.option("--create", type=NewStream(), multiple=True, help="Create, then list.")
+@click.option("--create", type=NewStreamParam(), multiple=True, help="Create, then list.")
 @click.option("--retention", default=_RETENTION_HOURS, show_default=True, help="Hours, of what is created.")
-@click.option("--delete", type=Stream(), multiple=True, help="Delete with all of it, then list.")
+@click.option("--delete", type=StreamParam(), multiple=True, help="Delete with all of it, then list.")
 @as_json_option
 def list_streams(  # noqa: PLR0913, PLR0917 one parameter per option
     container: str,
     access: V3ioAccess,
-    create: Sequence[tuple[StreamPlace, int]],
+    create: Sequence[tuple[StreamPath, int]],
     retention: int,
-    delete: Sequence[StreamPlace],
+    delete: Sequence[StreamPath],
     as_json: bool,
 ) -> None:
     """List the streams of CONTAINER; create or delete some first."""
@@ -79,9 +79,9 @@ def list_streams(  # noqa: PLR0913, PLR0917 one parameter per option
 async def _streams(
     access: V3ioAccess,
     container: str,
-    create: Sequence[tuple[StreamPlace, int]],
+    create: Sequence[tuple[StreamPath, int]],
     retention: int,
-    delete: Sequence[StreamPlace],
+    delete: Sequence[StreamPath],
 ) -> list[FoundStream]:
     async with V3ioClient(access) as client:
         for stream, shards in create:

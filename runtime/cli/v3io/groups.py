@@ -10,22 +10,22 @@ import click
 from headrace.runtime.cli.kafka.groups import SeekTarget
 from headrace.runtime.cli.records.columns import Columns, show_columns, shown
 from headrace.runtime.cli.records.options import as_json_option
-from headrace.runtime.cli.v3io.options import Stream, web_api_option
+from headrace.runtime.cli.v3io.options import StreamParam, web_api_option
 from headrace.runtime.errors import printable
 from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.group.lags import ShardLag, read_lags
-from headrace.runtime.v3io.group.seeking import Move, Target, seek_group
-from headrace.runtime.v3io.group.sessions import Session
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.group.seeking import ShardMove, Target, seek_group
+from headrace.runtime.v3io.group.sessions import SessionState
+from headrace.runtime.v3io.place import StreamPath
 
 
 @click.command()
-@click.argument("stream", type=Stream())
+@click.argument("stream", type=StreamParam())
 @click.argument("group")
 @web_api_option
 @as_json_option
-def lag(stream: StreamPlace, group: str, access: V3ioAccess, as_json: bool) -> None:
+def lag(stream: StreamPath, group: str, access: V3ioAccess, as_json: bool) -> None:
     """Show how far GROUP is behind on each shard of STREAM, such as bigdata/orders, and who has it.
 
     \b
@@ -49,7 +49,7 @@ def lag(stream: StreamPlace, group: str, access: V3ioAccess, as_json: bool) -> N
 
 
 @click.command()
-@click.argument("stream", type=Stream())
+@click.argument("stream", type=StreamParam())
 @click.argument("group")
 @click.argument("shards", type=click.IntRange(min=0), nargs=-1)
 @click.option(
@@ -68,7 +68,7 @@ def lag(stream: StreamPlace, group: str, access: V3ioAccess, as_json: bool) -> N
 @web_api_option
 @as_json_option
 def seek(  # noqa: PLR0913, PLR0917 one parameter per option
-    stream: StreamPlace,
+    stream: StreamPath,
     group: str,
     shards: Sequence[int],
     to: Target,
@@ -95,19 +95,19 @@ def seek(  # noqa: PLR0913, PLR0917 one parameter per option
 
 
 async def _lag(
-    access: V3ioAccess, stream: StreamPlace, group: str
-) -> tuple[Sequence[Session], Sequence[ShardLag]]:
+    access: V3ioAccess, stream: StreamPath, group: str
+) -> tuple[Sequence[SessionState], Sequence[ShardLag]]:
     async with V3ioClient(access) as client:
         return await read_lags(client, stream, group)
 
 
 async def _seek(  # noqa: PLR0913, PLR0917  # as the command
     access: V3ioAccess,
-    stream: StreamPlace,
+    stream: StreamPath,
     group: str,
     shards: Sequence[int],
     to: Target,
     session_timeout: float,
-) -> list[Move]:
+) -> list[ShardMove]:
     async with V3ioClient(access) as client:
         return await seek_group(client, stream, group, shards, to, session_timeout)

@@ -15,7 +15,7 @@ from headrace.runtime.v3io.addresses import (
     V3IO_VARIABLE,
     checked_web_api,
 )
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 
 DEFAULT_PORT = 8088
 _OPTION = click.option(
@@ -44,27 +44,27 @@ def web_api_option(command: Callable[..., None]) -> Callable[..., None]:
     return _OPTION(with_access)
 
 
-class Stream(click.ParamType[StreamPlace]):
+class StreamParam(click.ParamType[StreamPath]):
     """CONTAINER/PATH, as in bigdata/orders."""
 
     name = "container/path"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StreamPlace:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> StreamPath:
         try:
-            return StreamPlace.parse(str(value))
+            return StreamPath.parse(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class NewStream(click.ParamType[tuple[StreamPlace, int]]):
+class NewStreamParam(click.ParamType[tuple[StreamPath, int]]):
     """CONTAINER/PATH:SHARDS, as in bigdata/orders:8."""
 
     name = "container/path:shards"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[StreamPlace, int]:
+    ) -> tuple[StreamPath, int]:
         text, _, shards = str(value).rpartition(":")
         if not shards.isdecimal() or int(shards) < 1:
             self.fail(f"{value!r} is not container/path:shards, as in bigdata/orders:8", param, ctx)
-        return Stream().convert(text, param, ctx), int(shards)
+        return StreamParam().convert(text, param, ctx), int(shards)

@@ -11,14 +11,14 @@ import click
 from headrace.runtime.cli.records.formats import json_line, text_line
 from headrace.runtime.cli.records.lines import keyed_line, made_up, paced, record_options, stdin_batches
 from headrace.runtime.cli.records.options import as_json_option
-from headrace.runtime.cli.v3io.options import Stream, web_api_option
-from headrace.runtime.kafka.client import Line
+from headrace.runtime.cli.v3io.options import StreamParam, web_api_option
+from headrace.runtime.kafka.client import RecordToSend
 from headrace.runtime.processor.stopping import until_signal
 from headrace.runtime.v3io import streams
 from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioRefusedError
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.records import NewRecord, StreamRecord
 
 _READ_RECORDS = 500
@@ -26,13 +26,13 @@ _POLL_SECONDS = 0.25
 
 
 @click.command()
-@click.argument("stream", type=Stream())
+@click.argument("stream", type=StreamParam())
 @web_api_option
 @click.option("--shard", type=click.IntRange(min=0), help="Default: by partition key, or spread.")
 @record_options
 @as_json_option
 def put(  # noqa: PLR0913, PLR0917 one parameter per option
-    stream: StreamPlace,
+    stream: StreamPath,
     access: V3ioAccess,
     shard: int | None,
     keyed: bool,
@@ -42,7 +42,7 @@ def put(  # noqa: PLR0913, PLR0917 one parameter per option
     as_json: bool,
 ) -> None:
     """Put the lines of stdin, or COUNT made-up records of SIZE bytes, into STREAM, such as bigdata/orders."""
-    batches = made_up(count, size, rate) if count else stdin_batches(keyed_line if keyed else Line)
+    batches = made_up(count, size, rate) if count else stdin_batches(keyed_line if keyed else RecordToSend)
     began = time.monotonic()
     sent = asyncio.run(_put(access, stream, shard, paced(batches, rate)))
     seconds = time.monotonic() - began
@@ -53,7 +53,7 @@ def put(  # noqa: PLR0913, PLR0917 one parameter per option
 
 
 @click.command()
-@click.argument("stream", type=Stream())
+@click.argument("stream", type=StreamParam())
 @web_api_option
 @click.option("--shard", type=click.IntRange(min=0), help="Default: all.")
 @click.option(
@@ -66,7 +66,7 @@ def put(  # noqa: PLR0913, PLR0917 one parameter per option
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many; else at Ctrl-C.")
 @as_json_option
 def get(  # noqa: PLR0913, PLR0917 one parameter per option
-    stream: StreamPlace, access: V3ioAccess, shard: int | None, start: str, count: int | None, as_json: bool
+    stream: StreamPath, access: V3ioAccess, shard: int | None, start: str, count: int | None, as_json: bool
 ) -> None:
     """Print the records of STREAM as they come; joins no group and commits nothing."""
     in_form = json_line if as_json else text_line
@@ -87,7 +87,7 @@ def get(  # noqa: PLR0913, PLR0917 one parameter per option
 
 
 async def _put(
-    access: V3ioAccess, stream: StreamPlace, shard: int | None, batches: AsyncIterator[list[Line]]
+    access: V3ioAccess, stream: StreamPath, shard: int | None, batches: AsyncIterator[list[RecordToSend]]
 ) -> int:
     sent = 0
     async with V3ioClient(access) as client:
@@ -102,7 +102,7 @@ async def _put(
 
 async def _get(  # noqa: PLR0913, PLR0917  # as the command
     access: V3ioAccess,
-    stream: StreamPlace,
+    stream: StreamPath,
     shard: int | None,
     start: str,
     count: int | None,
@@ -127,7 +127,7 @@ async def _get(  # noqa: PLR0913, PLR0917  # as the command
             await asyncio.sleep(0 if has_more or left <= 0 else _POLL_SECONDS)
 
 
-async def _begin(client: V3ioClient, stream: StreamPlace, shard: int, start: str) -> str:
+async def _begin(client: V3ioClient, stream: StreamPath, shard: int, start: str) -> str:
     """A location; empty where the shard has no record yet: all that come are new."""
     try:
         return await streams.seek(client, stream, shard, start.upper())

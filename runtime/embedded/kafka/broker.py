@@ -12,14 +12,14 @@ from headrace.runtime.embedded.kafka.format import certificate, format_records
 from headrace.runtime.embedded.kafka.java import BrokerJava, find_broker_java
 from headrace.runtime.embedded.kafka.process import BrokerProcess, last_lines
 from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
-from headrace.runtime.embedded.kafka.security import CLIENTS_PEM, SERVER_PEM, Guards
+from headrace.runtime.embedded.kafka.security import CLIENTS_PEM, SERVER_PEM, BrokerSecurity
 from headrace.runtime.embedded.ports import HOST, choose_ports, claim_port
-from headrace.runtime.embedded.subprocesses import in_thread
+from headrace.runtime.embedded.subprocesses import run_in_thread
 from headrace.runtime.errors import UsageError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.topics import create_topics
 
-_NONE = Guards()
+_NONE = BrokerSecurity()
 
 
 class EmbeddedKafka:
@@ -41,7 +41,7 @@ class EmbeddedKafka:
         port: int = 0,
         may_move: bool = False,
         heap_mib: int = 512,
-        guards: Guards = _NONE,
+        guards: BrokerSecurity = _NONE,
     ) -> None:
         self._folder = OwnedFolder(data_dir.expanduser().absolute() if data_dir else None, "headrace-kafka-")
         self._port = port
@@ -90,7 +90,7 @@ class EmbeddedKafka:
             return
         try:
             folder = await self._folder.take()
-            await in_thread(self._prepare, folder)
+            await run_in_thread(self._prepare, folder)
             await self._launch()
         except OSError as error:
             self.kill()

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from headrace.runtime.embedded.ivy import JarSet, fetch
+from headrace.runtime.embedded.ivy import JarSet, fetch_jars
 from headrace.runtime.embedded.jar_lock import JarLock, read_lock
 from headrace.runtime.embedded.java import Java
 
@@ -36,7 +36,7 @@ KAFKA_JARS = JarSet(
 
 def kafka_jars(java: Java) -> Path:
     """The folder with Kafka's jars, fetched where it is missing (about 40 s). See `ivy.fetch`."""
-    return fetch(KAFKA_JARS, java)
+    return fetch_jars(KAFKA_JARS, java)
 
 
 def class_path(home: Path) -> str:

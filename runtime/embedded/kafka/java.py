@@ -59,7 +59,7 @@ class BrokerJava:
         command = dying_with_parent([str(self.executable), *_OPTIONS, *arguments])
         done = run_program(command, cwd=self.folder)
         if done.returncode != 0:
-            said = telling_lines(done.stdout + done.stderr)
+            said = last_log_lines(done.stdout + done.stderr)
             raise BrokerError(f"cannot prepare the embedded Kafka in {self.folder}: {said}")
         return done.stdout
 
@@ -94,7 +94,7 @@ def find_broker_java(folder: Path, port: int) -> BrokerJava:
     return BrokerJava(java.executable, jars, folder, archive)
 
 
-def telling_lines(log: str) -> str:
+def last_log_lines(log: str) -> str:
     """The last lines that name a cause, in one line: without stack frames."""
     lines = [line.strip() for line in log.splitlines() if line.strip() and line[0] != "\t"]
     return " | ".join(lines[-5:]) or "it said nothing"

@@ -6,7 +6,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.runtime.embedded.kafka.java import BrokerJava, telling_lines
+from headrace.runtime.embedded.kafka.java import BrokerJava, last_log_lines
 from headrace.runtime.embedded.ports import HOST, check_listener
 from headrace.runtime.embedded.server_process import ServerProcess, start_server
 from headrace.runtime.environment import for_java
@@ -49,7 +49,7 @@ class BrokerProcess(ServerProcess):
 def last_lines(folder: Path) -> str:
     """What the broker in `folder` said last, in one line."""
     try:
-        return telling_lines((folder / _LOG_FILE).read_text(errors="replace"))
+        return last_log_lines((folder / _LOG_FILE).read_text(errors="replace"))
     except OSError:
         return "no log"
 

@@ -4,13 +4,13 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from headrace.runtime.embedded.kafka.security import PROTOCOLS, Guards
+from headrace.runtime.embedded.kafka.security import PROTOCOLS, BrokerSecurity
 from headrace.runtime.embedded.ports import HOST
 
 _INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
 
 
-def broker_settings(ports: Mapping[str, int], guards: Guards) -> dict[str, str]:
+def broker_settings(ports: Mapping[str, int], guards: BrokerSecurity) -> dict[str, str]:
     """The broker's properties. Paths are relative to its folder, which may be moved."""
     listeners = {name: f"{name}://{HOST}:{port}" for name, port in ports.items()}
     settings = {

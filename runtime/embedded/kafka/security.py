@@ -25,7 +25,7 @@ _SCRAM_ITERATIONS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Guards:
+class BrokerSecurity:
     """Each adds a listener; `users` with `tls` one with both.
 
     `users` is name to password, for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. `takes_tokens` is OAUTHBEARER

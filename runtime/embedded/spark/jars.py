@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from headrace.runtime.embedded.ivy import JarSet, fetch
+from headrace.runtime.embedded.ivy import JarSet, fetch_jars
 from headrace.runtime.embedded.jar_lock import JarLock, read_lock
 from headrace.runtime.embedded.java import Java
 from headrace.runtime.embedded.spark.installed import NEEDS_EXTRA
@@ -54,7 +54,7 @@ _EXCLUDED = (
 
 def spark_jars(java: Java, packages: tuple[str, ...]) -> list[Path]:
     """The jars, fetched where they are missing (18 MB without packages). See `ivy.fetch`."""
-    return sorted(fetch(spark_jar_set(packages), java).glob("*.jar"))
+    return sorted(fetch_jars(spark_jar_set(packages), java).glob("*.jar"))
 
 
 def spark_jar_set(packages: tuple[str, ...] = ()) -> JarSet:

@@ -26,7 +26,7 @@ from headrace.runtime.embedded.spark.installed import check_spark_installed
 from headrace.runtime.embedded.spark.jars import EXTRA, spark_jars
 from headrace.runtime.embedded.spark.process import SparkServerError, SparkServerProcess, last_lines
 from headrace.runtime.embedded.spark.sharing import share_spark
-from headrace.runtime.embedded.subprocesses import in_thread
+from headrace.runtime.embedded.subprocesses import run_in_thread
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.spark.link import SparkLink
@@ -134,8 +134,8 @@ class SparkServer:
 
     async def _prepare(self) -> None:
         """All that is needed before the first start."""
-        java = await in_thread(find_java)
-        more_jars = await in_thread(spark_jars, java, self._shared.spec.packages)
+        java = await run_in_thread(find_java)
+        more_jars = await run_in_thread(spark_jars, java, self._shared.spec.packages)
         folder = await self._folder.take_for(self._user)
         if self._user.is_another:
             more_jars = await asyncio.to_thread(_copied, more_jars, folder)

@@ -10,7 +10,7 @@ _RESOURCE_NOT_STREAM = -201326597
 _CONDITION_FAILED = -201326598
 
 
-class V3ioError(Exception):
+class ApiError(Exception):
     """An HTTP status, the platform's code, and a text that begins with the platform's own."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
@@ -20,65 +20,65 @@ class V3ioError(Exception):
         self.message = message
 
 
-def no_such_file() -> V3ioError:
-    return V3ioError(404, -2, "No such file or directory")
+def no_such_file() -> ApiError:
+    return ApiError(404, -2, "No such file or directory")
 
 
-def container_not_found(name: str) -> V3ioError:
-    return V3ioError(404, -2, f"Container not found: {name!r}; the option --container makes another")
+def container_not_found(name: str) -> ApiError:
+    return ApiError(404, -2, f"Container not found: {name!r}; the option --container makes another")
 
 
-def invalid_argument(why: str) -> V3ioError:
-    return V3ioError(400, _INVALID_ARGUMENT, f"InvalidArgumentException: {why}")
+def invalid_argument(why: str) -> ApiError:
+    return ApiError(400, _INVALID_ARGUMENT, f"InvalidArgumentException: {why}")
 
 
-def too_large(most_bytes: int) -> V3ioError:
-    return V3ioError(
+def too_large(most_bytes: int) -> ApiError:
+    return ApiError(
         413, _INVALID_ARGUMENT, f"InvalidArgumentException: a request has at most {most_bytes} bytes"
     )
 
 
-def shard_id_out_of_range(shard_id: int, shard_count: int) -> V3ioError:
-    return V3ioError(
+def shard_id_out_of_range(shard_id: int, shard_count: int) -> ApiError:
+    return ApiError(
         400, _SHARD_ID_OUT_OF_RANGE, f"ShardIDOutOfRangeException: shard {shard_id} of {shard_count}"
     )
 
 
-def illegal_location(why: str) -> V3ioError:
-    return V3ioError(400, _ILLEGAL_LOCATION, f"IllegalLocationException: {why}")
+def illegal_location(why: str) -> ApiError:
+    return ApiError(400, _ILLEGAL_LOCATION, f"IllegalLocationException: {why}")
 
 
-def resource_in_use() -> V3ioError:
-    return V3ioError(409, _RESOURCE_IN_USE, "ResourceInUseException: something of that name is there")
+def resource_in_use() -> ApiError:
+    return ApiError(409, _RESOURCE_IN_USE, "ResourceInUseException: something of that name is there")
 
 
-def invalid_shard_count(wanted: int, shard_count: int) -> V3ioError:
-    return V3ioError(
+def invalid_shard_count(wanted: int, shard_count: int) -> ApiError:
+    return ApiError(
         400,
         _INVALID_SHARD_COUNT,
         f"InvalidShardCountException: {wanted} is no more than the {shard_count} that it has",
     )
 
 
-def resource_not_stream() -> V3ioError:
-    return V3ioError(400, _RESOURCE_NOT_STREAM, "ResourceNotStreamException: it is no stream")
+def resource_not_stream() -> ApiError:
+    return ApiError(400, _RESOURCE_NOT_STREAM, "ResourceNotStreamException: it is no stream")
 
 
-def condition_failed() -> V3ioError:
-    return V3ioError(400, _CONDITION_FAILED, "ConditionalCheckFailedException: the condition is false")
+def condition_failed() -> ApiError:
+    return ApiError(400, _CONDITION_FAILED, "ConditionalCheckFailedException: the condition is false")
 
 
-def not_permitted(why: str) -> V3ioError:
-    return V3ioError(403, -1, f"Operation not permitted: {why}")
+def not_permitted(why: str) -> ApiError:
+    return ApiError(403, -1, f"Operation not permitted: {why}")
 
 
-def is_a_directory() -> V3ioError:
-    return V3ioError(409, -21, "Is a directory")
+def is_a_directory() -> ApiError:
+    return ApiError(409, -21, "Is a directory")
 
 
-def not_a_directory() -> V3ioError:
-    return V3ioError(409, -20, "Not a directory")
+def not_a_directory() -> ApiError:
+    return ApiError(409, -20, "Not a directory")
 
 
-def not_empty() -> V3ioError:
-    return V3ioError(409, -39, "Directory not empty")
+def not_empty() -> ApiError:
+    return ApiError(409, -39, "Directory not empty")

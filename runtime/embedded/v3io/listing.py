@@ -8,8 +8,8 @@ from xml.sax.saxutils import escape
 from aiohttp import web
 
 from headrace.runtime.embedded.v3io.errors import invalid_argument
-from headrace.runtime.embedded.v3io.store.address import Address, parse
-from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Kind, Node
+from headrace.runtime.embedded.v3io.store.address import Address, parse_address
+from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Node, NodeKind
 from headrace.runtime.embedded.v3io.store.store import Store
 from headrace.runtime.embedded.v3io.web.answers import xml_answer
 
@@ -72,7 +72,7 @@ def _wanted(container: str, query: str) -> _Wanted:
         raise invalid_argument(f"max-keys is {most[:40]!r}, expected a number from 1 to {_MOST_KEYS}")
     marker = unquote(fields.get("marker", "")).strip("/").rpartition("/")[2]
     return _Wanted(
-        parse(f"{container}/{fields.get('prefix', '')}"),
+        parse_address(f"{container}/{fields.get('prefix', '')}"),
         marker,
         int(most),
         fields.get("prefix-info") == "1",
@@ -99,7 +99,7 @@ def _info(node: Node) -> dict[str, object]:
         "UID": 0,
         "InodeNumber": node.inode,
     }
-    if node.kind == Kind.STREAM:
+    if node.kind == NodeKind.STREAM:
         about |= {"ShardCount": node.shard_count, "RetentionPeriodHours": node.retention_hours}
     return about
 

@@ -15,7 +15,7 @@ from headrace.runtime.embedded.v3io.store.node import Node
 from headrace.runtime.embedded.v3io.store.store import Store
 from headrace.runtime.embedded.v3io.web.answers import json_answer
 from headrace.runtime.embedded.v3io.web.attributes import ItemView, names_in
-from headrace.runtime.embedded.v3io.web.call import Call
+from headrace.runtime.embedded.v3io.web.call import FunctionCall
 
 _MOST_ITEMS = 1000
 _MOST_ANSWER_CHARACTERS = 10 << 20
@@ -80,7 +80,7 @@ class Scans:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def get_items(self, call: Call) -> web.Response:
+    async def get_items(self, call: FunctionCall) -> web.Response:
         """A page of them. Only the last may be empty: published cursors stop there."""
         top = self._store.nodes.existing(call.address)
         if not top.is_directory:
@@ -114,7 +114,7 @@ class Scans:
         return page.items, ""
 
 
-def _scan(call: Call) -> _Scan:
+def _scan(call: FunctionCall) -> _Scan:
     segments = call.whole("TotalSegment", 0, _MOST_SEGMENTS, 0) or 1
     key = call.text("ShardingKey")
     start, end = _range(call, key) if key else ("", "")
@@ -130,7 +130,7 @@ def _scan(call: Call) -> _Scan:
     )
 
 
-def _range(call: Call, key: str) -> tuple[str, str]:
+def _range(call: FunctionCall, key: str) -> tuple[str, str]:
     """Names are KEY.SORTKEY; the end of the range isn't in it."""
     start, end = call.text("SortKeyRangeStart"), call.text("SortKeyRangeEnd")
     behind_all = f"{key}/"  # a slash comes after the dot, and is in no name

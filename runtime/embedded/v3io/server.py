@@ -13,7 +13,7 @@ from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.errors import V3ioRefusedError
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.streams import create
 
 _RETENTION_HOURS = 24
@@ -104,7 +104,7 @@ class EmbeddedV3io:
         async with V3ioClient(V3ioAccess(self.url, self._access_key)) as client:
             for path, shard_count in streams.items():
                 try:
-                    await create(client, StreamPlace.parse(path), shard_count, _RETENTION_HOURS)
+                    await create(client, StreamPath.parse(path), shard_count, _RETENTION_HOURS)
                 except V3ioRefusedError as refused:
                     if refused.status != _IS_THERE:
                         raise BrokerError(f"cannot create the stream {path}: {refused.reason}") from None

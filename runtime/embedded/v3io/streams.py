@@ -8,10 +8,10 @@ from headrace.runtime.embedded.v3io.errors import (
     resource_not_stream,
 )
 from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.node import Kind, Node
+from headrace.runtime.embedded.v3io.store.node import Node, NodeKind
 from headrace.runtime.embedded.v3io.store.store import Store
 from headrace.runtime.embedded.v3io.web.answers import empty, json_answer
-from headrace.runtime.embedded.v3io.web.call import Call
+from headrace.runtime.embedded.v3io.web.call import FunctionCall
 
 _MOST_SHARDS = 4096
 _MOST_HOURS = 366 * 24
@@ -21,7 +21,7 @@ _DEFAULT_HOURS = 24
 def stream_at(store: Store, address: Address) -> Node:
     """V3ioError where there is none."""
     node = store.nodes.existing(address)
-    if node.kind != Kind.STREAM:
+    if node.kind != NodeKind.STREAM:
         raise resource_not_stream()
     return node
 
@@ -30,18 +30,18 @@ class Streams:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def create(self, call: Call) -> web.Response:
+    async def create(self, call: FunctionCall) -> web.Response:
         shard_count = call.whole("ShardCount", 1, _MOST_SHARDS)
         hours = call.whole("RetentionPeriodHours", 1, _MOST_HOURS, _DEFAULT_HOURS)
         nodes = self._store.nodes
         if nodes.find(call.address) is not None:
             raise resource_in_use()
         with self._store.database.transaction():
-            stream = nodes.make(call.address, Kind.STREAM)
+            stream = nodes.make(call.address, NodeKind.STREAM)
             nodes.touch(stream, shard_count=shard_count, retention_hours=hours)
         return empty()
 
-    async def update(self, call: Call) -> web.Response:
+    async def update(self, call: FunctionCall) -> web.Response:
         stream = stream_at(self._store, call.address)
         shard_count = call.whole("ShardCount", 1, _MOST_SHARDS)
         if shard_count <= stream.shard_count:
@@ -49,6 +49,6 @@ class Streams:
         self._store.nodes.touch(stream, shard_count=shard_count)
         return empty()
 
-    async def describe(self, call: Call) -> web.Response:
+    async def describe(self, call: FunctionCall) -> web.Response:
         stream = stream_at(self._store, call.address)
         return json_answer({"ShardCount": stream.shard_count, "RetentionPeriodHours": stream.retention_hours})

@@ -13,7 +13,7 @@ from headrace.runtime.kafka.client import connected, find_partitions, partitions
 from headrace.runtime.kafka.configs import read_config
 from headrace.runtime.kafka.dead_letter_headers import FIRST_TIMESTAMP, Headers, split_first_timestamp
 from headrace.runtime.kafka.dead_letter_reader import DeadLetter
-from headrace.runtime.kafka.producer import Copy, discard, start_producer, write_copy
+from headrace.runtime.kafka.producer import RecordCopy, discard, start_producer, write_copy
 from headrace.runtime.kafka.replay.kept_timestamps import gives_its_own_time, why_lost
 
 _CONFIRM_SECONDS = 30.0
@@ -91,17 +91,17 @@ class Replay:
                     "which may delete what is old: leave --keep-timestamps out, or allow DescribeConfigs"
                 ) from None
 
-    def _copy(self, letter: DeadLetter, topic: str) -> Copy:
+    def _copy(self, letter: DeadLetter, topic: str) -> RecordCopy:
         # A header whose name is no UTF-8 stays spelled out: clients can't write the bytes back.
         headers, first = _headers(letter)
         if topic in self._configs and not gives_its_own_time(self._configs[topic]):
-            return Copy(letter.record.key, letter.record.value, headers, first)
+            return RecordCopy(letter.record.key, letter.record.value, headers, first)
         if first is not None:
             headers = [*headers, (FIRST_TIMESTAMP, str(first).encode())]
         # With its first time, the topic's retention might delete it before anybody has read it.
-        return Copy(letter.record.key, letter.record.value, headers, None)
+        return RecordCopy(letter.record.key, letter.record.value, headers, None)
 
-    async def _confirmed(self, letter: DeadLetter, topic: str, partition: int, copy: Copy) -> int:
+    async def _confirmed(self, letter: DeadLetter, topic: str, partition: int, copy: RecordCopy) -> int:
         from aiokafka.errors import KafkaError
 
         try:

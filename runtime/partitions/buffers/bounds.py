@@ -8,7 +8,7 @@ _HEAD_CHARS, _SPAN_CHARS = 96, 9
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class FlowLimit:
     """Records of one partition, at most."""
 
     waiting: int
@@ -22,14 +22,14 @@ class Bounds:
     that may become one."""
 
     @classmethod
-    def of(cls, capacity: int) -> "Bounds":
+    def of(cls, capacity: int) -> "FlowLimit":
         """The same for each."""
         return cls(capacity, capacity, capacity)
 
-    def within(self, most: int) -> "Bounds":
+    def within(self, most: int) -> "FlowLimit":
         """None is more than that."""
         waiting, in_flight = min(most, self.waiting), min(most, self.in_flight)
-        return Bounds(waiting, in_flight, min(most, self.acked_at_once), self.out_of_order)
+        return FlowLimit(waiting, in_flight, min(most, self.acked_at_once), self.out_of_order)
 
 
 def most_out_of_order(max_text_chars: int) -> int:

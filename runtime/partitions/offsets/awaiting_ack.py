@@ -10,7 +10,7 @@ NOBODY = -1
 """In place of the worker that is to ack a record: no death changes anything."""
 
 
-class Unacked(AbstractSet[int]):
+class AwaitingAck(AbstractSet[int]):
     """A set of first offsets. Of each it knows which worker has handled it, when, and where a range ends.
 
     Orphans are those whose worker has died: nobody is left to ack them.

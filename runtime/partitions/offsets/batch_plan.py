@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Plan, Span
+from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, PlannedBatches, Span
 
 Told = tuple[int, tuple[Span, ...]]
 """What a commit says that is about to begin: which version of the plan, and its batches."""
 
 
-class KeptPlan:
+class BatchPlan:
     """`plan` is what a commit says: the lowest batch that is open, and those that are planned behind it."""
 
     __slots__ = (
@@ -23,7 +23,7 @@ class KeptPlan:
         "plan",
     )
 
-    def __init__(self, plan: Plan | None) -> None:
+    def __init__(self, plan: PlannedBatches | None) -> None:
         self.plan = plan
         self._is_in_flight = False  # what is in flight is what it says first
         self._is_only_named = False  # it names a session of ours, which hasn't begun with it
@@ -35,12 +35,12 @@ class KeptPlan:
         )  # an earlier owner may have begun those below it
         self._version = 0  # rises where a batch is dropped without an outcome
 
-    def of(self, offset: int | None) -> Plan | None:
+    def of(self, offset: int | None) -> PlannedBatches | None:
         """The batch that the record at `offset` belongs to, by itself."""
         plan = self.plan
         if plan is None or offset is None or (batch := plan.batch_at(offset)) is None:
             return None
-        return Plan(*batch, plan.session)
+        return PlannedBatches(*batch, plan.session)
 
     def missing_from(self, position: int, next_offset: int | None) -> int:
         """How many offsets are still to be fetched of the batch that goes next, or comes next by a fetch."""
@@ -49,7 +49,7 @@ class KeptPlan:
 
     # ---- before it is handed out
 
-    def propose(self, part: Plan) -> None:
+    def propose(self, part: PlannedBatches) -> None:
         """A batch with `part` is to be handed out: nothing is left of those before it.
 
         Those that lie further on are still to be kept. A commit names one session: what lies before a plan
@@ -65,7 +65,7 @@ class KeptPlan:
         """These are to be handed out too, after all others."""
         planned = () if self.plan is None else tuple(it for it in self.plan.batches if it[0] < it[1])
         session = self.plan.session if self.plan is not None else ""
-        self.plan = Plan.of((*planned, *batches)[:MOST_PLANNED], session)
+        self.plan = PlannedBatches.of((*planned, *batches)[:MOST_PLANNED], session)
 
     def name_session(self, offset: int | None, session: str) -> None:
         """The planned record at `offset` will run in this Spark session."""
@@ -127,7 +127,9 @@ class KeptPlan:
         if self.plan is not None and (batch := self.plan.batch_at(offset)) is not None:
             self._version += 1
             self._safe.discard(batch)
-            self.plan = Plan.of(tuple(it for it in self.plan.batches if it != batch), self.plan.session)
+            self.plan = PlannedBatches.of(
+                tuple(it for it in self.plan.batches if it != batch), self.plan.session
+            )
 
     def on_died(self) -> None:
         """The worker did that has what is in flight."""
@@ -164,7 +166,7 @@ class KeptPlan:
         begun = [it for it in self.plan.batches if it[0] < self._told_end]
         if self._is_in_flight and not begun:
             begun = [self.plan.batches[0]]
-        self.plan = Plan.of(tuple(begun), "" if self._is_only_named else self.plan.session)
+        self.plan = PlannedBatches.of(tuple(begun), "" if self._is_only_named else self.plan.session)
 
     def _drop_first(self) -> None:
         """It was in flight. Those behind it have not run in its session."""

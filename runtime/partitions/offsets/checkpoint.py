@@ -10,7 +10,7 @@ MOST_PLANNED = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedBatches:
     """Offsets `[first, end)` of one partition were handed out as one batch, or were about to be.
 
     Whoever delivers them again does so with the same boundaries, and ends `session` first: the Spark session
@@ -24,7 +24,7 @@ class Plan:
     behind: tuple[Span, ...] = ()
 
     @classmethod
-    def of(cls, batches: tuple[Span, ...], session: str = "") -> "Plan | None":
+    def of(cls, batches: tuple[Span, ...], session: str = "") -> "PlannedBatches | None":
         """Of these, ascending; None where there are none."""
         return cls(*batches[0], session, batches[1:]) if batches else None
 
@@ -51,15 +51,15 @@ class Plan:
         """The batch that the record at `offset` belongs to."""
         return next((it for it in self._batches() if it[0] <= offset < it[1]), None)
 
-    def within(self, end: int) -> "Plan | None":
+    def within(self, end: int) -> "PlannedBatches | None":
         """Those that lie below `end`."""
-        return Plan.of(tuple(it for it in self.batches if it[1] <= end), self.session)
+        return PlannedBatches.of(tuple(it for it in self.batches if it[1] <= end), self.session)
 
-    def above(self, offset: int) -> "Plan | None":
+    def above(self, offset: int) -> "PlannedBatches | None":
         """Those that don't end before `offset`, or there."""
         if offset < self.end:
             return self
-        return Plan.of(tuple(it for it in self.behind if offset < it[1]), self.session)
+        return PlannedBatches.of(tuple(it for it in self.behind if offset < it[1]), self.session)
 
     def _batches(self) -> Iterator[Span]:
         yield self.first, self.end
@@ -77,7 +77,7 @@ class Checkpoint:
 
     offset: int
     attempts: tuple[tuple[int, int, int], ...] = ()
-    plan: Plan | None = None
+    plan: PlannedBatches | None = None
     acked: tuple[Span, ...] = ()
 
     @property

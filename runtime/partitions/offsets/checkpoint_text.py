@@ -21,7 +21,7 @@ from itertools import groupby
 from uuid import UUID
 from zlib import crc32
 
-from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Checkpoint, PlannedBatches
 
 MAX_TEXT_CHARS = 32767  # what the protocol's length field can say; ours is ASCII, so bytes and characters
 
@@ -172,7 +172,7 @@ def _plan_item(checkpoint: Checkpoint) -> str:
     return ("-" if gap < 0 else "") + _span(abs(gap), plan.end - plan.first) + session
 
 
-def _batch_items(plan: Plan) -> Iterator[str]:
+def _batch_items(plan: PlannedBatches) -> Iterator[str]:
     """Batches that are alike are one: nearly all are full, and follow each other."""
     at, told = plan.end, list[tuple[int, int]]()
     for first, end in plan.behind:
@@ -233,7 +233,7 @@ def _read_state(offset: int, state: re.Match[str]) -> Checkpoint:
     return Checkpoint(offset, tuple(attempts), _read_plan(offset, *state.group(4, 5, 6)), tuple(runs))
 
 
-def _read_plan(offset: int, sign: str, span: str, session: str | None) -> Plan | None:
+def _read_plan(offset: int, sign: str, span: str, session: str | None) -> PlannedBatches | None:
     if not span:
         return None
     gap, gap_end = _read_span(0, span)
@@ -241,7 +241,7 @@ def _read_plan(offset: int, sign: str, span: str, session: str | None) -> Plan |
     end = first + gap_end - gap
     if first < 0 or end > _END_OF_OFFSETS:
         raise ValueError("out of range")
-    return Plan(first, end, str(UUID(int=int(session, 36))) if session else "")
+    return PlannedBatches(first, end, str(UUID(int=int(session, 36))) if session else "")
 
 
 def _with_batches(checkpoint: Checkpoint, items: str) -> Checkpoint:

@@ -61,7 +61,7 @@ class FailedRecords(dict[int, FailedRecord]):
     def from_attempts(cls, attempts: Attempts, *, are_ranges: bool) -> "FailedRecords":
         """As a commit says it. Of ranges each is one."""
         if attempts and not are_ranges:
-            return ToldRecords(attempts)
+            return FailedSpans(attempts)
         failed = cls(are_ranges=are_ranges)
         failed.update((first, FailedRecord(failures, end=end)) for first, end, failures in attempts)
         return failed
@@ -173,7 +173,7 @@ class FailedRecords(dict[int, FailedRecord]):
         return [(at, at + failed.span_from(at), failed.failures) for at, failed in self.items()]
 
 
-class ToldRecords(FailedRecords):
+class FailedSpans(FailedRecords):
     """Those of which a commit has told: spans until one of their records is asked for.
 
     A few characters may stand for millions, and whoever wrote them needn't have been one of ours.

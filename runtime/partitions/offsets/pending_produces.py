@@ -13,7 +13,7 @@ from headrace.runtime.wire.records import WireRecord
 Span = tuple[int, int]
 
 
-class Written(NamedTuple):
+class DeliveryReport(NamedTuple):
     """Where a message is, or why it is nowhere. `offset` is -1 where the broker doesn't say."""
 
     partition: int = -1
@@ -21,16 +21,16 @@ class Written(NamedTuple):
     failure: str = ""
 
 
-def waits(message: Message) -> Written:
+def not_yet_written(message: Message) -> DeliveryReport:
     """Not its end: nothing can be written where it goes, and it waits there. May be said again."""
-    return Written(WAITING, message.size_bytes)
+    return DeliveryReport(WAITING, message.size_bytes)
 
 
-Confirm: TypeAlias = Callable[[Written], None]
-Outgoing: TypeAlias = tuple[Message, Confirm]
+DeliveryCallback: TypeAlias = Callable[[DeliveryReport], None]
+Outgoing: TypeAlias = tuple[Message, DeliveryCallback]
 
 
-class Call:
+class HandlerCall:
     """One call of a handler, with a record or a batch, and what it has produced.
 
     There is one for nearly each message: what is tracked by the garbage collector costs most of its time.
@@ -55,16 +55,16 @@ class Call:
         """Some of its messages are on their way, or can't be written: no commit may cover its records."""
         return self.open > 0 or bool(self.failure)
 
-    def keep(self, message: Message, done: Confirm) -> None:
+    def keep(self, message: Message, done: DeliveryCallback) -> None:
         """For the commit."""
         self.outgoing = self.outgoing or []
         self.outgoing.append((message, done))
 
 
-class Held(NamedTuple):
+class PendingRecord(NamedTuple):
     """A record, or a range, up to `end`. `failures`: deliveries of it that had failed before that call."""
 
-    call: Call
+    call: HandlerCall
     end: int
     failures: int
     record: WireRecord | None = None
@@ -92,7 +92,7 @@ class UnwrittenRecords(dict[int, Unwritten]):
             return [first] if first in self else []
         return [offset for offset in self if first <= offset < end]
 
-    def note_handed_out(self, first: int, end: int, before: Held | None) -> None:
+    def note_handed_out(self, first: int, end: int, before: PendingRecord | None) -> None:
         """Another delivery of it begins. `before`: what it was held for by its last one, perhaps open yet.
 
         A range may hold others of an assignment before, where ranges began elsewhere: they are of it now.
@@ -130,7 +130,7 @@ class UnwrittenRecords(dict[int, Unwritten]):
             del self[offset]
 
 
-class HeldRecords(dict[int, Held]):
+class PendingProduces(dict[int, PendingRecord]):
     """By first offset. Empty nearly always, and then it costs one test."""
 
     outgoing_bytes = 0
@@ -147,12 +147,12 @@ class HeldRecords(dict[int, Held]):
         """Those of which messages are on their way, or can't be written."""
         return (first for first, held in self.items() if held.call.is_unwritten)
 
-    def note_waits(self, first: int, call: Call) -> None:
+    def note_waits(self, first: int, call: HandlerCall) -> None:
         """That call of it waits."""
         if (held := self.get(first)) is not None and held.call is call:
             self.wait_count += 1
 
-    def drop(self, first: int) -> Held | None:
+    def drop(self, first: int) -> PendingRecord | None:
         """It is held no more, and what was to go with a commit is over for all of its call."""
         held = self.pop(first, None)
         if held is not None:
@@ -170,7 +170,7 @@ class HeldRecords(dict[int, Held]):
             if not held.call.is_unwritten:
                 self.drop(first)
 
-    def _void(self, call: Call) -> None:
+    def _void(self, call: HandlerCall) -> None:
         if call.outgoing:  # no part of it goes without the others
             self.outgoing_bytes -= sum(message.size_bytes for message, _ in call.outgoing)
             call.outgoing = ()

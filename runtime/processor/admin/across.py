@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from headrace.runtime.admin.loop_watchdog import Pulse
+from headrace.runtime.admin.loop_watchdog import EventLoopWatchdog
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.reported import Action, Reported
+from headrace.runtime.processor.admin.reported import Action, StatusSource
 
 T = TypeVar("T")
 
@@ -14,13 +14,15 @@ T = TypeVar("T")
 _LOOK_SECONDS, _ACT_SECONDS = 5.0, 15.0
 
 
-class Across:
-    """Keeps Reported, for a thread other than that of the event loop which runs `reported`.
+class CrossThreadStatus:
+    """Keeps StatusSource, for a thread other than that of the event loop which runs `reported`.
 
     Each question raises HeadraceError where that loop doesn't turn, or doesn't answer in time.
     """
 
-    def __init__(self, reported: Reported, loop: asyncio.AbstractEventLoop, pulse: Pulse) -> None:
+    def __init__(
+        self, reported: StatusSource, loop: asyncio.AbstractEventLoop, pulse: EventLoopWatchdog
+    ) -> None:
         self._reported = reported
         self._loop = loop
         self._pulse = pulse
@@ -33,19 +35,19 @@ class Across:
             return [str(error)]
 
     async def status(self) -> dict[str, Any]:
-        """As Reported says."""
+        """As StatusSource says."""
         return await self._ask(self._reported.status)
 
     async def recent(self) -> dict[str, Any]:
-        """As Reported says."""
+        """As StatusSource says."""
         return await self._ask(self._reported.recent)
 
     async def metrics(self) -> bytes:
-        """As Reported says."""
+        """As StatusSource says."""
         return await self._ask(self._reported.metrics)
 
     async def act(self, action: Action, topic: str, partition: int) -> list[str]:
-        """As Reported says."""
+        """As StatusSource says."""
         return await self._ask(lambda: self._reported.act(action, topic, partition), _ACT_SECONDS)
 
     async def _ask(self, ask: Callable[[], Coroutine[Any, Any, T]], seconds: float = _LOOK_SECONDS) -> T:

@@ -5,18 +5,18 @@ from typing import Any
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.log_tail import TAIL
-from headrace.runtime.processor.admin.reported import Action, Reported
+from headrace.runtime.processor.admin.log_tail import LOG_TAIL
+from headrace.runtime.processor.admin.reported import Action, StatusSource
 
 
-class Front:
+class StartingStatus:
     """Keeps admin.Reported: what `served` says, once it is there."""
 
     def __init__(self, functions: Sequence[FunctionSpec]) -> None:
         self._names = [function.name for function in functions]
         self.doing = ""
         """What is started now, where it may take long."""
-        self.served: Reported | None = None
+        self.served: StatusSource | None = None
 
     @property
     def _starting(self) -> str:
@@ -33,7 +33,7 @@ class Front:
     async def recent(self) -> dict[str, Any]:
         """Only the log."""
         if self.served is None:
-            return {"replicas": [{"name": "", "triggers": [], "log": TAIL.lines()}]}
+            return {"replicas": [{"name": "", "triggers": [], "log": LOG_TAIL.lines()}]}
         return await self.served.recent()
 
     async def metrics(self) -> bytes:

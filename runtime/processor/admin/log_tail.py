@@ -6,8 +6,8 @@ from typing import Any
 
 from headrace.runtime.log import has_no_credentials
 
-_MOST_LINES = 200
-_MOST_CHARS = 500
+_MOST_TAIL_LINES = 200
+_MOST_TAIL_CHARS = 500
 
 
 class LogTail(logging.Handler):
@@ -16,7 +16,7 @@ class LogTail(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.addFilter(has_no_credentials)
-        self._lines: deque[dict[str, Any]] = deque(maxlen=_MOST_LINES)
+        self._lines: deque[dict[str, Any]] = deque(maxlen=_MOST_TAIL_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called by the logger, on whichever thread."""
@@ -25,7 +25,7 @@ class LogTail(logging.Handler):
         except Exception:  # what a handler of a log can't show, the others say
             return
         self._lines.append(
-            {"time": round(record.created, 3), "level": record.levelname, "text": text[:_MOST_CHARS]}
+            {"time": round(record.created, 3), "level": record.levelname, "text": text[:_MOST_TAIL_CHARS]}
         )
 
     def lines(self) -> list[dict[str, Any]]:
@@ -33,5 +33,5 @@ class LogTail(logging.Handler):
         return list(self._lines)
 
 
-TAIL = LogTail()
+LOG_TAIL = LogTail()
 """Of the process: it has one log."""

@@ -13,7 +13,7 @@ class NotHaltedError(HeadraceError):
     exit_code = 5
 
 
-class Reported(Protocol):
+class StatusSource(Protocol):
     """What the admin server shows: one processor, or a supervisor with the merged view of several."""
 
     async def problems(self) -> list[str]:

@@ -9,9 +9,9 @@ from aiohttp.typedefs import Handler, Middleware
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.partitions.stuck_record import without_content
 from headrace.runtime.processor.admin.page import page_routes
-from headrace.runtime.processor.admin.reported import Action, NotHaltedError, Reported
+from headrace.runtime.processor.admin.reported import Action, NotHaltedError, StatusSource
 from headrace.runtime.processor.admin.token import AdminToken
-from headrace.runtime.web.cross_origin import Guard
+from headrace.runtime.web.cross_origin import CrossOriginGuard
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -21,7 +21,7 @@ NAME = rf"{_PART}(?:/{_PART})*"
 
 
 def application(
-    reported: Reported, why_stuck: Callable[[], str], token: AdminToken, middlewares: Sequence[Middleware]
+    reported: StatusSource, why_stuck: Callable[[], str], token: AdminToken, middlewares: Sequence[Middleware]
 ) -> web.Application:
     """`why_stuck` says why the process should be started again; nothing while it needn't."""
 
@@ -82,7 +82,7 @@ async def _outages(request: web.Request, handler: Handler) -> web.StreamResponse
         return _problem(503, str(error))
 
 
-def guarded(guard: Guard) -> Middleware:
+def guarded(guard: CrossOriginGuard) -> Middleware:
     """Refuses what a page of another site asks, whatever it asks for."""
 
     @web.middleware
@@ -104,7 +104,7 @@ def _for_everybody(status: dict[str, Any]) -> dict[str, Any]:
     return status
 
 
-async def _act(reported: Reported, request: web.Request) -> web.Response:
+async def _act(reported: StatusSource, request: web.Request) -> web.Response:
     # Pages of other sites can't send this type without asking first; when they ask, nothing here says yes.
     if request.content_type != "application/json":
         return _problem(415, "Content-Type has to be application/json")

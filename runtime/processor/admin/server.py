@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from headrace.runtime.admin.loop_watchdog import Pulse
-from headrace.runtime.processor.admin.across import Across
+from headrace.runtime.admin.loop_watchdog import EventLoopWatchdog
+from headrace.runtime.processor.admin.across import CrossThreadStatus
 from headrace.runtime.processor.admin.loop_thread import LoopThread
-from headrace.runtime.processor.admin.reported import Reported
+from headrace.runtime.processor.admin.reported import StatusSource
 from headrace.runtime.processor.admin.routes import application, guarded
 from headrace.runtime.processor.admin.token import NO_TOKEN, AdminToken
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.web.bounds import Limits
-from headrace.runtime.web.cross_origin import Guard
+from headrace.runtime.web.cross_origin import CrossOriginGuard
 from headrace.runtime.web.hosts import TcpAddress
 from headrace.runtime.web.server import Server
 
@@ -24,14 +24,14 @@ _STOP_SECONDS = 60.0
 
 @asynccontextmanager
 async def admin_server(
-    reported: Reported, address: TcpAddress | Path, token: AdminToken = NO_TOKEN
+    reported: StatusSource, address: TcpAddress | Path, token: AdminToken = NO_TOKEN
 ) -> AsyncIterator[str]:
     """Serve while the context lasts; yields the URL, or a Unix socket's path. Raises UsageError.
 
     `reported` is asked on the event loop that this is entered on.
     """
-    with Pulse() as pulse, LoopThread("headrace-admin") as thread:
-        across = Across(reported, asyncio.get_running_loop(), pulse)
+    with EventLoopWatchdog() as pulse, LoopThread("headrace-admin") as thread:
+        across = CrossThreadStatus(reported, asyncio.get_running_loop(), pulse)
         stack = AsyncExitStack()
         try:
             yield await thread.run(stack.enter_async_context(_served(across, pulse, address, token)))
@@ -41,9 +41,9 @@ async def admin_server(
 
 @asynccontextmanager
 async def _served(
-    reported: Reported, pulse: Pulse, address: TcpAddress | Path, token: AdminToken
+    reported: StatusSource, pulse: EventLoopWatchdog, address: TcpAddress | Path, token: AdminToken
 ) -> AsyncIterator[str]:
-    guards = [guarded(Guard(address.host))] if isinstance(address, TcpAddress) else []
+    guards = [guarded(CrossOriginGuard(address.host))] if isinstance(address, TcpAddress) else []
     limits = Limits(MOST_CONNECTIONS, IDLE_SECONDS, evicts_asking=True)
     server = Server(application(reported, pulse.problem, token, guards), limits)
     watch = start_task(pulse.watch_forever(), "the watch over the event loop")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.group.names import LAST_SEQUENCE, sequence_attribute
-from headrace.runtime.v3io.group.sessions import Session, StateError
+from headrace.runtime.v3io.group.sessions import SessionState, StateError
 from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import get_item
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.streams import describe
 
 
@@ -36,8 +36,8 @@ class ShardLag:
 
 
 async def read_lags(
-    client: V3ioClient, stream: StreamPlace, group: str
-) -> tuple[Sequence[Session], Sequence[ShardLag]]:
+    client: V3ioClient, stream: StreamPath, group: str
+) -> tuple[Sequence[SessionState], Sequence[ShardLag]]:
     """Raises V3ioError, NoSuchV3ioGroupError where nobody was ever in the group."""
     sessions = await read_sessions(client, stream, group)
     owners = {shard: session.member_id for session in sessions for shard in session.shards}
@@ -50,7 +50,7 @@ async def read_lags(
     return sessions, lags
 
 
-async def read_sessions(client: V3ioClient, stream: StreamPlace, group: str) -> Sequence[Session]:
+async def read_sessions(client: V3ioClient, stream: StreamPath, group: str) -> Sequence[SessionState]:
     """Those of its state, stale or not. Raises V3ioError, HeadraceError where that can't be read."""
     try:
         return (await StateItem(client, stream, group).read()).sessions
@@ -58,7 +58,7 @@ async def read_sessions(client: V3ioClient, stream: StreamPlace, group: str) -> 
         raise HeadraceError(f"the state of group {group} of {stream} can't be read: {error}") from None
 
 
-async def _lag(client: V3ioClient, stream: StreamPlace, group: str, shard: int, member: str) -> ShardLag:
+async def _lag(client: V3ioClient, stream: StreamPath, group: str, shard: int, member: str) -> ShardLag:
     name = sequence_attribute(group)
     item = await get_item(client, stream.beside(shard), (name, LAST_SEQUENCE)) or {}
     return ShardLag(shard, item.get(name), item.get(LAST_SEQUENCE, 0), member)

@@ -12,7 +12,7 @@ from headrace.runtime.v3io.errors import V3ioRefusedError
 from headrace.runtime.v3io.group.lags import read_sessions
 from headrace.runtime.v3io.group.names import LAST_SEQUENCE, sequence_attribute, text_attribute
 from headrace.runtime.v3io.items import SHARD, get_item, put_attributes
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.streams import describe, get, seek
 from headrace.runtime.v3io.values import Attributes
 
@@ -27,7 +27,7 @@ class V3ioGroupHasMembersError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ShardMove:
     """Sequence numbers of the next record; `before` is None where there was no commit."""
 
     shard: int
@@ -37,12 +37,12 @@ class Move:
 
 async def seek_group(  # noqa: PLR0913, PLR0917  # who, and where to
     client: V3ioClient,
-    stream: StreamPlace,
+    stream: StreamPath,
     group: str,
     shards: Sequence[int],
     to: Target,
     stale_after_seconds: float,
-) -> list[Move]:
+) -> list[ShardMove]:
     """Of these shards, or all; those without a record stay as they are.
 
     What Headrace had noted beside the old offsets (acks, attempts, plans) is void. Raises
@@ -61,7 +61,9 @@ async def seek_group(  # noqa: PLR0913, PLR0917  # who, and where to
     return [move for move in moves if move is not None]
 
 
-async def _move(client: V3ioClient, stream: StreamPlace, group: str, shard: int, to: Target) -> Move | None:
+async def _move(
+    client: V3ioClient, stream: StreamPath, group: str, shard: int, to: Target
+) -> ShardMove | None:
     path, name = stream.beside(shard), sequence_attribute(group)
     item = await get_item(client, path, (name, LAST_SEQUENCE))
     if item is None:
@@ -70,10 +72,10 @@ async def _move(client: V3ioClient, stream: StreamPlace, group: str, shard: int,
     values: Attributes = {name: after - 1, text_attribute(group): ""}
     if refused := await put_attributes(client, path, values, f"__obj_type == {SHARD}"):
         raise refused
-    return Move(shard, item[name] + 1 if name in item else None, after)
+    return ShardMove(shard, item[name] + 1 if name in item else None, after)
 
 
-async def _sequence(client: V3ioClient, stream: StreamPlace, shard: int, to: Target, last: int) -> int:
+async def _sequence(client: V3ioClient, stream: StreamPath, shard: int, to: Target, last: int) -> int:
     """Of the record to go on with."""
     if to == "latest":
         return last + 1
@@ -88,7 +90,7 @@ async def _sequence(client: V3ioClient, stream: StreamPlace, shard: int, to: Tar
     return found.records[0].sequence if found.records else last + 1
 
 
-async def _checked(client: V3ioClient, stream: StreamPlace, shard: int, sequence: int, last: int) -> int:
+async def _checked(client: V3ioClient, stream: StreamPath, shard: int, sequence: int, last: int) -> int:
     try:
         await seek(client, stream, shard, "SEQUENCE", StartingSequenceNumber=sequence)
     except V3ioRefusedError as refused:

@@ -25,7 +25,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionState:
     """A member. `heartbeat_ns` is when it was last renewed, in ns since 1970 by its own clock.
 
     `share`: what one of ours goes for; None with members of other makes, who don't say it.
@@ -37,7 +37,7 @@ class Session:
     share: Share | None = None
 
 
-def decode_state(text: str) -> tuple[Session, ...]:
+def decode_state(text: str) -> tuple[SessionState, ...]:
     """Raises StateError."""
     try:
         said = json.loads(text)
@@ -49,17 +49,17 @@ def decode_state(text: str) -> tuple[Session, ...]:
     return tuple(_session(entry) for entry in sessions or ())
 
 
-def encode_state(sessions: Iterable[Session]) -> str:
+def encode_state(sessions: Iterable[SessionState]) -> str:
     """With as little as members have to read at each heartbeat."""
     said = {"schema_version": SCHEMA_VERSION, "session_states": [_encoded(it) for it in sessions]}
     return json.dumps(said, separators=(",", ":"))
 
 
-def _session(entry: object) -> Session:
+def _session(entry: object) -> SessionState:
     said = entry if isinstance(entry, dict) else {}
     match said:
         case {"member_id": str(member_id), "last_heartbeat_time": str(heartbeat)}:
-            return Session(member_id, _nanoseconds(heartbeat), _shards(said), _share(said))
+            return SessionState(member_id, _nanoseconds(heartbeat), _shards(said), _share(said))
     raise StateError("a session has no member_id or last_heartbeat_time")
 
 
@@ -77,7 +77,7 @@ def _share(entry: Mapping[str, Any]) -> Share | None:
     return None
 
 
-def _encoded(session: Session) -> dict[str, Any]:
+def _encoded(session: SessionState) -> dict[str, Any]:
     said: dict[str, Any] = {
         "member_id": session.member_id,
         "last_heartbeat_time": _time(session.heartbeat_ns),

@@ -6,8 +6,8 @@ a killed worker's are there to be read.
 
 from typing import NamedTuple
 
-WORDS = 3
-_KEY, _FIRST, _END = range(WORDS)
+ACK_WORDS = 3
+_KEY, _FIRST, _END = range(ACK_WORDS)
 _ID_BITS = 32
 _ID_MASK = 2**_ID_BITS - 1
 _MAX_READS = 1000

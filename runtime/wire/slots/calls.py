@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-WORDS_PER_PLACE = 2
+WORDS_PER_CALL = 2
 
 
 class RunningCall(NamedTuple):
@@ -24,7 +24,7 @@ class CallSlots:
 
     def __init__(self, words: memoryview) -> None:
         self._words = words
-        self._free = list(range(len(words) // WORDS_PER_PLACE))
+        self._free = list(range(len(words) // WORDS_PER_CALL))
         self._place_of: dict[int, int] = {}
 
     @property
@@ -35,18 +35,18 @@ class CallSlots:
     def enter(self, seq: int, now_ns: int) -> None:
         """Record `seq` starts now."""
         place = self._place_of[seq] = self._free.pop()
-        at = WORDS_PER_PLACE * place
+        at = WORDS_PER_CALL * place
         # The time first: a reader may see a new time with an old record, never an old time with a new one.
         self._words[at + 1] = now_ns
         self._words[at] = seq + 1
 
     def wait(self, seq: int) -> None:
         """It has been decoded, and doesn't run before `begin`."""
-        self._words[WORDS_PER_PLACE * self._place_of[seq] + 1] = 0
+        self._words[WORDS_PER_CALL * self._place_of[seq] + 1] = 0
 
     def begin(self, seq: int, now_ns: int) -> None:
         """Its turn has come."""
-        self._words[WORDS_PER_PLACE * self._place_of[seq] + 1] = now_ns
+        self._words[WORDS_PER_CALL * self._place_of[seq] + 1] = now_ns
 
     def leave_all(self) -> None:
         """Nothing runs."""
@@ -56,20 +56,20 @@ class CallSlots:
     def leave(self, seq: int) -> None:
         """What became of it is on its way. Idempotent."""
         if (place := self._place_of.pop(seq, None)) is not None:
-            self._words[WORDS_PER_PLACE * place] = 0
+            self._words[WORDS_PER_CALL * place] = 0
             self._free.append(place)
 
     def read(self) -> list[RunningCall]:
         """What runs, from any process, by seq."""
         words = self._words
-        found = [(words[at], words[at + 1]) for at in range(0, len(words), WORDS_PER_PLACE)]
+        found = [(words[at], words[at + 1]) for at in range(0, len(words), WORDS_PER_CALL)]
         return sorted(RunningCall(word - 1, since_ns) for word, since_ns in found if word and since_ns)
 
     @property
     def has_waiting(self) -> bool:
         """Whether one that was decoded waits for its turn, from any process."""
         words = self._words
-        return any(words[at] and not words[at + 1] for at in range(0, len(words), WORDS_PER_PLACE))
+        return any(words[at] and not words[at + 1] for at in range(0, len(words), WORDS_PER_CALL))
 
     def release(self) -> None:
         """Give the memory back."""

@@ -12,9 +12,8 @@ from typing import NamedTuple, NoReturn
 from headrace.runtime.processes import die
 from headrace.runtime.wire import shared_memory
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.slots.acks import WORDS as ACK_WORDS
-from headrace.runtime.wire.slots.acks import AckSlot
-from headrace.runtime.wire.slots.calls import WORDS_PER_PLACE, CallSlots
+from headrace.runtime.wire.slots.acks import ACK_WORDS, AckSlot
+from headrace.runtime.wire.slots.calls import WORDS_PER_CALL, CallSlots
 
 _WORDS = 2
 _MOST_PLACES = 1000
@@ -129,4 +128,4 @@ class ProgressSlot:
 
 
 def _size(places: int) -> int:
-    return _WORDS + ACK_WORDS + WORDS_PER_PLACE * places
+    return _WORDS + ACK_WORDS + WORDS_PER_CALL * places

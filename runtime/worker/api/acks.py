@@ -12,7 +12,7 @@ from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api.event import PartitionView
 from headrace.runtime.worker.api.offsets import RecordOffset, log_of
-from headrace.runtime.worker.api.record_id import CURRENT, RECORD, Place
+from headrace.runtime.worker.api.record_id import CURRENT_RECORD, CURRENT_RECORD_ID, RecordId
 from headrace.runtime.worker.api.sdk import QualifiedOffset
 
 logger = logging.getLogger("headrace.handler")
@@ -48,12 +48,12 @@ class WorkerAcks:
         self._is_forked = False
         self._partitions: dict[tuple[str, int], PartitionView] = {}
 
-    def place(self) -> Place | None:
+    def place(self) -> RecordId | None:
         """Of the record that a handler is in, where they are handled one by one (main thread)."""
         view = self.running
         if view is None or view.record is None:
             return None
-        return Place(view.topic, view.partition, view.record.offset)
+        return RecordId(view.topic, view.partition, view.record.offset)
 
     def producer(self) -> tuple[int, int, WireRecord | None]:
         """Lane and offset of the record that the caller works for, NO_LANE where that is none, and itself.
@@ -61,9 +61,9 @@ class WorkerAcks:
         Of a batch, one of its records, and none itself.
         """
         record: WireRecord | None = None
-        if (place := CURRENT.get()) is not None:
+        if (place := CURRENT_RECORD_ID.get()) is not None:
             view, offset = self._partitions.get((place.topic, place.partition)), place.offset
-            record = RECORD.get()
+            record = CURRENT_RECORD.get()
         else:
             view = self.running or self.batch
             entered = None if view is None else view.record
@@ -170,7 +170,7 @@ class WorkerAcks:
         return not wire.is_another_log(log, current_log)
 
     def _place_of(self, named: Any) -> tuple[str, int, int]:
-        topic, partition, offset = place_of(named)
+        topic, partition, offset = record_place(named)
         return self._topic_aliases.get(topic, topic), partition, offset
 
     def _warn_once(self, call: str, topic: str, partition: int, offset: int) -> None:
@@ -214,7 +214,7 @@ def _log_of(named: Any, offset: int, view: PartitionView | None, current_log: st
     return log_of(named) or (current_log if view is None else view.log_of(offset, current_log))
 
 
-def place_of(named: Any) -> tuple[str, int, int]:
+def record_place(named: Any) -> tuple[str, int, int]:
     """Topic, partition and offset of what is acked."""
     if not isinstance(named, QualifiedOffset):
         said = named.compile_explicit_ack_message()["attributes"]

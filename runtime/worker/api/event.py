@@ -41,7 +41,7 @@ class Lazy(Generic[T]):
         return value
 
 
-class Common(Lazy[T]):
+class LazyPerPartition(Lazy[T]):
     """One that all events of a partition have in common: `of_partition` has it computed once."""
 
 
@@ -157,7 +157,7 @@ class LazyEvent(sdk.Event):
     attempt: int
     body: Any
 
-    trigger: Common[sdk.TriggerInfo] = Common(attrgetter("_partition.trigger"))
+    trigger: LazyPerPartition[sdk.TriggerInfo] = LazyPerPartition(attrgetter("_partition.trigger"))
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # what vars() asks for
@@ -230,9 +230,9 @@ class StreamEvent(LazyEvent):
 
     # In C where that can be: handlers read some of each record. The lambdas are methods in all but form.
     # ruff: disable[SLF001]
-    topic: Common[str] = Common(attrgetter("_partition.topic"))
-    path: Common[str] = Common(attrgetter("_partition.topic"))
-    shard_id: Common[int] = Common(attrgetter("_partition.partition"))
+    topic: LazyPerPartition[str] = LazyPerPartition(attrgetter("_partition.topic"))
+    path: LazyPerPartition[str] = LazyPerPartition(attrgetter("_partition.topic"))
+    shard_id: LazyPerPartition[int] = LazyPerPartition(attrgetter("_partition.partition"))
     first_offset: Lazy[int] = Lazy(attrgetter("offset"))
     record_key: Lazy[bytes | None] = Lazy(attrgetter("_record.key"))
     key: Lazy[bytes | None] = Lazy(attrgetter("_record.key"))
@@ -254,7 +254,7 @@ class StreamEvent(LazyEvent):
         return None if kind is None or kind < 0 else kind
 
 
-def of_partition(event: Any, view: PartitionView) -> Any:
+def partition_event_class(event: Any, view: PartitionView) -> Any:
     """That event class, as records of one partition need it: what all of them have in common is read at once.
 
     Elsewhere it is found for each event by itself, which for code that acks each takes longer than the rest.
@@ -263,7 +263,7 @@ def of_partition(event: Any, view: PartitionView) -> Any:
         return event
     one = _blank(event)
     one._partition = view  # noqa: SLF001  # as the constructor does
-    shared = [name for name in _COMMON if isinstance(inspect.getattr_static(event, name), Common)]
+    shared = [name for name in _COMMON if isinstance(inspect.getattr_static(event, name), LazyPerPartition)]
     common = {name: getattr(one, name) for name in shared}
     common["__reduce_ex__"] = lambda self, _: (_blank, (event,), self.__getstate__())
     return type(event.__name__, (event,), {"__slots__": (), "__module__": event.__module__, **common})

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from headrace.runtime.worker.api import sdk
-from headrace.runtime.worker.api.event import Common, Lazy
+from headrace.runtime.worker.api.event import Lazy, LazyPerPartition
 
 _OFF = ("no", "false", "disable", "disabled")
 
@@ -30,15 +30,18 @@ class InBytes:
 
     __slots__ = ()
     content_type = method = url = type = type_version = version = b""
-    topic: Common[bytes] = Common(lambda event: event._partition.topic.encode())  # noqa: SLF001  # a method in all but form
-    trigger: Common[sdk.TriggerInfo] = Common(lambda event: _in_bytes(event._partition.trigger))  # noqa: SLF001  # as above
+    # Methods in all but form.
+    topic: LazyPerPartition[bytes] = LazyPerPartition(lambda event: event._partition.topic.encode())  # noqa: SLF001
+    trigger: LazyPerPartition[sdk.TriggerInfo] = LazyPerPartition(
+        lambda event: _in_bytes(event._partition.trigger)  # noqa: SLF001
+    )
 
 
 class _StreamInBytes(InBytes):
     """Of a stream's events."""
 
     __slots__ = ()
-    path: Common[bytes] = Common(lambda event: event.topic)
+    path: LazyPerPartition[bytes] = LazyPerPartition(lambda event: event.topic)
     id: Lazy[bytes] = Lazy(lambda event: b"%b/%d/%d" % (event.topic, event.shard_id, event.offset))
     headers: Lazy[dict[bytes, bytes | None]] = Lazy(
         lambda event: {name.encode(errors="surrogateescape"): value for name, value in event.header_list}
@@ -50,7 +53,7 @@ def _in_bytes(trigger: sdk.TriggerInfo) -> Any:
     return info(trigger.kind.encode(), trigger.name.encode())
 
 
-def as_nuclios(event: Any, *, has_key: bool) -> Any:
+def nuclio_event_class(event: Any, *, has_key: bool) -> Any:
     """An event class, as this worker's environment and its function want it.
 
     A class that isn't a stream's names, as `in_bytes`, the class that goes before it where all text is bytes.

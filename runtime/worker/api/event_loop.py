@@ -14,7 +14,7 @@ from contextvars import Context, copy_context
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
-from headrace.runtime.worker.api.record_id import CURRENT, Place
+from headrace.runtime.worker.api.record_id import CURRENT_RECORD_ID, RecordId
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
         """What the next turn runs. The same object for ever: a test of it is all that a record pays."""
         self.waits = False
         """Whether timers or connections waited for a later turn at the last one."""
-        self.place: Callable[[], Place | None] = _nothing
+        self.place: Callable[[], RecordId | None] = _nothing
         """Of the record that a handler is in, where they run one by one. Its owner sets it."""
         self._looked_at = 0.0
         self._bell = _locked()
@@ -87,9 +87,13 @@ class WorkerEventLoop(asyncio.SelectorEventLoop):
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         """As asyncio has it; what it logs belongs to the record whose handler has created it."""
-        if CURRENT.get() is None and (place := self.place()) is not None and options.get("context") is None:
+        if (
+            CURRENT_RECORD_ID.get() is None
+            and (place := self.place()) is not None
+            and options.get("context") is None
+        ):
             options["context"] = copy_context()
-            options["context"].run(CURRENT.set, place)
+            options["context"].run(CURRENT_RECORD_ID.set, place)
         return super().create_task(coro, **options)
 
     def call_at(

@@ -26,7 +26,7 @@ _NOT_PASSED_ON = re.compile(
 _AS_WRITTEN = "%/:?[]@!$&'()*+,;="
 
 
-class Call(Protocol):
+class FunctionCaller(Protocol):
     """What `context.platform` calls functions by."""
 
     def __call__(
@@ -36,8 +36,11 @@ class Call(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpCalls:
-    """A Call. `addresses`: `host:port` by function, of those that run together; port 0 is one to be taken."""
+class HttpFunctionCaller:
+    """A FunctionCaller.
+
+    `addresses`: `host:port` by function, of those that run together; port 0 is one to be taken.
+    """
 
     addresses: Mapping[str, str]
     elsewhere: Callable[[str, str | None], str]
@@ -46,7 +49,7 @@ class HttpCalls:
     def __call__(
         self, name: str, event: Any, timeout_seconds: float | None, service: str | None
     ) -> sdk.Response:
-        """As Call says. Raises ConnectionError, and TimeoutError after so long without a word."""
+        """As FunctionCaller says. Raises ConnectionError, and TimeoutError after so long without a word."""
         known = self.addresses.get(name) if not service else None
         if known is not None and known.endswith(":0"):
             raise ConnectionError(
@@ -55,7 +58,7 @@ class HttpCalls:
             )
         address = known or self.elsewhere(name, service)
         try:
-            return _ask(address, request_of(name, event), timeout_seconds)
+            return _ask(address, build_request(name, event), timeout_seconds)
         except TimeoutError:
             if timeout_seconds is not None:
                 raise TimeoutError(f"{name} at {address} said nothing for {timeout_seconds:g} s") from None
@@ -71,7 +74,7 @@ class HttpCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class OutgoingRequest:
     """What goes out."""
 
     method: str
@@ -80,7 +83,7 @@ class Request:
     body: bytes | None
 
 
-def request_of(function_name: str, event: Any) -> Request:
+def build_request(function_name: str, event: Any) -> OutgoingRequest:
     """An event as the SDK sends it. The event stays as it is; what it lacks has a default.
 
     Raises TypeError for a body that JSON can't say, ValueError for a header that HTTP can't.
@@ -94,7 +97,7 @@ def request_of(function_name: str, event: Any) -> Request:
     body, content_type = _body(getattr(event, "body", None))
     said = content_type or _text(getattr(event, "content_type", None)) or lower.get("content-type", _TEXT)
     path = _text(getattr(event, "path", None))
-    return Request(
+    return OutgoingRequest(
         _text(getattr(event, "method", None)) or ("GET" if body is None else "POST"),
         quote(f"/{path.removeprefix('/')}", safe=_AS_WRITTEN, errors="surrogateescape"),
         {**({} if _TARGET.lower() in lower else {_TARGET: function_name}), **passed, "Content-Type": said},
@@ -121,7 +124,7 @@ def _header(value: object) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode(errors="surrogateescape")
 
 
-def _ask(address: str, request: Request, timeout_seconds: float | None) -> sdk.Response:
+def _ask(address: str, request: OutgoingRequest, timeout_seconds: float | None) -> sdk.Response:
     connection = http.client.HTTPConnection(address, timeout=timeout_seconds)
     try:
         connection.connect()
@@ -138,7 +141,7 @@ def _ask(address: str, request: Request, timeout_seconds: float | None) -> sdk.R
     return sdk.Response(headers=headers, body=body, content_type=content_type, status_code=answer.status)
 
 
-async def in_thread(work: Callable[[], T]) -> T:
+async def run_in_thread(work: Callable[[], T]) -> T:
     """What `work` returns or raises. Nothing waits for its thread: not the process's end, nor other calls."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()

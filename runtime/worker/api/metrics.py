@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from headrace.runtime.metrics.custom_metric import (
-    MOST_METRICS,
-    MOST_SERIES,
-    MOST_SETS,
-    MOST_VALUE_CHARS,
-    Kind,
-    Measure,
-    Sample,
+    MAX_LABEL_SETS,
+    MAX_METRICS,
+    MAX_SERIES,
+    MAX_VALUE_CHARS,
+    CustomMetric,
+    CustomSample,
+    MetricKind,
 )
 from headrace.runtime.wire.metrics import encode_metrics
 
@@ -36,22 +36,22 @@ class _Room:
         self._series_count = 0
         self._is_full = False
 
-    def take(self, measure: Measure) -> bool:
+    def take(self, measure: CustomMetric) -> bool:
         """Whether one more set of labels' values fits."""
-        if self._series_count + measure.series_count <= MOST_SERIES:
+        if self._series_count + measure.series_count <= MAX_SERIES:
             self._series_count += measure.series_count
             return True
         if not self._is_full:
             self._is_full = True
             message = "metric %s: the worker's metrics have %d series, as many as they may: no new ones count"
-            logger.warning(message, measure.name, MOST_SERIES)
+            logger.warning(message, measure.name, MAX_SERIES)
         return False
 
 
 class _Metric(Generic[S]):
     """From any thread. `S` is what is kept of one set of labels' values until it is sent."""
 
-    def __init__(self, measure: Measure, on_change: Callable[[], None], room: _Room) -> None:
+    def __init__(self, measure: CustomMetric, on_change: Callable[[], None], room: _Room) -> None:
         self.measure = measure
         self._on_change = on_change
         self._room = room
@@ -62,7 +62,7 @@ class _Metric(Generic[S]):
         self._changed: dict[tuple[str, ...], S] = {}
         self._is_full = False
 
-    def take(self) -> tuple[list[Sample], int]:
+    def take(self) -> tuple[list[CustomSample], int]:
         """What has changed since the last time, and how many calls found no room."""
         with self._lock:
             changed, self._changed = self._changed, {}
@@ -93,15 +93,15 @@ class _Metric(Generic[S]):
         return tuple(_value(labels[name]) for name in names)
 
     def _has_room(self) -> bool:
-        if len(self._sets) < MOST_SETS:
+        if len(self._sets) < MAX_LABEL_SETS:
             return self._room.take(self.measure)
         if not self._is_full:
             self._is_full = True
             message = "metric %s has %d sets of labels' values, as many as it may: new ones aren't counted"
-            logger.warning(message, self.measure.name, MOST_SETS)
+            logger.warning(message, self.measure.name, MAX_LABEL_SETS)
         return False
 
-    def _sample(self, values: tuple[str, ...], state: S) -> Sample:
+    def _sample(self, values: tuple[str, ...], state: S) -> CustomSample:
         raise NotImplementedError
 
 
@@ -114,14 +114,14 @@ class Counter(_Metric[float]):
             raise ValueError(f"metric {self.measure.name}: {amount} can't be added to a counter")
         self._change(labels, lambda so_far: _finite((so_far or 0.0) + amount))
 
-    def _sample(self, values: tuple[str, ...], state: float) -> Sample:
-        return Sample(values, state)
+    def _sample(self, values: tuple[str, ...], state: float) -> CustomSample:
+        return CustomSample(values, state)
 
 
 class Gauge(_Metric[float]):
     """What is, by worker: each has its own value, which goes with its process."""
 
-    def __init__(self, measure: Measure, on_change: Callable[[], None], room: _Room) -> None:
+    def __init__(self, measure: CustomMetric, on_change: Callable[[], None], room: _Room) -> None:
         super().__init__(measure, on_change, room)
         self._now: dict[tuple[str, ...], float] = {}
 
@@ -144,8 +144,8 @@ class Gauge(_Metric[float]):
             if (values := self._values_of(labels)) in self._sets:
                 self._now[values] = change(None)
 
-    def _sample(self, values: tuple[str, ...], state: float) -> Sample:
-        return Sample(values, state)
+    def _sample(self, values: tuple[str, ...], state: float) -> CustomSample:
+        return CustomSample(values, state)
 
 
 class Histogram(_Metric[tuple[float, list[int]]]):
@@ -164,15 +164,15 @@ class Histogram(_Metric[tuple[float, list[int]]]):
 
         self._change(labels, added)
 
-    def _sample(self, values: tuple[str, ...], state: tuple[float, list[int]]) -> Sample:
-        return Sample(values, state[0], tuple(state[1]))
+    def _sample(self, values: tuple[str, ...], state: tuple[float, list[int]]) -> CustomSample:
+        return CustomSample(values, state[0], tuple(state[1]))
 
 
 AnyMetric = Counter | Gauge | Histogram
 M = TypeVar("M", Counter, Gauge, Histogram)
 
 
-class Metrics:
+class HandlerMetrics:
     """Declare each once, in `init_context`; later calls with the same words give the same one.
 
     Published by the processor's /metrics, with the labels that its own have. Counters and histograms are
@@ -223,7 +223,7 @@ class Metrics:
         for metric in self._metrics.values():
             metric.abandon()
 
-    def _declared(self, made: type[M], measure: Measure) -> M:
+    def _declared(self, made: type[M], measure: CustomMetric) -> M:
         with self._lock:
             if (known := self._metrics.get(measure.name)) is not None:
                 if known.measure != measure or not isinstance(known, made):
@@ -233,8 +233,8 @@ class Metrics:
                 it for one in self._metrics.values() for it in one.measure.shown_names
             }:
                 raise ValueError(f"metric {measure.name!r}: {min(taken)} is shown by another one")
-            if len(self._metrics) >= MOST_METRICS:
-                raise ValueError(f"metric {measure.name!r}: there are {MOST_METRICS} already, no more may be")
+            if len(self._metrics) >= MAX_METRICS:
+                raise ValueError(f"metric {measure.name!r}: there are {MAX_METRICS} already, no more may be")
             if not self._metrics and self.sends_by_itself:
                 threading.Thread(target=self._send_forever, name="headrace-metrics", daemon=True).start()
             metric = made(measure, self._on_change, self._room)
@@ -254,7 +254,7 @@ class Metrics:
 
 def _value(given: object) -> str:
     """As a label has it: cut, and without halves of surrogate pairs, which no scrape can say."""
-    text = str(given)[:MOST_VALUE_CHARS]
+    text = str(given)[:MAX_VALUE_CHARS]
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
@@ -264,8 +264,8 @@ def _finite(total: float) -> float:
 
 
 def _measure(
-    kind: Kind, name: str, about: str, labels: Sequence[str], buckets: tuple[float, ...] = ()
-) -> Measure:
+    kind: MetricKind, name: str, about: str, labels: Sequence[str], buckets: tuple[float, ...] = ()
+) -> CustomMetric:
     if isinstance(labels, str):
         raise TypeError(f"metric {name!r}: labels is a text; expected a list of names, such as [{labels!r}]")
-    return Measure(kind, name, about, tuple(labels), tuple(map(float, buckets)))
+    return CustomMetric(kind, name, about, tuple(labels), tuple(map(float, buckets)))

@@ -10,17 +10,17 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeAlias
 
 from headrace.runtime.wire.produce import (
+    PRODUCE_WINDOW_BYTES,
     WAITING,
-    WINDOW_BYTES,
     Message,
-    Produce,
-    Produced,
+    ProduceRequest,
+    ProduceResult,
     decode_produced,
     encode_produce,
     place_name,
 )
 from headrace.runtime.wire.records import Headers, WireRecord
-from headrace.runtime.worker.api.serial_writer import InTurn
+from headrace.runtime.worker.api.serial_writer import SerialWriter
 
 _TRACE = frozenset({"traceparent", "tracestate", "baggage"})
 _ASKING = threading.RLock()  # of all messages: each is asked for seldom, and at once
@@ -45,7 +45,7 @@ class _Outcome(Future[Confirmed]):
         return False
 
 
-class OnItsWay:
+class PendingMessage:
     """A message that was produced. Await it, or call `result`, to learn where it is; or let it be.
 
     Raises ProduceError where it couldn't be written: then the record that it is of has failed, whatever its
@@ -58,7 +58,7 @@ class OnItsWay:
     def __init__(self, size_bytes: int, *, goes_with_commit: bool = False) -> None:
         self.size_bytes = size_bytes
         self._goes_with_commit = goes_with_commit
-        self._said: Produced | None = None
+        self._said: ProduceResult | None = None
         self._future: Future[Confirmed] | None = None  # made for who asks: for most messages nobody does
 
     def __await__(self) -> Generator[None, None, Confirmed]:
@@ -77,7 +77,7 @@ class OnItsWay:
                 "returned: there is nothing to wait for"
             )
 
-    def end(self, said: Produced) -> None:
+    def end(self, said: ProduceResult) -> None:
         """What became of it has come (link thread)."""
         with _ASKING:
             self._said = said
@@ -94,18 +94,18 @@ class OnItsWay:
             return self._future
 
 
-def _tell(future: Future[Confirmed], said: Produced) -> None:
+def _tell(future: Future[Confirmed], said: ProduceResult) -> None:
     if said.failure:
         future.set_exception(ProduceError(said.failure))
     else:
         future.set_result(Confirmed(said.partition, said.offset))
 
 
-_Item: TypeAlias = tuple[int, int, Message, OnItsWay]
+_Item: TypeAlias = tuple[int, int, Message, PendingMessage]
 """Lane and offset of the record that a message is of, and the message."""
 
 
-class WorkerProduces:
+class WorkerProducer:
     """Sends messages to the processor, and bounds by bytes those that no broker has confirmed yet."""
 
     def __init__(
@@ -128,15 +128,15 @@ class WorkerProduces:
         self._topics = None if topics is None else frozenset(map(tuple, topics))
         self._is_transactional = is_transactional
         self._send = send
-        self._send_in_turn = InTurn(self._send_each)
+        self._send_in_turn = SerialWriter(self._send_each)
         self._place = place
         self._room = threading.Condition()
-        self._open: dict[int, OnItsWay] = {}
+        self._open: dict[int, PendingMessage] = {}
         self._open_bytes = 0
         self._next = 0
         self._is_forked = False
 
-    def produce(self, message: Message) -> OnItsWay:
+    def produce(self, message: Message) -> PendingMessage:
         """Returns once it is on its way to the processor: at once, unless too much is.
 
         Raises RuntimeError in a process that the handler has forked, ValueError for a place that it may not
@@ -148,9 +148,9 @@ class WorkerProduces:
         lane_id, offset, record = self._place()
         origin = self.trace_headers() or (record.headers if record is not None else ())
         if origin:
-            message = message._replace(headers=traced(message.headers, origin))
+            message = message._replace(headers=with_trace_headers(message.headers, origin))
         goes_with_commit = not message.output and self._is_transactional(lane_id)
-        one = OnItsWay(message.size_bytes, goes_with_commit=goes_with_commit)
+        one = PendingMessage(message.size_bytes, goes_with_commit=goes_with_commit)
         self._send_in_turn((lane_id, offset, message, one))
         return one
 
@@ -159,11 +159,11 @@ class WorkerProduces:
         while waiting:
             lane_id, offset, message, one = waiting.popleft()
             try:
-                data = encode_produce(Produce(self._next, lane_id, offset, message))
+                data = encode_produce(ProduceRequest(self._next, lane_id, offset, message))
             except (struct.error, UnicodeEncodeError) as error:
                 raise ValueError(f"produce({message.topic!r}): no message can say that: {error}") from None
             with self._room:
-                while self._open_bytes and self._open_bytes + one.size_bytes > WINDOW_BYTES:
+                while self._open_bytes and self._open_bytes + one.size_bytes > PRODUCE_WINDOW_BYTES:
                     self._room.wait()
                 self._open[self._next] = one
                 self._open_bytes += one.size_bytes
@@ -201,14 +201,14 @@ class WorkerProduces:
         self._is_forked = True
 
 
-def traced(headers: Headers, source: Headers) -> Headers:
+def with_trace_headers(headers: Headers, source: Headers) -> Headers:
     """With those of the source that say which trace it is of, unless there are some already."""
     if any(name.lower() in _TRACE for name, _ in headers):
         return headers
     return (*headers, *((name, value) for name, value in source if name.lower() in _TRACE))
 
 
-def as_bytes(value: object) -> bytes | None:
+def encode_value(value: object) -> bytes | None:
     """Bytes as they are, text as UTF-8, None as none; all else as JSON. Raises TypeError, ValueError."""
     if value is None or isinstance(value, bytes):
         return value
@@ -217,9 +217,9 @@ def as_bytes(value: object) -> bytes | None:
     return (value if isinstance(value, str) else json.dumps(value)).encode()
 
 
-def pairs_of(headers: Any) -> Headers:
+def header_pairs(headers: Any) -> Headers:
     """Of a mapping, or of pairs: names with bytes, text, or None."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((str(name), as_bytes(value)) for name, value in pairs)
+    return tuple((str(name), encode_value(value)) for name, value in pairs)

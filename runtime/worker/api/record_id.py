@@ -4,7 +4,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 
-class Place(NamedTuple):
+class RecordId(NamedTuple):
     """A record."""
 
     topic: str
@@ -12,7 +12,7 @@ class Place(NamedTuple):
     offset: int
 
 
-RECORD: ContextVar[Any] = ContextVar("headrace_headers", default=None)
+CURRENT_RECORD: ContextVar[Any] = ContextVar("headrace_headers", default=None)
 """Set with it: that record, whose headers go along with what is produced for it."""
-CURRENT: ContextVar[Place | None] = ContextVar("headrace_record", default=None)
+CURRENT_RECORD_ID: ContextVar[RecordId | None] = ContextVar("headrace_record", default=None)
 """Set in tasks that a handler has created, and where records run at once. Elsewhere the slot says it."""

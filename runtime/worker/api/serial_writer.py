@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class InTurn(Generic[T]):
+class SerialWriter(Generic[T]):
     """Has one thing at a time written.
 
     A thread waits for another's. A signal handler of Python runs amid what its own thread writes: waiting for

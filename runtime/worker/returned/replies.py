@@ -9,7 +9,7 @@ import nuclio_sdk
 from headrace.runtime.wire.records import Headers
 from headrace.runtime.wire.reply import Reply, encode_reply
 from headrace.runtime.worker.api.user_traceback import describe_failure
-from headrace.runtime.worker.results import NO_RESPONSE, HandlerReturnedError, Outcome, plain
+from headrace.runtime.worker.results import NO_RESPONSE, HandlerReturnedError, RecordOutcome, plain
 
 _TEXT, _JSON = "text/plain", "application/json"
 _STATUSES = range(200, 600)  # what is below goes before an answer, and isn't one
@@ -36,7 +36,9 @@ def answer(seq: int, result: Any) -> bytes:
     return encode_reply(seq, reply_of(result))
 
 
-def answers(seqs: Sequence[int], outcomes: Sequence[Outcome]) -> tuple[list[bytes], list[Outcome]]:
+def answers(
+    seqs: Sequence[int], outcomes: Sequence[RecordOutcome]
+) -> tuple[list[bytes], list[RecordOutcome]]:
     """REPLYs to those of a batch that have a response, and all outcomes: what can't be sent has failed."""
     frames, answered = [], list(outcomes)
     for i, (seq, outcome) in enumerate(zip(seqs, outcomes, strict=True)):
@@ -44,7 +46,7 @@ def answers(seqs: Sequence[int], outcomes: Sequence[Outcome]) -> tuple[list[byte
             try:
                 frames.append(answer(seq, outcome.response))
             except Exception as error:
-                answered[i] = Outcome(describe_failure(error))
+                answered[i] = RecordOutcome(describe_failure(error))
     return frames, answered
 
 

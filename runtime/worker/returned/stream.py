@@ -8,9 +8,9 @@ from contextlib import aclosing, closing
 from typing import Any
 
 from headrace.runtime.wire.reply import (
-    MOST_PART_BYTES,
+    MAX_PART_BYTES,
     NOBODY,
-    WINDOW_BYTES,
+    REPLY_WINDOW_BYTES,
     Reply,
     encode_part,
     encode_reply,
@@ -29,7 +29,7 @@ from headrace.runtime.worker.returned.replies import answer, reply_of
 _GONE = "nobody takes the rest of its answer any more"
 
 
-class Replies:
+class ReplySender:
     """Sends the answers to one record after another, whole or in parts.
 
     The link thread tells how much of the parts was taken.
@@ -126,11 +126,11 @@ class Replies:
         if self._head is None:
             self._open(item)
         data = plain(body_of(item))
-        for at in range(0, len(data), MOST_PART_BYTES):
-            yield data[at : at + MOST_PART_BYTES]
+        for at in range(0, len(data), MAX_PART_BYTES):
+            yield data[at : at + MAX_PART_BYTES]
 
     def _has_room(self) -> bool:
-        return self._taken == NOBODY or self._sent - self._taken < WINDOW_BYTES
+        return self._taken == NOBODY or self._sent - self._taken < REPLY_WINDOW_BYTES
 
     def _put(self, data: bytes) -> None:
         if self._taken == NOBODY:

@@ -15,7 +15,7 @@ from inference_responses import as_json, framed, protobuf
 from postgresql import PostgreSQL
 
 from headrace.functions.database.engine import open_engine
-from headrace.functions.database.retry import patiently
+from headrace.functions.database.retry import retry_write
 from headrace.functions.model_metrics import handler as function
 from headrace.functions.model_metrics.settings import SettingsError, read_settings
 from headrace.functions.model_metrics.store.tables import FEEDBACK, IGNORED, RESPONSES
@@ -102,7 +102,7 @@ def test_a_server_that_stops_amid_it_loses_and_doubles_nothing(
         if len(pauses) % 3 == 0:
             own_server.start()
 
-    monkeypatch.setattr(function, "patiently", partial(patiently, sleep=bring_back))
+    monkeypatch.setattr(function, "patiently", partial(retry_write, sleep=bring_back))
     assert handle([record(offset) for offset in range(5)]).failures == []
     own_server.stop()
     assert handle([record(offset) for offset in range(3, 10)]).failures == []  # its start waits
@@ -134,7 +134,7 @@ def test_it_is_tried_until_it_succeeds_and_less_and_less_often(failures: int) ->
         if left:
             raise left.pop()
 
-    patiently(write, logger, pauses.append)
+    retry_write(write, logger, pauses.append)
     assert len(pauses) == len(logger.said) == failures
     assert pauses == sorted(pauses)
     assert all(0.1 <= pause <= 5 for pause in pauses)
@@ -150,7 +150,7 @@ def test_what_is_wrong_with_the_rows_is_not_tried_again() -> None:
         raise sa.exc.IntegrityError("", {}, sqlite3.IntegrityError("NOT NULL"))
 
     with pytest.raises(sa.exc.IntegrityError):
-        patiently(write, Logger(), never)
+        retry_write(write, Logger(), never)
 
 
 def test_settings_have_defaults_and_a_prefix_is_checked() -> None:

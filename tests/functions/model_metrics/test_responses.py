@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inference_responses import as_json
 
-from headrace.functions.model_metrics.messages.extraction import Ignored, ResponseRow, extract
+from headrace.functions.model_metrics.messages.extraction import Ignored, ResponseRow, extract_response
 from headrace.functions.model_metrics.messages.payload import ContentType
 from headrace.functions.model_metrics.messages.topics import ModelTopics
 
@@ -31,7 +31,7 @@ class Message:
 
 
 def row(message: Message) -> ResponseRow:
-    found = extract(message, TOPICS)
+    found = extract_response(message, TOPICS)
     assert isinstance(found, ResponseRow), found
     return found
 
@@ -74,7 +74,7 @@ def test_a_row_has_all_that_a_message_says() -> None:
     ],
 )
 def test_what_cannot_be_extracted_is_ignored_by_its_reason(changes: dict[str, Any], reason: str) -> None:
-    assert extract(replace(Message(), **changes), TOPICS) == Ignored(reason)
+    assert extract_response(replace(Message(), **changes), TOPICS) == Ignored(reason)
 
 
 def test_every_reason_is_one_word_of_a_metric() -> None:
@@ -128,5 +128,5 @@ def test_the_request_is_known_by_its_header_or_by_a_composite_key(
 def test_whatever_is_written_is_a_row_or_has_a_reason(
     key: bytes | None, body: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
-    found = extract(replace(Message(), key=key, body=body, header_list=tuple(headers)), TOPICS)
+    found = extract_response(replace(Message(), key=key, body=body, header_list=tuple(headers)), TOPICS)
     assert isinstance(found, ResponseRow | Ignored)

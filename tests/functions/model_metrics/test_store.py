@@ -25,8 +25,8 @@ from headrace.functions.model_metrics.store.tables import (
     FEEDBACK,
     IGNORED,
     METADATA,
+    MIGRATIONS,
     RESPONSES,
-    STEPS,
     TOUCHED,
 )
 from headrace.functions.model_metrics.store.writer import IgnoredRow, Rows, Writer
@@ -135,7 +135,7 @@ def test_many_may_write_at_once(engine: sa.Engine) -> None:
 
 def test_json_that_a_database_refuses_costs_its_row_its_json_and_others_nothing(databases: Databases) -> None:
     engine = open_engine(databases.create())
-    migrate(engine, STEPS)
+    migrate(engine, MIGRATIONS)
     batch = [replace(row, payload_json=r'{"a": "\u0000"}' if row.offset == 5 else "{}") for row in rows(9)]
     Writer(engine).write(Rows(batch, [TRUTH], [IGNORED_ROW]))
     assert [row.payload_json for row in stored(engine)] == [None if n == 5 else {} for n in range(9)]
@@ -154,9 +154,9 @@ def test_the_migrations_make_the_tables_of_today(engine: sa.Engine) -> None:
 def test_many_may_migrate_at_once(url: str) -> None:
     engines = [open_engine(url) for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(partial(migrate, steps=STEPS), engines))
+        list(threads.map(partial(migrate, steps=MIGRATIONS), engines))
     Writer(engines[0]).write(Rows([RESPONSE]))
-    migrate(engines[1], STEPS)
+    migrate(engines[1], MIGRATIONS)
     assert len(stored(engines[2])) == 1
     for engine in engines:
         engine.dispose()
@@ -166,7 +166,7 @@ def test_a_database_of_a_later_version_is_left_alone(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = 'v99'"))
     with pytest.raises(NewerDatabaseError, match="is at version v99, this function knows v1: update it"):
-        migrate(engine, STEPS)
+        migrate(engine, MIGRATIONS)
 
 
 # ---- addresses

@@ -13,15 +13,15 @@ from model_metrics_rows import RESPONSE
 from postgresql import PostgreSQL
 
 from headrace.functions.database import reading
-from headrace.functions.database.engine import for_reading, open_engine
+from headrace.functions.database.engine import open_engine, read_only
 from headrace.functions.database.migrate import migrate
 from headrace.functions.model_metrics import handler as function
 from headrace.functions.model_metrics.metrics import work_queue
 from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
-from headrace.functions.model_metrics.store.tables import STEPS
+from headrace.functions.model_metrics.store.tables import MIGRATIONS
 from headrace.functions.model_metrics.store.writer import IgnoredRow, Rows, Writer
 from headrace.functions.model_metrics.web import metrics_reader
-from headrace.functions.model_metrics.web.metrics_reader import Answers
+from headrace.functions.model_metrics.web.metrics_reader import MetricsReader
 
 METRICS = "/api/v1/metrics/pipeline/"
 NOON = datetime(2026, 5, 17, 12, tzinfo=UTC)
@@ -45,7 +45,7 @@ class Site:
     def __init__(self, engine: sa.Engine) -> None:
         self.warnings: list[str] = []
         logger = SimpleNamespace(warn_with=lambda text, **values: self.warnings.append(f"{text} {values}"))
-        data = SimpleNamespace(engine=engine, answers=Answers(engine))
+        data = SimpleNamespace(engine=engine, answers=MetricsReader(engine))
         self._context = SimpleNamespace(user_data=data, logger=logger, Response=nuclio_sdk.Response)
 
     def ask(self, path: str, method: str = "GET", **fields: str) -> Any:
@@ -200,7 +200,7 @@ def test_a_name_is_text_whatever_it_says(engine: sa.Engine) -> None:
 
 def test_a_database_that_is_away_is_503_and_a_line(own_server: PostgreSQL) -> None:
     engine = open_engine(own_server.databases.create())
-    migrate(engine, STEPS)
+    migrate(engine, MIGRATIONS)
     site = Site(engine)
     own_server.stop()
     try:
@@ -214,7 +214,7 @@ def test_a_database_that_is_away_is_503_and_a_line(own_server: PostgreSQL) -> No
 
 
 def test_writers_wait_for_no_reader(engine: sa.Engine) -> None:
-    with for_reading(engine).connect() as connection:
+    with read_only(engine).connect() as connection:
         connection.execute(sa.select(COUNTS)).all()
         Writer(engine).write(Rows([RESPONSE]))
         connection.execute(sa.select(COUNTS)).all()

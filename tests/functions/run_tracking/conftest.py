@@ -7,13 +7,13 @@ import sqlalchemy as sa
 
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
-from headrace.functions.run_tracking.store.tables import STEPS
+from headrace.functions.run_tracking.store.tables import MIGRATIONS
 
 
 @pytest.fixture
 def engine(url: str) -> Iterator[sa.Engine]:
     """Of a database with today's tables."""
     opened = open_engine(url)
-    migrate(opened, STEPS)
+    migrate(opened, MIGRATIONS)
     yield opened
     opened.dispose()

@@ -611,7 +611,7 @@ def test_a_query_that_is_none_is_400(rows: Rows, backend: Backend, path: str, na
 
 def test_a_database_that_is_away_is_503_and_a_line(own_server: PostgreSQL, tmp_path: Path) -> None:
     engine = open_engine(own_server.databases.create())
-    migrate(engine, t.STEPS)
+    migrate(engine, t.MIGRATIONS)
     backend = Backend(engine, tmp_path)
     own_server.stop()
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.functions.retry import until_done
+from headrace.functions.retry import retry_until_done
 from headrace.functions.run_tracking import handler as function
 from headrace.functions.run_tracking.blobs.folder import FolderStore
 from headrace.functions.run_tracking.blobs.store import BlobError, Upload
@@ -158,6 +158,6 @@ def test_a_store_that_is_away_is_waited_for_and_spends_no_attempt(
 def test_pauses_grow_and_have_an_end(blobs: FolderStore) -> None:
     store, pauses = AwayStore(blobs, refusals=10), list[float]()
     logger = type("Logger", (), {"warn_with": lambda *_, **__: None})()
-    until_done(lambda: store.delete_below("r/"), str, "it waits", logger, pauses.append)
+    retry_until_done(lambda: store.delete_below("r/"), str, "it waits", logger, pauses.append)
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 5.0]
     assert left(blobs) == ["r2/a", "q/a"]

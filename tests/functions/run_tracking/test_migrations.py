@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import NewerDatabaseError, migrate
-from headrace.functions.run_tracking.store.tables import METADATA, RUNS, STEPS
+from headrace.functions.run_tracking.store.tables import METADATA, MIGRATIONS, RUNS
 
 
 def constraints(engine: sa.Engine) -> dict[str, tuple[object, ...]]:
@@ -45,7 +45,7 @@ def test_keys_names_and_defaults_are_those_of_the_tables(engine: sa.Engine) -> N
 def test_many_may_migrate_at_once(url: str) -> None:
     engines = [open_engine(url) for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda engine: migrate(engine, STEPS), engines))
+        list(threads.map(lambda engine: migrate(engine, MIGRATIONS), engines))
     with engines[0].connect() as connection:
         assert connection.execute(sa.select(RUNS)).all() == []
     for engine in engines:
@@ -56,12 +56,12 @@ def test_a_database_of_a_later_version_is_left_alone(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = 'v99'"))
     with pytest.raises(NewerDatabaseError, match="is at version v99, this function knows v1: update it"):
-        migrate(engine, STEPS)
+        migrate(engine, MIGRATIONS)
 
 
 def test_the_way_back_leaves_nothing(engine: sa.Engine) -> None:
     config = Config()
-    config.set_main_option("script_location", STEPS)
+    config.set_main_option("script_location", MIGRATIONS)
     config.set_main_option("path_separator", "os")
     with engine.begin() as connection:
         config.attributes["connection"] = connection

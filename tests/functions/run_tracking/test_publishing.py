@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.functions.run_tracking.frontier import publishing
-from headrace.functions.run_tracking.frontier.publishing import Publisher, PublishError
+from headrace.functions.run_tracking.frontier.publishing import ItemPublisher, PublishError
 
 
 class OneWay:
@@ -57,8 +57,8 @@ def kafka() -> Kafka:
     return Kafka()
 
 
-def publisher(kafka: Kafka, timeout_seconds: float = 60.0) -> Publisher:
-    return Publisher(kafka.produce, "data-ingestion", "kafka", timeout_seconds)
+def publisher(kafka: Kafka, timeout_seconds: float = 60.0) -> ItemPublisher:
+    return ItemPublisher(kafka.produce, "data-ingestion", "kafka", timeout_seconds)
 
 
 async def test_it_returns_once_all_is_confirmed(kafka: Kafka) -> None:

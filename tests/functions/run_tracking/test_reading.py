@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from headrace.functions.database.reading import TooLongError, reading
+from headrace.functions.database.reading import TooLongError, bounded_read
 from headrace.functions.run_tracking.store import tables as t
 
 COUNTING = (
@@ -13,7 +13,7 @@ COUNTING = (
 
 def test_a_query_that_goes_on_is_ended(engine: sa.Engine) -> None:
     says = r"^that takes longer than 0.05 s to read: ask for less$"
-    with pytest.raises(TooLongError, match=says), reading(engine, 0.05) as now:
+    with pytest.raises(TooLongError, match=says), bounded_read(engine, 0.05) as now:
         now.rows(sa.text(COUNTING.format(10**12)))
     with engine.begin() as connection:
         connection.execute(sa.insert(t.TAGS).values(id="i", name="n"))
@@ -21,12 +21,12 @@ def test_a_query_that_goes_on_is_ended(engine: sa.Engine) -> None:
 
 
 def test_queries_have_their_time_together(engine: sa.Engine) -> None:
-    with reading(engine, 60) as now:
+    with bounded_read(engine, 60) as now:
         assert [row["n"] for row in now.rows(sa.select(sa.literal(1).label("n")))] == [1]
-    with reading(engine, -1) as late, pytest.raises(TooLongError):
+    with bounded_read(engine, -1) as late, pytest.raises(TooLongError):
         late.rows(sa.select(sa.literal(1)))
 
 
 def test_what_is_wrong_otherwise_is_said_as_it_is(engine: sa.Engine) -> None:
-    with pytest.raises(sa.exc.DBAPIError), reading(engine) as now:
+    with pytest.raises(sa.exc.DBAPIError), bounded_read(engine) as now:
         now.rows(sa.text("SELECT no_such FROM nowhere"))

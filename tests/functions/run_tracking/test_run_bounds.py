@@ -9,11 +9,11 @@ import pytest
 import sqlalchemy as sa
 from run_messages import Log
 
-from headrace.functions.run_tracking.frontier.counts import Counts
-from headrace.functions.run_tracking.frontier.named import Named
+from headrace.functions.run_tracking.frontier.counts import FrontierMetrics
+from headrace.functions.run_tracking.frontier.named import ConnectionLimits
 from headrace.functions.run_tracking.frontier.sockets import Sockets
 from headrace.functions.run_tracking.ingestion.folding import Sourced
-from headrace.functions.run_tracking.ingestion.writer import Writer
+from headrace.functions.run_tracking.ingestion.writer import BatchWriter
 from headrace.functions.run_tracking.messages.items import ItemError, read_frame
 from headrace.functions.run_tracking.settings import RunBounds, SettingsError, read_settings
 from headrace.functions.run_tracking.store import tables as t
@@ -57,12 +57,12 @@ def test_what_is_nested_as_deep_as_may_be_is_taken() -> None:
 # ---- on a connection
 
 
-def told(named: Named, *items: dict[str, Any]) -> None:
+def told(named: ConnectionLimits, *items: dict[str, Any]) -> None:
     named.check(read_frame("r", json.dumps(items)))
 
 
 def test_a_client_is_told_which_metric_is_too_many() -> None:
-    named = Named(RunBounds(sequences=3))
+    named = ConnectionLimits(RunBounds(sequences=3))
     told(named, METRIC, METRIC | {"context": {"a": 1}}, METRIC | {"name": "b"}, METRIC)
     for _ in range(2):
         with pytest.raises(ItemError, match="at most 3 metrics and the like, each in each context: RUN_MAX"):
@@ -71,7 +71,7 @@ def test_a_client_is_told_which_metric_is_too_many() -> None:
 
 
 def test_a_client_is_told_which_tag_is_too_many() -> None:
-    named = Named(RunBounds(tags=2))
+    named = ConnectionLimits(RunBounds(tags=2))
     for number in range(10):
         told(named, {"type": "add_tag", "tag_name": f"epoch {number}"})
         told(named, {"type": "remove_tag", "tag_name": f"epoch {number}"})
@@ -81,7 +81,7 @@ def test_a_client_is_told_which_tag_is_too_many() -> None:
 
 
 def test_what_a_refused_frame_names_takes_no_room() -> None:
-    named = Named(RunBounds(sequences=2, tags=1))
+    named = ConnectionLimits(RunBounds(sequences=2, tags=1))
     added, other = ({"type": "add_tag", "tag_name": name} for name in "ab")
     for _ in range(2):
         with pytest.raises(ItemError, match="RUN_MAX_SEQUENCES"):
@@ -93,7 +93,7 @@ def test_what_a_refused_frame_names_takes_no_room() -> None:
 
 @pytest.mark.parametrize("value", [{"a": "x" * 100}, {"a": {"b": 1, "c": [{"d": 1}, {"d": 2}]}}])
 def test_a_client_is_told_which_hyperparameters_are_too_many(value: dict[str, Any]) -> None:
-    named = Named(RunBounds(hparams_bytes=100, hparams=4))
+    named = ConnectionLimits(RunBounds(hparams_bytes=100, hparams=4))
     told(named, {"type": "log_hparams", "value": {"a": 1, "b": {"c": 1, "d": 1}}})
     with pytest.raises(ItemError, match="names: at most 100 bytes and 4 names, RUN_MAX_HPARAMS"):
         told(named, {"type": "log_hparams", "value": value})
@@ -115,7 +115,7 @@ def test_what_is_refused_is_its_reply_and_the_connection_goes_on(item: str, says
 
     bounds = RunBounds(tags=1)
     publisher: Any = SimpleNamespace(publish=publish)
-    sockets, named = Sockets(publisher, Counts(), bounds), Named(bounds)
+    sockets, named = Sockets(publisher, FrontierMetrics(), bounds), ConnectionLimits(bounds)
 
     def replied(frame: str) -> dict[str, Any]:
         reply: dict[str, Any] = json.loads(asyncio.run(sockets._reply("r", named, frame)))
@@ -137,7 +137,7 @@ def log() -> Log:
 
 def written(engine: sa.Engine, bounds: RunBounds, *messages: Sourced) -> list[int]:
     """Which of them are refused, each in a line."""
-    failed = Writer(engine, 1000, bounds).write(messages).failed
+    failed = BatchWriter(engine, 1000, bounds).write(messages).failed
     assert not any("\n" in reason for reason in failed.values())
     return [place for place, message in enumerate(messages) if message.source in failed]
 

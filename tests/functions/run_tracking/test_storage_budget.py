@@ -12,7 +12,7 @@ import pytest
 
 from headrace.functions.run_tracking.blobs import storage_budget as room_file
 from headrace.functions.run_tracking.blobs.folder import FolderStore
-from headrace.functions.run_tracking.blobs.storage_budget import Room
+from headrace.functions.run_tracking.blobs.storage_budget import StorageBudget
 from headrace.functions.run_tracking.blobs.store import FullError, TooLargeError
 from headrace.functions.run_tracking.settings import BlobBounds
 
@@ -120,7 +120,7 @@ def test_what_was_there_before_counts(tmp_path: Path) -> None:
 def test_what_others_delete_makes_room_and_what_others_put_takes_it(tmp_path: Path) -> None:
     bounds, now = BlobBounds(run_bytes=100), [0.0]
     (tmp_path / ".unfinished").mkdir()
-    room = Room(tmp_path, bounds, lambda: now[0])
+    room = StorageBudget(tmp_path, bounds, lambda: now[0])
     room.check("r", 100)
     other = FolderStore(tmp_path, "http://x")
     put(other, "r/a", b"x" * 80)
@@ -157,7 +157,7 @@ def test_a_walk_that_takes_long_comes_seldom(tmp_path: Path, monkeypatch: pytest
         return [("r", 100)]
 
     monkeypatch.setattr(room_file, "_files_of", slow)
-    room = Room(tmp_path, BlobBounds(run_bytes=100), lambda: now[0])
+    room = StorageBudget(tmp_path, BlobBounds(run_bytes=100), lambda: now[0])
     for _ in range(500):
         with pytest.raises(TooLargeError):
             room.check("r", 1)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from run_messages import BEGAN, Log
 
 from headrace.functions.run_tracking.ingestion.folding import Sourced
-from headrace.functions.run_tracking.ingestion.writer import Outcome, Writer
+from headrace.functions.run_tracking.ingestion.writer import BatchOutcome, BatchWriter
 from headrace.functions.run_tracking.store import tables
 from headrace.functions.run_tracking.store.identities import context_id
 
@@ -24,8 +24,8 @@ def log() -> Log:
 
 
 @pytest.fixture
-def writer(engine: sa.Engine) -> Writer:
-    return Writer(engine, 1000)
+def writer(engine: sa.Engine) -> BatchWriter:
+    return BatchWriter(engine, 1000)
 
 
 def rows(engine: sa.Engine, table: sa.Table, *columns: str) -> list[tuple[Any, ...]]:
@@ -64,8 +64,8 @@ def a_run(log: Log, run_id: str = "r") -> list[Sourced]:
     ]
 
 
-def test_a_run_is_stored_as_it_was_said(engine: sa.Engine, writer: Writer, log: Log) -> None:
-    assert writer.write(a_run(log)) == Outcome()
+def test_a_run_is_stored_as_it_was_said(engine: sa.Engine, writer: BatchWriter, log: Log) -> None:
+    assert writer.write(a_run(log)) == BatchOutcome()
     train = context_id(TRAIN)
     columns = ("id", "name", "is_active", "created_at", "finalized_at", "duration_seconds")
     (run,) = rows(engine, tables.RUNS, *columns)
@@ -89,7 +89,7 @@ def test_a_run_is_stored_as_it_was_said(engine: sa.Engine, writer: Writer, log: 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_comes_again_from_anywhere_changes_nothing(
-    engine: sa.Engine, writer: Writer, log: Log, seed: int
+    engine: sa.Engine, writer: BatchWriter, log: Log, seed: int
 ) -> None:
     """Weakness 4: a second create_run, records and metrics without a step."""
     chance = random.Random(seed)
@@ -104,13 +104,13 @@ def test_what_comes_again_from_anywhere_changes_nothing(
 
 def test_however_it_is_cut_the_same_is_stored(engine: sa.Engine, log: Log) -> None:
     messages = [it for run in ("a", "b") for it in a_run(log, run)]
-    Writer(engine, 1000).write(messages)
+    BatchWriter(engine, 1000).write(messages)
     whole = everything(engine)
     with engine.begin() as connection:
         for table in tables.METADATA.sorted_tables:
             connection.execute(sa.delete(table))
     for message in messages:
-        Writer(engine, 1).write([message])
+        BatchWriter(engine, 1).write([message])
     assert everything(engine) == whole
 
 
@@ -126,7 +126,7 @@ def test_a_deleted_run_stays_deleted_whatever_comes_with_it_or_later(
     engine: sa.Engine, log: Log, many: int
 ) -> None:
     """Weakness 5: a create_run behind the delete, in one batch."""
-    writer = Writer(engine, many)
+    writer = BatchWriter(engine, many)
     messages = [*a_run(log), *a_run(log, "other"), log("delete_run"), *a_run(log)]
     outcome = writer.write(messages)
     assert outcome.failed == {}
@@ -135,11 +135,13 @@ def test_a_deleted_run_stays_deleted_whatever_comes_with_it_or_later(
     for table in (*tables.OF_RUNS, tables.RUNS):
         assert {row[0] for row in rows(engine, table)} == {"other"}, table.name
     later = writer.write([log("log_metric", name="loss", value=1.0, step=9)])
-    assert later == Outcome()
+    assert later == BatchOutcome()
     assert [name for name, *_ in rows(engine, tables.RUNS)] == ["other"]
 
 
-def test_a_message_that_no_database_takes_fails_alone(engine: sa.Engine, writer: Writer, log: Log) -> None:
+def test_a_message_that_no_database_takes_fails_alone(
+    engine: sa.Engine, writer: BatchWriter, log: Log
+) -> None:
     """Weakness 1: a group that fails was committed with the rest."""
     bad = log("log_metric", "bad", name="loss", value=1.0, step=2**63 - 1)
     worse = log("log_metric", "bad", name="loss", value=1.0, step=None)  # one more than there can be
@@ -150,7 +152,7 @@ def test_a_message_that_no_database_takes_fails_alone(engine: sa.Engine, writer:
 
 
 def test_a_client_that_sends_again_is_known_by_its_message_id(
-    engine: sa.Engine, writer: Writer, log: Log
+    engine: sa.Engine, writer: BatchWriter, log: Log
 ) -> None:
     for _ in range(2):
         writer.write([log("log_metric", name="loss", value=1.0, step=None, message_id="c/1")])
@@ -158,7 +160,7 @@ def test_a_client_that_sends_again_is_known_by_its_message_id(
     assert len(rows(engine, tables.SEQUENCES)) == len(rows(engine, tables.LOG_RECORDS)) == 1
 
 
-def test_what_is_no_number_is_kept_as_none(engine: sa.Engine, writer: Writer, log: Log) -> None:
+def test_what_is_no_number_is_kept_as_none(engine: sa.Engine, writer: BatchWriter, log: Log) -> None:
     values: list[Any] = ["NaN", None, "Infinity", "-Infinity", 1]
     writer.write([log("log_metric", name="x", value=it, step=at) for at, it in enumerate(values)])
     with engine.connect() as connection:
@@ -168,7 +170,7 @@ def test_what_is_no_number_is_kept_as_none(engine: sa.Engine, writer: Writer, lo
 
 
 def test_a_run_that_is_resumed_is_active_again_and_began_when_it_began(
-    engine: sa.Engine, writer: Writer, log: Log
+    engine: sa.Engine, writer: BatchWriter, log: Log
 ) -> None:
     later = (BEGAN + timedelta(hours=1)).isoformat()
     writer.write(a_run(log))
@@ -178,7 +180,7 @@ def test_a_run_that_is_resumed_is_active_again_and_began_when_it_began(
 
 
 def test_the_duration_is_by_the_clients_clock_where_both_ends_say_it(
-    engine: sa.Engine, writer: Writer, log: Log
+    engine: sa.Engine, writer: BatchWriter, log: Log
 ) -> None:
     """Weakness 10."""
     client = BEGAN - timedelta(days=1)
@@ -190,7 +192,7 @@ def test_the_duration_is_by_the_clients_clock_where_both_ends_say_it(
 
 @pytest.mark.parametrize("name", ["s3_key", "blob_key"])
 def test_both_spellings_of_a_blobs_key_are_read(
-    engine: sa.Engine, writer: Writer, log: Log, name: str
+    engine: sa.Engine, writer: BatchWriter, log: Log, name: str
 ) -> None:
     """Weakness 8."""
     spelled: dict[str, Any] = {name: "r/a"}
@@ -198,13 +200,15 @@ def test_both_spellings_of_a_blobs_key_are_read(
     assert rows(engine, tables.BLOBS) == [("r", "a", "application/octet-stream", "r/a")]
 
 
-def test_every_kind_makes_its_run_where_there_is_none(engine: sa.Engine, writer: Writer, log: Log) -> None:
+def test_every_kind_makes_its_run_where_there_is_none(
+    engine: sa.Engine, writer: BatchWriter, log: Log
+) -> None:
     tag, name = log("add_tag", "a", tag_name="t"), log("set_run_property", "b", name="n")
     writer.write([tag, name, log("finish_run", "c")])
     assert [row[0] for row in rows(engine, tables.RUNS)] == ["a", "b", "c"]
 
 
-def test_the_time_of_a_custom_object_is_the_clients(engine: sa.Engine, writer: Writer, log: Log) -> None:
+def test_the_time_of_a_custom_object_is_the_clients(engine: sa.Engine, writer: BatchWriter, log: Log) -> None:
     """Weakness 10: it was dropped."""
     said = BEGAN + timedelta(seconds=3)
     writer.write(

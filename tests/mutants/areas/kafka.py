@@ -49,8 +49,9 @@ MUTANTS = (
         "L4",
         "a member that was fenced joins again while handlers of its last membership run",
         "triggers/kafka/group/machine.py",
-        "        if self._phase is State.FENCED and not self.holdings.leaving:\n            self._begin()",
-        "        if self._phase is State.FENCED:\n            self._begin()",
+        "        if self._phase is MemberState.FENCED and not self.holdings.leaving:\n"
+        "            self._begin()",
+        "        if self._phase is MemberState.FENCED:\n            self._begin()",
         f"{_MACHINE}::test_a_fenced_member_joins_again_once_all_is_released",
     ),
     Mutant(

@@ -20,7 +20,7 @@ MUTANTS = (
         "L4",
         "a member goes on with its shards though another one has them by now",
         _SHARES,
-        "        if not taken.isdisjoint(member.shards):\n            return Verdict(others, None)\n",
+        "        if not taken.isdisjoint(member.shards):\n            return ShareDecision(others, None)\n",
         "",
         f"{_TESTS}::test_a_member_whose_shards_others_have_loses_all_of_them",
     ),

@@ -21,7 +21,7 @@ from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.errors import BrokerError, UsageError
 from headrace.runtime.kafka import seek as group_seek
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.groups import Group, NoSuchGroupError, list_groups, read_lag
+from headrace.runtime.kafka.groups import ConsumerGroup, NoSuchGroupError, list_groups, read_lag
 from headrace.runtime.kafka.seek import GroupHasMembersError
 
 WRITES = """
@@ -250,8 +250,8 @@ async def test_a_member_that_joins_meanwhile_is_found_by_the_broker(
 ) -> None:
     group = f"g-{topic}"
 
-    async def nobody_yet(*_: object) -> Group:
-        return Group(group, "Empty", ())
+    async def nobody_yet(*_: object) -> ConsumerGroup:
+        return ConsumerGroup(group, "Empty", ())
 
     monkeypatch.setattr(group_seek, "existing_group", nobody_yet)
     member = AIOKafkaConsumer(topic, bootstrap_servers=broker.bootstrap, group_id=group)

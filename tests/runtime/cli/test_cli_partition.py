@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from fake_processor import FakeProcessor
 from refusal import refused
 
-from headrace.runtime.cli.running.partition import NoSuchPartitionError, partition
+from headrace.runtime.cli.running.partition import UnknownPartitionError, partition
 from headrace.runtime.errors import HeadraceError, UsageError
 from headrace.runtime.processor.admin.reported import NotHaltedError
 from headrace.runtime.processor.admin.server import admin_server
@@ -72,7 +72,7 @@ def test_the_address_may_be_an_option_with_a_slash_at_its_end(processor: FakePro
 
 def test_each_refusal_is_a_line_with_an_exit_code(url: str) -> None:
     assert "orders/4 is not halted" in refused(run("skip", "orders/4", admin=url), NotHaltedError, 5)
-    line = refused(run("skip", "a.b-c_d/12", admin=url), NoSuchPartitionError, 4)
+    line = refused(run("skip", "a.b-c_d/12", admin=url), UnknownPartitionError, 4)
     assert line == "a.b-c_d/12 is not among the partitions of this function"
     assert refused(run("retry", "broken/0", admin=url), HeadraceError, 1) == "the broker is away"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.cli.run import run
-from headrace.runtime.processor.option_fields import Declared, Reach, declared
+from headrace.runtime.processor.option_fields import CommandOption, Reach, declared
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.supervisor import Replica
 
@@ -28,14 +28,14 @@ def words_to_a_replica(options: RunOptions) -> list[str]:
     return command[5:]
 
 
-def another_than_the_default(one: Declared) -> list[str]:
+def another_than_the_default(one: CommandOption) -> list[str]:
     """Words that set it. An option of a kind that isn't known here fails: say how it is written."""
     (parameter,) = (parameter for parameter in run.params if parameter.name == one.name)
     value = _another_value(one, parameter)
     return [*value, "f"] if one.flag else ["--", "-a", "b"]
 
 
-def _another_value(one: Declared, parameter: click.Parameter) -> list[str]:
+def _another_value(one: CommandOption, parameter: click.Parameter) -> list[str]:
     if parameter.metavar == "HOST:PORT":
         return [one.flag, "127.0.0.1:1,[::1]:2", one.flag, "c:3"]
     if parameter.metavar == "URL":
@@ -53,7 +53,7 @@ def _another_value(one: Declared, parameter: click.Parameter) -> list[str]:
 
 
 @pytest.mark.parametrize("one", declared(RunOptions), ids=lambda one: one.name)
-def test_each_option_goes_as_far_as_its_declaration_says(one: Declared) -> None:
+def test_each_option_goes_as_far_as_its_declaration_says(one: CommandOption) -> None:
     options = parsed("--replicas", "7", *another_than_the_default(one))
     said = getattr(options, one.name)
     assert said != one.default

@@ -17,7 +17,7 @@ from servers import SharedV3io
 from v3io_streams import GROUP, V3ioStreams
 
 from headrace.runtime.cli.v3io.commands import v3io as commands
-from headrace.runtime.v3io.group.sessions import Session, encode_state
+from headrace.runtime.v3io.group.sessions import SessionState, encode_state
 
 
 @pytest.fixture
@@ -79,18 +79,18 @@ def test_a_group_goes_to_ends_and_times(v3io: SharedV3io, stream: str, to: str, 
 
 
 def test_a_group_with_members_is_not_moved(v3io: SharedV3io, stream: str) -> None:
-    state(v3io, stream, Session("alive", time.time_ns(), (0,)), Session("dead", 0, (1,)))
+    state(v3io, stream, SessionState("alive", time.time_ns(), (0,)), SessionState("dead", 0, (1,)))
     said = one_line(command("v3io", "seek", stream, GROUP, "--to", "earliest", "--v3io", v3io.url), 5)
     assert "has members (alive): stop them first" in said
 
 
 def test_members_that_are_long_gone_move_nothing(v3io: SharedV3io, stream: str) -> None:
     run(v3io, "put", stream, "--count", "5", "--shard", "1")
-    state(v3io, stream, Session("dead", 0, (1,)))
+    state(v3io, stream, SessionState("dead", 0, (1,)))
     assert run(v3io, "seek", stream, GROUP, "--to", "earliest").exit_code == 0
 
 
-def state(server: SharedV3io, stream: str, *sessions: Session) -> None:
+def state(server: SharedV3io, stream: str, *sessions: SessionState) -> None:
     V3ioStreams(server.url).write_state(stream.partition("/")[2], encode_state(sessions))
 
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 from worker_bench import records
 
-from headrace.runtime.dispatch.ack_stalls import Unacked, log_what_stays_open
+from headrace.runtime.dispatch.ack_stalls import AckStallMonitor, log_what_stays_open
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -25,7 +25,7 @@ def handled(number: int, count: int = 8, *, acked: int | None = None) -> Assigne
 
 def test_an_ack_above_open_records_is_told_once_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     partitions = dict(enumerate([handled(0, 5, acked=4), handled(1, 5, acked=3), handled(2, 5)]))
-    unacked = Unacked(NoFeed().limit_of)
+    unacked = AckStallMonitor(NoFeed().limit_of)
     with caplog.at_level(logging.WARNING):
         unacked.look(partitions, 0.0)
         unacked.look(partitions, 4.9)
@@ -40,7 +40,7 @@ def test_an_ack_above_open_records_is_told_once_after_a_while(caplog: pytest.Log
 
 def test_a_commit_that_moves_starts_the_time_anew(caplog: pytest.LogCaptureFixture) -> None:
     partition = handled(0, 6, acked=5)
-    unacked = Unacked(NoFeed().limit_of)
+    unacked = AckStallMonitor(NoFeed().limit_of)
     for now in range(5):
         unacked.look({0: partition}, 4.0 * now)
         partition.on_acked(now, now + 1)
@@ -49,7 +49,7 @@ def test_a_commit_that_moves_starts_the_time_anew(caplog: pytest.LogCaptureFixtu
 
 def test_a_partition_that_is_full_of_them_is_no_longer_ready() -> None:
     partitions = {0: handled(0, 9, acked=8), 1: handled(1, 8), 2: handled(2, 5, acked=4)}
-    unacked = Unacked(NoFeed().limit_of)
+    unacked = AckStallMonitor(NoFeed().limit_of)
     unacked.look(partitions, 0.0)
     assert unacked.problems(partitions, 1.0) == []
     unacked.look(partitions, 5.0)

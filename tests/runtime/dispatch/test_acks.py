@@ -17,7 +17,7 @@ from ack_bench import (
 from worker_bench import Bench, bench, records, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.dispatch.monitor import Warnings
+from headrace.runtime.dispatch.monitor import DispatchMonitor
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -157,7 +157,7 @@ async def test_a_partition_full_of_unacked_records_names_the_setting_that_helps(
             b.feed(partition, records(0, count))
         await handled(b, 27)
         await ack(b, 8, 9, 10, 11, partition=1)
-        warnings = Warnings(b.dispatcher, metrics_of(b))
+        warnings = DispatchMonitor(b.dispatcher, metrics_of(b))
         with caplog.at_level(logging.WARNING):
             warnings.look()
             warnings.look()

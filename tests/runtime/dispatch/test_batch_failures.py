@@ -9,7 +9,7 @@ from batch_bench import batch_bench, fresh
 from failing_batches import RAISES, deliveries, policy
 from worker_bench import until
 
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import stuck_at
 
@@ -82,9 +82,9 @@ async def test_those_that_failed_come_in_the_next_batch_while_the_others_stay_se
         again = [(0, 1, 2), (0, 4, 2), *((0, o, 1) for o in range(6, 10))]
         assert b.seen == [[(0, o, 1) for o in range(6)], again]
         planned, backing_off, planned_again = (commit[0] for commit in b.source.commits)
-        assert planned == Checkpoint(0, plan=Plan(0, 6))
+        assert planned == Checkpoint(0, plan=PlannedBatches(0, 6))
         assert backing_off == Checkpoint(1, attempts=((1, 2, 1), (4, 5, 1)), acked=((2, 4), (5, 6)))
-        assert planned_again == Checkpoint(1, ((1, 2, 1), (4, 5, 1)), Plan(1, 10), ((2, 4), (5, 6)))
+        assert planned_again == Checkpoint(1, ((1, 2, 1), (4, 5, 1)), PlannedBatches(1, 10), ((2, 4), (5, 6)))
 
 
 NAMES = """
@@ -196,9 +196,9 @@ async def test_failed_attempts_are_committed_before_the_next_one(tmp_path: Path)
         b.feed(3, p)
         await b.settled(6, p)
         assert [commit[0] for commit in b.source.commits[:3]] == [
-            Checkpoint(3, plan=Plan(3, 6)),
+            Checkpoint(3, plan=PlannedBatches(3, 6)),
             Checkpoint(3, attempts=((3, 6, 1),)),
-            Checkpoint(3, attempts=((3, 6, 1),), plan=Plan(3, 6)),
+            Checkpoint(3, attempts=((3, 6, 1),), plan=PlannedBatches(3, 6)),
         ]
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from worker_bench import records
 
 from headrace.runtime.config.delivery import BatchPolicy
-from headrace.runtime.dispatch.batcher import Batcher, Choice, next_part
-from headrace.runtime.partitions.buffers.bounds import Bounds
+from headrace.runtime.dispatch.batcher import BatchChoice, Batcher, next_part
+from headrace.runtime.partitions.buffers.bounds import FlowLimit
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.failed_records import FailedRecord
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
-from headrace.runtime.worker.results import HandlerReturnedError, Outcome, outcomes
+from headrace.runtime.worker.results import HandlerReturnedError, RecordOutcome, outcomes
 from headrace.runtime.workers.in_flight import InFlight
 
 NOW = 1000.0
@@ -36,7 +36,7 @@ class Waits:
     acked: set[int]
 
     def partition(self, number: int) -> AssignedPartition:
-        plan = Plan(*self.plan) if self.plan else None
+        plan = PlannedBatches(*self.plan) if self.plan else None
         acked = tuple((offset, offset + 1) for offset in sorted(self.acked))
         partition = of_records(PartitionKey("t", number), Checkpoint(0, plan=plan, acked=acked), 64)
         partition.on_fetched(records(0, self.count))
@@ -63,7 +63,7 @@ def ready(described: Sequence[Waits]) -> list[AssignedPartition]:
     return [partition for partition in found if partition.lane.buffer.count]
 
 
-def chosen(choice: Choice) -> list[list[int]]:
+def chosen(choice: BatchChoice) -> list[list[int]]:
     return [part.partition.lane.buffer.offsets(part.count) for part in choice.parts]
 
 
@@ -163,7 +163,7 @@ def test_a_partition_that_may_hold_no_more_does_not_wait_for_more() -> None:
 
 
 def test_room_is_there_for_the_whole_of_a_plan_whatever_the_capacity() -> None:
-    partition = of_records(PartitionKey("t", 0), Checkpoint(3, plan=Plan(0, 500)), 4)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(3, plan=PlannedBatches(0, 500)), 4)
     while partition.ledger.position < 500:
         assert partition.room >= min(2, 500 - partition.ledger.position)
         partition.on_fetched(records(partition.ledger.position, min(partition.room, 7)))
@@ -171,25 +171,25 @@ def test_room_is_there_for_the_whole_of_a_plan_whatever_the_capacity() -> None:
     part = next_part(partition, 2)
     assert part is not None
     assert part.is_fixed
-    assert part.plan == Plan(3, 500)
+    assert part.plan == PlannedBatches(3, 500)
 
 
 def test_a_partition_that_holds_more_than_it_may_has_no_room() -> None:
     partition = of_records(PartitionKey("t", 0), Checkpoint(0), 8)
     partition.on_fetched(records(0, 8))
     partition.lane.on_unacked(partition.lane.take(8, 1000))
-    partition.bounds = Bounds.of(4)  # records turned out to be large
+    partition.bounds = FlowLimit.of(4)  # records turned out to be large
     assert partition.lane.is_idle
     assert partition.room == 0
 
 
 def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> None:
-    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(4, 8)), 64)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=PlannedBatches(4, 8)), 64)
     partition.on_fetched(records(0, 12))
     for fate in ("failed", "suspected"):
         part = next_part(partition, 100)
         assert part is not None
-        assert part.plan == Plan(0, 4)
+        assert part.plan == PlannedBatches(0, 4)
         partition.propose(part.plan)
         (taken,) = partition.lane.take_batch(4)
         if fate == "failed":
@@ -198,25 +198,27 @@ def test_a_plan_further_on_survives_what_becomes_of_the_records_before_it() -> N
             partition.lane.on_suspected(taken)
         partition.lane.on_returned(taken)
         # What a worker died in comes again as it was, too.
-        assert partition.plan.plan == (Plan(4, 8) if fate == "failed" else Plan(0, 4, behind=((4, 8),)))
+        assert partition.plan.plan == (
+            PlannedBatches(4, 8) if fate == "failed" else PlannedBatches(0, 4, behind=((4, 8),))
+        )
     partition.lane.on_settled(*partition.lane.take_batch(4))
-    assert partition.plan.plan == Plan(4, 8)
+    assert partition.plan.plan == PlannedBatches(4, 8)
 
 
 def test_a_plan_ends_where_records_are_handed_out_one_by_one() -> None:
-    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(0, 4)), 64)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=PlannedBatches(0, 4)), 64)
     partition.on_fetched(records(0, 4))
     partition.lane.take(2, 1000)
     assert partition.checkpoint == Checkpoint(0)
 
 
 def test_a_record_that_must_not_be_delivered_leaves_its_plan_without_a_future() -> None:
-    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=Plan(0, 4)), 64)
+    partition = of_records(PartitionKey("t", 0), Checkpoint(0, plan=PlannedBatches(0, 4)), 64)
     partition.on_fetched(records(0, 4))
     partition.refuse(records(2, 1)[0], "it is too large")
     part = next_part(partition, 100)
     assert part is not None
-    assert (part.plan, part.is_fixed) == (Plan(0, 2), False)
+    assert (part.plan, part.is_fixed) == (PlannedBatches(0, 2), False)
 
 
 def test_a_worker_that_died_after_its_batch_was_told_had_not_started_the_next() -> None:
@@ -272,7 +274,7 @@ def response(position: int, status: int = 200, **headers: object) -> nuclio_sdk.
     "result", [None, "all well", (200, "fine"), nuclio_sdk.Response(status_code=404), {"a": 1}, 42, ()]
 )
 def test_what_is_no_list_speaks_for_all(result: object) -> None:
-    assert outcomes(result, EVENTS) == [Outcome(None)] * 4
+    assert outcomes(result, EVENTS) == [RecordOutcome(None)] * 4
 
 
 @pytest.mark.parametrize("result", [nuclio_sdk.Response(status_code=500), (503, "away")])
@@ -313,7 +315,7 @@ def test_a_generator_is_run_once_for_all_its_events() -> None:
         ran.append(1)
         yield "chunk"
 
-    assert outcomes(chunks(), EVENTS) == [Outcome(None)] * 4
+    assert outcomes(chunks(), EVENTS) == [RecordOutcome(None)] * 4
     assert ran == [1]
 
 

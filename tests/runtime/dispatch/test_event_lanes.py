@@ -7,13 +7,13 @@ from worker_bench import QUICK, QUICK_RETRIES, Bench, Record, bench, kill_worker
 
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import CutShort
-from headrace.runtime.partitions.single_lane import SingleLane
+from headrace.runtime.partitions.single_lane import EventLane
 from headrace.runtime.wire.records import WireRecord
 
 REPORTS = replace(QUICK, failure=replace(QUICK_RETRIES, max_attempts=1, then="report"))
 
 
-class Event(SingleLane):
+class Event(EventLane):
     """One that keeps what it is told."""
 
     def __init__(self, value: bytes) -> None:

@@ -10,9 +10,9 @@ from worker_bench import records
 
 from headrace.runtime.config.failure import Then
 from headrace.runtime.dispatch.allocators import PoolAllocator
-from headrace.runtime.dispatch.failure_handler import Failures
-from headrace.runtime.dispatch.state import Shared
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.dispatch.failure_handler import FailureHandler
+from headrace.runtime.dispatch.state import DispatcherState
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -22,10 +22,12 @@ from headrace.runtime.wire.lease import Lease
 
 
 @asynccontextmanager
-async def failures(then: Then) -> AsyncIterator[tuple[Failures, Journal]]:
-    metrics = TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
-    shared = Shared(policy(then), metrics, PoolAllocator(), Lease.create(1), feed=(journal := Journal()))
-    found = Failures(shared, resume=lambda _: None)
+async def failures(then: Then) -> AsyncIterator[tuple[FailureHandler, Journal]]:
+    metrics = TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t")
+    shared = DispatcherState(
+        policy(then), metrics, PoolAllocator(), Lease.create(1), feed=(journal := Journal())
+    )
+    found = FailureHandler(shared, resume=lambda _: None)
     try:
         yield found, journal
     finally:

@@ -10,7 +10,7 @@ from failure_bench import Journal
 from refetching import Log
 from worker_bench import QUICK_RETRIES, Bench, bench, kill_worker, records, until
 
-from headrace.runtime.dispatch.monitor import Warnings
+from headrace.runtime.dispatch.monitor import DispatchMonitor
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
@@ -277,7 +277,7 @@ async def test_a_stall_is_seen_by_its_age_its_limit_and_in_ready(
         (p,) = b.assign(("t", 0))
         b.feed(p, records(0, 256))
         await until(lambda: len(p.unacked) == 256)
-        warnings = Warnings(b.dispatcher, TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t"))
+        warnings = DispatchMonitor(b.dispatcher, TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t"))
         now = 100.0
         monkeypatch.setattr("headrace.runtime.dispatch.monitor.time.monotonic", lambda: now)
         with caplog.at_level(logging.WARNING):

@@ -10,7 +10,7 @@ from worker_bench import QUICK, Bench, bench, records, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.interface import NOWHERE, NoFeed
-from headrace.runtime.partitions.offsets.pending_produces import Confirm, Written
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport
 from headrace.runtime.wire.produce import Message
 
 SENDS = """
@@ -27,9 +27,9 @@ class Cluster(NoFeed):
     """Keeps Output, and Feed."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[Message, Confirm]] = []
+        self.sent: list[tuple[Message, DeliveryCallback]] = []
 
-    def produce(self, message: Message, done: Confirm) -> None:
+    def produce(self, message: Message, done: DeliveryCallback) -> None:
         self.sent.append((message, done))
 
     def problems(self) -> list[str]:
@@ -38,7 +38,7 @@ class Cluster(NoFeed):
     async def close(self) -> None:
         """Nothing is open."""
 
-    def end(self, written: Written) -> None:
+    def end(self, written: DeliveryReport) -> None:
         """All that was sent."""
         sent, self.sent = self.sent, []
         for _, done in sent:
@@ -68,9 +68,9 @@ async def test_a_message_goes_to_the_output_that_it_names_and_without_one_to_the
         await until(lambda: len(own.sent) == len(archive.sent) == 2)
         await until(lambda: not partition.lane.in_flight_count)
         assert (own.values, archive.values) == ([b"0", b"2"], [b"1", b"3"])
-        own.end(Written(0, 0))
+        own.end(DeliveryReport(0, 0))
         assert partition.checkpoint.offset == 1  # what the archive hasn't confirmed isn't committed
-        archive.end(Written(0, 0))
+        archive.end(DeliveryReport(0, 0))
         assert partition.checkpoint.offset == 4
 
 
@@ -80,8 +80,8 @@ async def test_what_an_output_can_not_write_fails_its_record(tmp_path: Path) -> 
         (partition,) = b.assign(("t", 0))
         b.feed(partition, records(0, 2))
         await until(lambda: own.sent and archive.sent and not partition.lane.in_flight_count)
-        own.end(Written(0, 0))
-        archive.end(Written(failure="there is no topic out"))
+        own.end(DeliveryReport(0, 0))
+        archive.end(DeliveryReport(failure="there is no topic out"))
         assert partition.checkpoint.offset == 1
         assert partition.failed[1].reason == "there is no topic out"
 
@@ -91,7 +91,7 @@ async def test_a_trigger_without_brokers_has_its_outputs(tmp_path: Path) -> None
         (partition,) = b.assign(("t", 0))
         b.feed(partition, records(0, 1))
         await until(lambda: archive.sent)
-        archive.end(Written(3, 7))
+        archive.end(DeliveryReport(3, 7))
         await until(lambda: b.lines() == ["Confirmed(partition=3, offset=7)"])
 
 
@@ -148,7 +148,7 @@ async def test_with_exactly_once_it_goes_at_once_and_holds_back_the_commit(tmp_p
         await until(lambda: archive.sent)
         assert partition.held.outgoing_bytes == 0
         assert partition.checkpoint.offset == 0
-        archive.end(Written(0, 5))
+        archive.end(DeliveryReport(0, 5))
         await until(lambda: partition.checkpoint.offset == 1)
 
 
@@ -170,7 +170,7 @@ async def test_a_topic_that_is_not_listed_raises_in_the_handler_and_others_are_r
         (partition,) = b.assign(("t", 0))
         b.feed(partition, records(0, 1))
         await until(lambda: archive.sent)
-        archive.end(Written(0, 7))
+        archive.end(DeliveryReport(0, 7))
         await b.settled(partition, 1)
         assert b.lines() == [
             f"produce({topic}): spec.produceTopics doesn't have {place}"

@@ -9,7 +9,7 @@ from worker_bench import records
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.dispatch.acks.owned import Acks
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -32,7 +32,7 @@ def ack(offset: int) -> Ack:
 
 @pytest.fixture
 def acks() -> Acks:
-    metrics = TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
+    metrics = TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t")
     policy = DeliveryPolicy(ack_mode=AckMode.EXPLICIT_ONLY)
     return Acks(policy, metrics, end_of=lambda partition: partition.ledger.position)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from worker_bench import QUICK, bench, records, until
 
-from headrace.runtime.dispatch.monitor import Warnings
+from headrace.runtime.dispatch.monitor import DispatchMonitor
 from headrace.runtime.metrics.trigger import TriggerMetrics
 
 
@@ -22,7 +22,7 @@ async def test_what_ended_before_a_long_record_does_not_end_its_pause(tmp_path: 
         b.expect_quick_handlers()
         b.feed(p, records(0, 3))  # one run: that its first record has ended is told with its last
         await until(lambda: b.lines() == ["0", "1"])
-        warnings = Warnings(b.dispatcher, TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t"))
+        warnings = DispatchMonitor(b.dispatcher, TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t"))
         warnings.look()
         b.dispatcher.sync_progress()
         assert p.is_paused

@@ -12,8 +12,8 @@ from worker_bench import QUICK, kill_worker, records, until
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.partitions.offsets.pending_produces import Written, waits
-from headrace.runtime.wire.produce import WINDOW_BYTES
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport, not_yet_written
+from headrace.runtime.wire.produce import PRODUCE_WINDOW_BYTES
 
 SENDS = """
     def handler(context, event):
@@ -120,14 +120,14 @@ async def test_a_partition_waits_behind_a_message_that_can_not_be_written_now_an
         outgoing = one.held.outgoing([(0, 1)]) if exactly_once else cluster.sent
         ((message, done),) = outgoing
         for _ in range(2):  # each time that it is tried
-            done(waits(message))
+            done(not_yet_written(message))
         b.feed(one, records(1, 3))
         b.feed(other, records(0, 3))
         await until(lambda: len(other.held) == 3 and not other.lane.in_flight_count)
         assert not one.lane.is_deliverable
         assert one.ledger.committable == 1
         assert not one.failed
-        done(Written(0, 0))
+        done(DeliveryReport(0, 0))
         await until(lambda: len(one.held) == 3 and not one.lane.in_flight_count)
         assert [line for line in b.lines() if line.endswith("attempt 1")] == b.lines()
 
@@ -139,7 +139,7 @@ async def test_a_handler_goes_on_where_its_messages_wait_and_what_follows_its_re
     handler = f"""
         def handler(context, event):
             for _ in range(6):
-                context.produce("out", event.body + b"x" * {WINDOW_BYTES // 4})
+                context.produce("out", event.body + b"x" * {PRODUCE_WINDOW_BYTES // 4})
             write(event.offset)
     """
     async with producing(tmp_path, handler) as (b, cluster):
@@ -261,7 +261,7 @@ async def test_a_handler_waits_where_much_is_not_confirmed(tmp_path: Path) -> No
     handler = f"""
         def handler(context, event):
             for number in range(4):
-                context.produce("out", b"x" * {WINDOW_BYTES // 2 - 200})
+                context.produce("out", b"x" * {PRODUCE_WINDOW_BYTES // 2 - 200})
                 write(number)
     """
     async with producing(tmp_path, handler) as (b, cluster):
@@ -379,7 +379,7 @@ async def test_nothing_is_handed_out_while_too_much_waits_for_a_commit(tmp_path:
         assert len(b.lines()) < 200
         while partition.ledger.committable < 200 or held:
             for _, done in held.outgoing([(0, partition.ledger.committable)]):
-                done(Written(0, 0))
+                done(DeliveryReport(0, 0))
             await asyncio.sleep(0)
         assert cluster.sent == []
         assert partition.checkpoint.offset == 200

@@ -10,9 +10,9 @@ from worker_bench import records
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.allocators import PoolAllocator
-from headrace.runtime.dispatch.revoking import Revoking
-from headrace.runtime.dispatch.state import Shared
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.dispatch.revoking import PartitionRevoker
+from headrace.runtime.dispatch.state import DispatcherState
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -28,7 +28,7 @@ class Stuck(StandingWorker):
 
     killed_at: float | None = None
 
-    def hold_for(self, shared: Shared, partition: AssignedPartition) -> None:
+    def hold_for(self, shared: DispatcherState, partition: AssignedPartition) -> None:
         self.shared = shared
         self.hold(partition)
         partition.lane.on_sent(self.index)
@@ -48,8 +48,8 @@ def revoked(after_seconds: float | None) -> tuple[float, Stuck, AssignedPartitio
     """When a revoke has ended whose handler ends then, or never, by itself."""
 
     async def revoke() -> tuple[float, Stuck, AssignedPartition]:
-        metrics = TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
-        shared = Shared(DeliveryPolicy(), metrics, PoolAllocator(), Lease.create(1))
+        metrics = TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t")
+        shared = DispatcherState(DeliveryPolicy(), metrics, PoolAllocator(), Lease.create(1))
         worker = Stuck()
         shared.workers.append(cast(WorkerHandle, worker))
         partition = of_records(PartitionKey("t", 0), Checkpoint(0), 16)
@@ -64,7 +64,7 @@ def revoked(after_seconds: float | None) -> tuple[float, Stuck, AssignedPartitio
 
         if after_seconds is not None:
             loop.call_later(after_seconds, end)
-        revoking = Revoking(shared)
+        revoking = PartitionRevoker(shared)
         revoking.recall([partition])
         await revoking.end([partition], WAIT_SECONDS)
         return loop.time() - began, worker, partition

@@ -13,13 +13,13 @@ from worker_bench import QUICK, bench, records, until
 
 from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
 from headrace.runtime.dispatch.allocators import PoolAllocator
-from headrace.runtime.dispatch.batch_scheduler import Runs
-from headrace.runtime.dispatch.state import Shared
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.dispatch.batch_scheduler import RunScheduler
+from headrace.runtime.dispatch.state import DispatcherState
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.wire.lease import Lease
@@ -27,23 +27,23 @@ from headrace.runtime.wire.lease import Lease
 
 def waiting(
     count: int, dispatch: Callable[[], None] = lambda: None
-) -> tuple[Runs, Shared, list[AssignedPartition]]:
+) -> tuple[RunScheduler, DispatcherState, list[AssignedPartition]]:
     """So many lanes, all offered."""
-    metrics = TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
-    shared = Shared(QUICK, metrics, PoolAllocator(), Lease.create(1))
+    metrics = TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t")
+    shared = DispatcherState(QUICK, metrics, PoolAllocator(), Lease.create(1))
     partitions = [of_records(PartitionKey("t", number), Checkpoint(0), 256) for number in range(count)]
     for partition in partitions:
         partition.on_fetched(records(0, 10))
         shared.partitions[partition.lane.id] = partition
         shared.allocator.offer(partition.lane)
-    return Runs(shared, refuse, dispatch), shared, partitions
+    return RunScheduler(shared, refuse, dispatch), shared, partitions
 
 
 def refuse(partition: AssignedPartition, lane: PartitionLane) -> None:
     raise AssertionError(partition)
 
 
-def left(shared: Shared) -> list[Lane]:
+def left(shared: DispatcherState) -> list[Lane]:
     return shared.allocator.prune(0)
 
 
@@ -197,5 +197,5 @@ async def test_a_batch_is_not_sent_into_another_session_than_its_plan_names(tmp_
         source.may_answer.set()
         await b.settled(p, 4)
         plans = [commit[0].plan for commit in source.commits]
-        assert plans == [Plan(0, 4, "new"), Plan(0, 4, "newer")]
+        assert plans == [PlannedBatches(0, 4, "new"), PlannedBatches(0, 4, "newer")]
         assert b.lines() == ["[0, 1, 2, 3]"]

@@ -1,4 +1,4 @@
-"""Batches of records that only workers decode: the same outcomes, and nothing decoded here."""
+"""BatchScheduler of records that only workers decode: the same outcomes, and nothing decoded here."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,18 +15,18 @@ from worker_bench import Record, until
 from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.allocators import PoolAllocator
-from headrace.runtime.dispatch.batch_scheduler import Batches
+from headrace.runtime.dispatch.batch_scheduler import BatchScheduler
 from headrace.runtime.dispatch.plan_committer import extend_plan
-from headrace.runtime.dispatch.state import Shared
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.dispatch.state import DispatcherState
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.chunk import Chunk, ChunkRecord, ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.ledger import Ledger
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_records
 from headrace.runtime.partitions.record_buffer import RecordBuffer
-from headrace.runtime.partitions.room import Ahead
+from headrace.runtime.partitions.room import ReadAhead
 from headrace.runtime.partitions.status import is_stuck, stuck_at
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.records import WireRecord
@@ -48,7 +48,7 @@ def _no_decoding_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(count: int) -> list[AssignedPartition]:
-    """Batches of two wait in each, and a commit has told of them."""
+    """BatchScheduler of two wait in each, and a commit has told of them."""
     partitions = [of_records(PartitionKey("t", number), Checkpoint(0), 256) for number in range(count)]
     for partition in partitions:
         partition.on_fetched(undecoded(0, 10))
@@ -63,7 +63,7 @@ async def test_batches_are_cut_across_chunks_and_handled_in_order(tmp_path: Path
         feed(b, p, undecoded(0, 7), undecoded(7, 3), undecoded(10, 3))
         await b.settled(13, p)
         assert b.offsets == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12]]
-        assert b.source.commits[0] == {0: Checkpoint(0, plan=Plan(0, 5, behind=((5, 10),)))}
+        assert b.source.commits[0] == {0: Checkpoint(0, plan=PlannedBatches(0, 5, behind=((5, 10),)))}
 
 
 async def test_what_kills_its_worker_comes_again_as_it_was_and_then_one_by_one(tmp_path: Path) -> None:
@@ -129,13 +129,13 @@ def never(*_: object) -> Any:
 async def test_a_chunk_that_another_worker_has_begun_goes_to_one_that_idles_or_in_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shared = Shared(
+    shared = DispatcherState(
         DeliveryPolicy(batch=BatchPolicy(2, 600)),
-        TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t"),
+        TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t"),
         PoolAllocator(),
         Lease.create(1),
     )
-    batches = Batches(shared, BatchPolicy(2, 600), never, never, never)
+    batches = BatchScheduler(shared, BatchPolicy(2, 600), never, never, never)
     (partition,) = planned(1)
     first = partition.lane.take_batch(2)[0]  # somebody has begun its chunk
     partition.lane.on_settled(first)
@@ -206,7 +206,7 @@ def test_records_of_chunks_that_come_back_one_by_one_are_slices_again(
 
 
 def test_a_batch_may_be_larger_than_what_waits_else() -> None:
-    partition = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, Ahead(100, 20, 1000))
+    partition = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, ReadAhead(100, 20, 1000))
     partition.on_fetched(ChunkSlice(Chunk(0, 19, bytes(500), decode)))
     assert partition.may_grow
     partition.on_fetched(ChunkSlice(Chunk(19, 1, bytes(1), decode)))
@@ -214,8 +214,8 @@ def test_a_batch_may_be_larger_than_what_waits_else() -> None:
 
 
 def test_the_whole_of_a_planned_batch_has_room_whatever_its_bytes() -> None:
-    start = Checkpoint(0, plan=Plan(0, 50, behind=((50, 90),)))
-    partition = of_chunks(PartitionKey("t", 0), start, 10, 0, Ahead(100))
+    start = Checkpoint(0, plan=PlannedBatches(0, 50, behind=((50, 90),)))
+    partition = of_chunks(PartitionKey("t", 0), start, 10, 0, ReadAhead(100))
     partition.on_fetched(ChunkSlice(Chunk(0, 40, bytes(5000), decode)))
     assert partition.room == 10
     partition.on_fetched(ChunkSlice(Chunk(40, 10, bytes(5000), decode)))

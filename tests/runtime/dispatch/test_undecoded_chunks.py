@@ -28,7 +28,7 @@ from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks
-from headrace.runtime.partitions.room import Ahead
+from headrace.runtime.partitions.room import ReadAhead
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import is_stuck, problem, stuck_at
 from headrace.runtime.wire import records as wire
@@ -42,7 +42,7 @@ from headrace.runtime.workers.process import WorkerProcess
 from headrace.triggers.kafka.client import undecoded_fetch as kafka_chunks
 from headrace.triggers.kafka.format.batches import FetchedBatches
 from headrace.triggers.kafka.format.decoder import decode
-from headrace.triggers.kafka.item_limit import ItemLimit
+from headrace.triggers.kafka.item_limit import FetchItemLimit
 
 TP = TopicPartition("t", 3)
 SOURCE = PartitionView("t", 3, nuclio_sdk.TriggerInfo("kafka-cluster", "t"))
@@ -452,7 +452,7 @@ async def test_more_batches_than_a_worker_keeps_are_not_sent_again_for_each_run(
 
 
 def test_what_waits_is_weighed_as_it_comes_and_goes() -> None:
-    partition = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, Ahead(1 << 19))
+    partition = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, ReadAhead(1 << 19))
     chunks, decoded = undecoded(0, 100), [Record(100 + i, bytes(1000 * i), b"k") for i in range(100)]
     partition.on_fetched(chunks)
     partition.on_fetched(decoded)
@@ -466,7 +466,7 @@ def test_what_waits_is_weighed_as_it_comes_and_goes() -> None:
 
 
 def test_decoded_records_that_wait_count_against_the_capacity() -> None:
-    partition = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, Ahead(1 << 30))
+    partition = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, ReadAhead(1 << 30))
     partition.on_fetched([Record(offset) for offset in range(100)])
     assert partition.room == 156
     partition.on_fetched([Record(offset) for offset in range(100, 200)])
@@ -474,8 +474,8 @@ def test_decoded_records_that_wait_count_against_the_capacity() -> None:
 
 
 def test_a_fetch_is_asked_for_no_more_items_than_have_place() -> None:
-    limit = ItemLimit()
-    left_bytes = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, Ahead(1 << 20)).left_bytes
+    limit = FetchItemLimit()
+    left_bytes = of_chunks(PartitionKey("t", 0), Checkpoint(0), 256, 0, ReadAhead(1 << 20)).left_bytes
     assert limit.items(left_bytes) == (1 << 20) // kafka_chunks.PIECE_BYTES
     limit.brought(10, 10 << 19)
     assert limit.items(left_bytes) == 2

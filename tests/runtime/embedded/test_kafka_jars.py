@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.embedded.ivy import JarSet, cache_dir, fetch
+from headrace.runtime.embedded.ivy import JarSet, cache_dir, fetch_jars
 from headrace.runtime.embedded.jar_lock import JarLock
 from headrace.runtime.embedded.java import Java, find_java
 from headrace.runtime.embedded.kafka.jars import KAFKA_JARS, KAFKA_VERSION, class_path, kafka_jars
@@ -60,7 +60,7 @@ def test_jars_are_fetched_once_and_the_progress_is_visible(
 ) -> None:
     java = fake_java(tmp_path)
 
-    first, second = fetch(JARS, java), fetch(JARS, java)
+    first, second = fetch_jars(JARS, java), fetch_jars(JARS, java)
 
     assert first == second == cache / NAME
     assert len(class_path(first).split(":")) == 10
@@ -86,10 +86,10 @@ async def test_two_processes_at_once_fetch_once_and_both_end_well(tmp_path: Path
 
 def test_a_fetch_that_fails_half_way_leaves_nothing_that_looks_complete(tmp_path: Path, cache: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot fetch Apache Kafka \d"):
-        fetch(JARS, fake_java(tmp_path, code=1))
+        fetch_jars(JARS, fake_java(tmp_path, code=1))
 
     assert not (cache / NAME).exists()
-    assert fetch(JARS, fake_java(tmp_path)).is_dir()
+    assert fetch_jars(JARS, fake_java(tmp_path)).is_dir()
 
 
 @pytest.mark.parametrize(
@@ -109,19 +109,19 @@ def test_what_was_fetched_and_is_not_as_locked_is_not_used(
 ) -> None:
     digests = {name: digest for name, digest in {**JARS.lock.digests, **locked}.items() if digest}
     with pytest.raises(UsageError) as caught:
-        fetch(replace(JARS, lock=JarLock(digests)), fake_java(tmp_path))
+        fetch_jars(replace(JARS, lock=JarLock(digests)), fake_java(tmp_path))
 
     assert f"cannot use what was fetched of Apache Kafka {KAFKA_VERSION}: {complaint}" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (cache / NAME).exists()
-    assert fetch(JARS, fake_java(tmp_path)).is_dir()  # as soon as what comes is right
+    assert fetch_jars(JARS, fake_java(tmp_path)).is_dir()  # as soon as what comes is right
 
 
 def test_what_was_kept_and_is_no_longer_as_locked_is_not_used(tmp_path: Path, cache: Path) -> None:
-    kept = fetch(JARS, fake_java(tmp_path))
+    kept = fetch_jars(JARS, fake_java(tmp_path))
     (kept / "jar7.jar").write_bytes(b"other")
     with pytest.raises(UsageError, match=rf"{kept}: jar7\.jar is another .*delete that folder") as caught:
-        fetch(JARS, fake_java(tmp_path))
+        fetch_jars(JARS, fake_java(tmp_path))
 
     assert "\n" not in str(caught.value)
     assert (tmp_path / "calls").read_text() == "run\n"
@@ -131,9 +131,9 @@ def test_jars_that_a_user_named_are_as_they_come_beside_those_that_are_locked(
     tmp_path: Path, cache: Path
 ) -> None:
     lock = JarLock({"jar1.jar": _DATA, "jar11.jar": _DATA}, is_open=True)
-    assert fetch(replace(JARS, lock=lock), fake_java(tmp_path)).is_dir()
+    assert fetch_jars(replace(JARS, lock=lock), fake_java(tmp_path)).is_dir()
     with pytest.raises(UsageError, match=r"jar1\.jar is another"):
-        fetch(replace(JARS, lock=JarLock({"jar1.jar": "0" * 64}, is_open=True)), fake_java(tmp_path))
+        fetch_jars(replace(JARS, lock=JarLock({"jar1.jar": "0" * 64}, is_open=True)), fake_java(tmp_path))
     assert spark_jar_set(("org.example:more:1",)).lock.is_open
     assert not spark_jar_set().lock.is_open
 

@@ -14,7 +14,7 @@ from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka import guarded_connections
 from headrace.runtime.kafka.access import BrokerAccess, Tls
 from headrace.runtime.kafka.client import connected
-from headrace.runtime.kafka.not_a_broker import StrangerError, handshake_failed, too_large
+from headrace.runtime.kafka.not_a_broker import NotABrokerError, handshake_failed, too_large
 
 SILENT = "accepts connections and does not speak Kafka: it says nothing for 0.3 s"
 
@@ -99,5 +99,5 @@ async def test_an_address_at_which_nobody_is_stays_no_answer() -> None:
 
 def test_who_speaks_tls_but_refuses_is_no_stranger() -> None:
     assert handshake_failed("TLSV1_ALERT_PROTOCOL_VERSION") is None
-    assert isinstance(handshake_failed("WRONG_VERSION_NUMBER"), StrangerError)
+    assert isinstance(handshake_failed("WRONG_VERSION_NUMBER"), NotABrokerError)
     assert "web server" in str(too_large(int.from_bytes(b"HTTP", "big")))

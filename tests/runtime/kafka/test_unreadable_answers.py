@@ -21,7 +21,7 @@ from strangers import stranger
 
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.kafka.answer_checks import Reading, Said
+from headrace.runtime.kafka.answer_checks import AnswerDecoder, AnswerWarnings
 from headrace.runtime.kafka.client import connected
 from headrace.runtime.kafka.guarded_connections import guard_connections
 from headrace.runtime.kafka.not_a_broker import UnreadableAnswerError
@@ -57,7 +57,7 @@ def nothing(_: object) -> None:
 
 def read(asked: Any, frame: bytes) -> Any:
     try:
-        return Reading(asked, nothing).decode(BytesIO(frame))
+        return AnswerDecoder(asked, nothing).decode(BytesIO(frame))
     except UnreadableAnswerError as error:
         return error
 
@@ -77,11 +77,11 @@ def test_a_list_that_is_null_is_unreadable_but_where_the_protocol_has_it() -> No
     with pytest.raises(
         UnreadableAnswerError, match=r"unreadable MetadataResponse_v1 \(a list that is null\)"
     ):
-        Reading(MetadataRequest_v1([]), nothing).decode(BytesIO(NULL))
+        AnswerDecoder(MetadataRequest_v1([]), nothing).decode(BytesIO(NULL))
     row = (0, 0, 9, 9, None, b"")
     found = FetchResponse_v4(0, [("t", [row])])
     asked = FetchRequest_v4(-1, 0, 0, 0, 0, [("t", [(0, 5, 1)])])
-    assert Reading(asked, nothing).decode(BytesIO(found.encode())).topics == [("t", [row])]
+    assert AnswerDecoder(asked, nothing).decode(BytesIO(found.encode())).topics == [("t", [row])]
 
 
 @pytest.mark.parametrize("numbers", [[1], [0, 0], []])
@@ -95,11 +95,11 @@ def test_an_answer_about_other_partitions_is_unreadable(numbers: list[int]) -> N
         answers.append(FetchResponse_v4(0, [("t", [(number, 0, 9, 9, [], b"") for number in numbers])]))
     for question, answer in zip(asked, answers, strict=True):
         with pytest.raises(UnreadableAnswerError, match="about other partitions than it was asked for"):
-            Reading(question, nothing).decode(BytesIO(answer.encode()))
+            AnswerDecoder(question, nothing).decode(BytesIO(answer.encode()))
 
 
 def test_what_is_unreadable_is_said_once_and_again_if_it_changes(caplog: pytest.LogCaptureFixture) -> None:
-    said = Said()
+    said = AnswerWarnings()
     for what in ("a", "a", "b", "a"):
         said.say(UnreadableAnswerError(what, where="broker:1"))
     assert [it.split(";")[0] for it in caplog.messages] == ["broker:1 a", "broker:1 b", "broker:1 a"]

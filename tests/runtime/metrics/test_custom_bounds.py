@@ -14,16 +14,16 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from replica import replica, wait_until
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics.custom_metric import MOST_METRICS, MOST_SERIES, Measure, Sample
+from headrace.runtime.metrics.custom_metric import MAX_METRICS, MAX_SERIES, CustomMetric, CustomSample
 from headrace.runtime.metrics.custom_metrics import CustomMetrics
 from headrace.runtime.metrics.exposition import merged
 from headrace.runtime.metrics.history import History
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.processor.processor import Processor
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.metrics import decode_metrics
 from headrace.runtime.worker.api import metrics as given_metrics
-from headrace.runtime.worker.api.metrics import Metrics as GivenMetrics
+from headrace.runtime.worker.api.metrics import HandlerMetrics as GivenMetrics
 
 OWNER = (("trigger_id", "t"),)
 
@@ -32,36 +32,36 @@ def lines_of(custom: CustomMetrics) -> list[str]:
     return [it for it in generate_latest(custom).decode().splitlines() if not it.startswith("#")]
 
 
-def a_thousand(worker: int = 0) -> list[Sample]:
-    return [Sample((f"{worker}-{number}",), 1) for number in range(1000)]
+def a_thousand(worker: int = 0) -> list[CustomSample]:
+    return [CustomSample((f"{worker}-{number}",), 1) for number in range(1000)]
 
 
 def test_all_metrics_of_a_replica_have_one_bound(caplog: pytest.LogCaptureFixture) -> None:
     custom = CustomMetrics()
-    measures = [Measure("counter", f"m{number}", "", ("id",)) for number in range(30)]
+    measures = [CustomMetric("counter", f"m{number}", "", ("id",)) for number in range(30)]
     assert [custom.add(OWNER, 0, measure, a_thousand()) for measure in measures] == [0] * 20 + [1000] * 10
-    assert len(lines_of(custom)) == MOST_SERIES
+    assert len(lines_of(custom)) == MAX_SERIES
     assert [len(record.getMessage()) < 300 for record in caplog.records] == [True]
 
 
 def test_what_is_known_goes_on_where_there_is_no_room_for_more() -> None:
-    custom, measure = CustomMetrics(), Measure("counter", "m", "", ("id",))
+    custom, measure = CustomMetrics(), CustomMetric("counter", "m", "", ("id",))
     custom.add(OWNER, 0, measure, a_thousand())
-    assert custom.add(OWNER, 0, measure, [Sample(("new",), 1), *a_thousand()]) == 1
+    assert custom.add(OWNER, 0, measure, [CustomSample(("new",), 1), *a_thousand()]) == 1
     assert {line.rpartition(" ")[2] for line in lines_of(custom)} == {"2.0"}
 
 
 def test_each_line_of_a_histogram_counts() -> None:
     custom, buckets = CustomMetrics(), tuple(map(float, range(50)))
-    measure = Measure("histogram", "h", "", ("id",), buckets)
-    said = [Sample((str(number),), 1, (0,) * 51) for number in range(1000)]
-    assert custom.add(OWNER, 0, measure, said) == 1000 - MOST_SERIES // 53
-    assert MOST_SERIES - 53 < len(lines_of(custom)) <= MOST_SERIES
+    measure = CustomMetric("histogram", "h", "", ("id",), buckets)
+    said = [CustomSample((str(number),), 1, (0,) * 51) for number in range(1000)]
+    assert custom.add(OWNER, 0, measure, said) == 1000 - MAX_SERIES // 53
+    assert MAX_SERIES - 53 < len(lines_of(custom)) <= MAX_SERIES
 
 
 def test_gauges_that_go_with_their_worker_make_room() -> None:
     custom = CustomMetrics()
-    gauges = [Measure("gauge", f"m{number}", "", ("id",)) for number in range(20)]
+    gauges = [CustomMetric("gauge", f"m{number}", "", ("id",)) for number in range(20)]
     for gauge in gauges:
         assert custom.add(OWNER, 0, gauge, a_thousand()) == 0
     assert custom.add(OWNER, 1, gauges[0], a_thousand(1)) == 1000
@@ -71,23 +71,23 @@ def test_gauges_that_go_with_their_worker_make_room() -> None:
 
 def test_any_number_of_names_says_one_line(caplog: pytest.LogCaptureFixture) -> None:
     custom = CustomMetrics()
-    for number in range(3 * MOST_METRICS):
-        custom.add(OWNER, 0, Measure("counter", f"m{number}"), [Sample((), 1)])
-    assert len(lines_of(custom)) == MOST_METRICS
+    for number in range(3 * MAX_METRICS):
+        custom.add(OWNER, 0, CustomMetric("counter", f"m{number}"), [CustomSample((), 1)])
+    assert len(lines_of(custom)) == MAX_METRICS
     assert len(caplog.records) == 1
 
 
 def test_a_scrape_goes_on_while_a_new_metric_comes() -> None:
     custom = CustomMetrics()
     for number in range(2):
-        custom.add(OWNER, 0, Measure("counter", f"m{number}"), [Sample((), 1)])
+        custom.add(OWNER, 0, CustomMetric("counter", f"m{number}"), [CustomSample((), 1)])
     families = custom.collect()
     next(families)
-    custom.add(OWNER, 0, Measure("counter", "m2"), [Sample((), 1)])
+    custom.add(OWNER, 0, CustomMetric("counter", "m2"), [CustomSample((), 1)])
     assert [family.name for family in families] == ["m1"]
 
 
-def sent(use_given: GivenMetrics, frames: bytearray) -> list[tuple[Measure, list[Sample], int]]:
+def sent(use_given: GivenMetrics, frames: bytearray) -> list[tuple[CustomMetric, list[CustomSample], int]]:
     use_given.flush()
     return [decode_metrics(body) for _, body in wire.split_frames(frames)]
 
@@ -105,7 +105,7 @@ def given(frames: bytearray) -> GivenMetrics:
 def test_a_worker_counts_what_it_drops(
     given: GivenMetrics, frames: bytearray, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(given_metrics, "MOST_SERIES", 20)
+    monkeypatch.setattr(given_metrics, "MAX_SERIES", 20)
     first, second = given.counter("first", labels=["id"]), given.histogram("second", buckets=[1, 2])
     for number in range(18):
         first.inc(id=number)
@@ -120,9 +120,9 @@ def test_a_worker_counts_what_it_drops(
 
 
 def test_a_worker_declares_as_many_metrics_as_it_may(given: GivenMetrics) -> None:
-    for number in range(MOST_METRICS):
+    for number in range(MAX_METRICS):
         given.counter(f"m{number}")
-    with pytest.raises(ValueError, match=f"metric 'other': there are {MOST_METRICS} already") as raised:
+    with pytest.raises(ValueError, match=f"metric 'other': there are {MAX_METRICS} already") as raised:
         given.counter("other")
     assert len(str(raised.value).splitlines()) == 1
     assert given.counter("m0") is given.counter("m0")
@@ -164,7 +164,7 @@ def test_a_worker_that_goes_past_its_own_bounds_is_not_believed(
     about: str, values: list[str], dropped: list[int]
 ) -> None:
     said = [["counter", "c", about, ["a"], []], [[values, 1, []]], *dropped]
-    body = wire.json_frame(wire.Kind.METRICS, said)[8:]
+    body = wire.json_frame(wire.FrameKind.METRICS, said)[8:]
     with pytest.raises((ValueError, TypeError)):
         decode_metrics(body)
 
@@ -192,12 +192,12 @@ async def test_the_text_of_a_scrape_is_made_off_the_event_loop(tmp_path: Path) -
 def test_texts_of_replicas_are_one(tmp_path: Path) -> None:
     texts = []
     for replica_name in ("a", "b"):
-        metrics = Metrics(replica_name)
+        metrics = MetricRegistry(replica_name)
         owner = (("replica", replica_name),)
         metrics.custom.add(
-            owner, 0, Measure("counter", "c", "x\n# HELP d", ("a",)), [Sample(("1\n# HELP c",), 1)]
+            owner, 0, CustomMetric("counter", "c", "x\n# HELP d", ("a",)), [CustomSample(("1\n# HELP c",), 1)]
         )
-        metrics.custom.add(owner, 0, Measure("gauge", f"of_{replica_name}"), [Sample((), 1)])
+        metrics.custom.add(owner, 0, CustomMetric("gauge", f"of_{replica_name}"), [CustomSample((), 1)])
         texts.append(generate_latest(metrics.registry))
     both = merged([*texts, b"", texts[0][:-1].replace(b'"a"', b'"c"')]).decode()
     families = {family.name: family for family in text_string_to_metric_families(both)}
@@ -236,7 +236,7 @@ def test_a_handler_that_counts_too_much_ends_no_scrape(tmp_path: Path) -> None:
         name = "headrace_handler_samples_dropped_total{"
         wait_until(lambda: shown(running.get("/metrics")[1], name) == ["5000.0"], about=running)
         status, text = running.get("/metrics")
-        assert (status, len(shown(text, "orders_"))) == (200, MOST_SERIES)
+        assert (status, len(shown(text, "orders_"))) == (200, MAX_SERIES)
         assert running.get("/ready")[0] == 200
     told = (tmp_path / "run.log").read_text()
     assert told.count("the worker's metrics have 20000 series, as many as they may") == 1

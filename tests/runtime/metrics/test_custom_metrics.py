@@ -1,4 +1,4 @@
-"""Metrics of a handler's own: from its worker to a scrape, bounded, and never back."""
+"""MetricRegistry of a handler's own: from its worker to a scrape, bounded, and never back."""
 
 import json
 import logging
@@ -11,14 +11,14 @@ from prometheus_client import generate_latest
 from replica import Replica, replica, wait_until
 from worker_bench import Bench, bench, kill_worker, records, until
 
-from headrace.runtime.metrics.custom_metric import MOST_SETS, Measure, Sample
+from headrace.runtime.metrics.custom_metric import MAX_LABEL_SETS, CustomMetric, CustomSample
 from headrace.runtime.metrics.custom_metrics import CustomMetrics
 from headrace.runtime.metrics.declaration import TRIGGER_LABELS
-from headrace.runtime.metrics.registry import METRICS, Metrics
+from headrace.runtime.metrics.registry import METRICS, MetricRegistry
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.metrics import decode_metrics, encode_metrics
-from headrace.runtime.wire.records import Kind
-from headrace.runtime.worker.api.metrics import Metrics as GivenMetrics
+from headrace.runtime.wire.records import FrameKind
+from headrace.runtime.worker.api.metrics import HandlerMetrics as GivenMetrics
 from headrace.testing import Record, run_handler
 
 COUNTS = """
@@ -36,9 +36,9 @@ COUNTS = """
 """
 
 
-def samples(metrics: Metrics | CustomMetrics, name: str) -> dict[tuple[str, ...], float]:
+def samples(metrics: MetricRegistry | CustomMetrics, name: str) -> dict[tuple[str, ...], float]:
     """By the values of labels, without the trigger's own."""
-    custom = metrics.custom if isinstance(metrics, Metrics) else metrics
+    custom = metrics.custom if isinstance(metrics, MetricRegistry) else metrics
     return {
         tuple(value for label, value in sample.labels.items() if label not in TRIGGER_LABELS): sample.value
         for family in custom.collect()
@@ -121,28 +121,28 @@ async def test_sets_of_labels_are_bounded_and_that_is_said_once(
         b.feed(p, records(0, 2))
         await b.settled(p, 2)
         await until(lambda: samples(b.metrics, "ids_total").get(("0-0",)) == 3)
-        assert len(samples(b.metrics, "ids_total")) == MOST_SETS
+        assert len(samples(b.metrics, "ids_total")) == MAX_LABEL_SETS
     told = [record.getMessage() for record in caplog.records]
     assert told == ["metric ids has 1000 sets of labels' values, as many as it may: new ones aren't counted"]
 
 
 def test_of_several_workers_too_no_more_than_that_is_kept(caplog: pytest.LogCaptureFixture) -> None:
-    custom, measure = CustomMetrics(), Measure("counter", "ids", "", ("id",))
+    custom, measure = CustomMetrics(), CustomMetric("counter", "ids", "", ("id",))
     for worker in range(3):
         custom.add(
-            (("trigger_id", "t"),), worker, measure, [Sample((f"{worker}-{n}",), 1) for n in range(600)]
+            (("trigger_id", "t"),), worker, measure, [CustomSample((f"{worker}-{n}",), 1) for n in range(600)]
         )
-    assert len(samples(custom, "ids_total")) == MOST_SETS
+    assert len(samples(custom, "ids_total")) == MAX_LABEL_SETS
     assert len(caplog.records) == 1
-    custom.add((("trigger_id", "other"),), 0, measure, [Sample(("0",), 1)])
-    assert len(samples(custom, "ids_total")) == MOST_SETS + 1
+    custom.add((("trigger_id", "other"),), 0, measure, [CustomSample(("0",), 1)])
+    assert len(samples(custom, "ids_total")) == MAX_LABEL_SETS + 1
 
 
 def test_a_name_is_one_metric(caplog: pytest.LogCaptureFixture) -> None:
     custom = CustomMetrics()
-    custom.add((), 0, Measure("counter", "orders"), [Sample((), 1)])
-    custom.add((), 0, Measure("counter", "orders", "", ("country",)), [Sample(("de",), 1)])
-    custom.add((), 0, Measure("gauge", "orders_total"), [Sample((), 7)])
+    custom.add((), 0, CustomMetric("counter", "orders"), [CustomSample((), 1)])
+    custom.add((), 0, CustomMetric("counter", "orders", "", ("country",)), [CustomSample(("de",), 1)])
+    custom.add((), 0, CustomMetric("gauge", "orders_total"), [CustomSample((), 7)])
     assert samples(custom, "orders_total") == {(): 1}
     said = "of the handler's metric {} this isn't published: it is declared as another one already, {}"
     first = "orders (counter; labels: none)"
@@ -186,10 +186,10 @@ def test_what_can_not_be_is_refused_in_one_line(
 def test_all_names_and_labels_of_ours_are_refused() -> None:
     for metric in METRICS:
         with pytest.raises(ValueError, match="Headrace's own"):
-            Measure("gauge", metric.name)
+            CustomMetric("gauge", metric.name)
     for label in (*TRIGGER_LABELS, "worker_index"):
         with pytest.raises(ValueError, match="Headrace's own"):
-            Measure("gauge", "x", "", (label,))
+            CustomMetric("gauge", "x", "", (label,))
 
 
 def test_a_metric_is_declared_once_and_may_be_asked_for_again(given: GivenMetrics) -> None:
@@ -242,12 +242,12 @@ def test_a_handler_under_test_counts_too() -> None:
 
 
 def _body(*about: Any) -> bytes:
-    return wire.json_frame(Kind.METRICS, about)[8:]
+    return wire.json_frame(FrameKind.METRICS, about)[8:]
 
 
 def test_a_frame_is_what_was_counted() -> None:
-    measure = Measure("histogram", "h", "what", ("a",), (1.0, 2.0))
-    said = [Sample((str(n),), n / 2, (n, 0, 1)) for n in range(120)]
+    measure = CustomMetric("histogram", "h", "what", ("a",), (1.0, 2.0))
+    said = [CustomSample((str(n),), n / 2, (n, 0, 1)) for n in range(120)]
     frames = [
         body for data in encode_metrics(measure, said) for _, body in wire.split_frames(bytearray(data))
     ]

@@ -11,11 +11,11 @@ from worker_bench import QUICK, Bench, bench, records, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.ages import Ages
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.dispatch.ages import OldestOpen
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.awaiting_ack import Unacked
+from headrace.runtime.partitions.offsets.awaiting_ack import AwaitingAck
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import of_records
 
@@ -28,12 +28,12 @@ LATENCY = "headrace_end_to_end_seconds"
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+def metrics() -> MetricRegistry:
+    return MetricRegistry()
 
 
 @pytest.fixture
-def counted(metrics: Metrics) -> TriggerMetrics:
+def counted(metrics: MetricRegistry) -> TriggerMetrics:
     return TriggerMetrics(metrics, "", "f", "kafka-cluster", "t")
 
 
@@ -43,13 +43,13 @@ def seen(b: Bench, name: str, **labels: str) -> float:
     return value(b.metrics, name, **labels)
 
 
-def value(metrics: Metrics, name: str, **labels: str) -> float:
+def value(metrics: MetricRegistry, name: str, **labels: str) -> float:
     found = metrics.registry.get_sample_value(name, LABELS | labels)
     assert found is not None, name
     return found
 
 
-def at_most(metrics: Metrics, name: str, seconds: float) -> float:
+def at_most(metrics: MetricRegistry, name: str, seconds: float) -> float:
     """How many took no longer."""
     return value(metrics, f"{name}_bucket", le=str(float(seconds)))
 
@@ -58,7 +58,7 @@ def restarts(b: Bench, reason: str) -> float:
     return seen(b, "headrace_worker_restarts_total", reason=reason)
 
 
-def test_of_a_run_the_slowest_counts_by_itself(metrics: Metrics, counted: TriggerMetrics) -> None:
+def test_of_a_run_the_slowest_counts_by_itself(metrics: MetricRegistry, counted: TriggerMetrics) -> None:
     counted.on_handled(0, 5, 1_004_000_000, (1_000_000_000,))
     counted.flush()
     assert at_most(metrics, HANDLER, 0.0005) == 0
@@ -68,7 +68,9 @@ def test_of_a_run_the_slowest_counts_by_itself(metrics: Metrics, counted: Trigge
     assert value(metrics, f"{HANDLER}_sum") == pytest.approx(1.004)
 
 
-def test_what_ran_beside_each_other_counts_one_by_one(metrics: Metrics, counted: TriggerMetrics) -> None:
+def test_what_ran_beside_each_other_counts_one_by_one(
+    metrics: MetricRegistry, counted: TriggerMetrics
+) -> None:
     counted.on_handled(0, 2, 60_000_000, (10_000_000, 50_000_000))
     counted.flush()
     assert at_most(metrics, HANDLER, 0.01) == 1
@@ -76,7 +78,7 @@ def test_what_ran_beside_each_other_counts_one_by_one(metrics: Metrics, counted:
     assert value(metrics, f"{HANDLER}_count") == 2
 
 
-def test_latency_is_from_the_records_timestamp(metrics: Metrics, counted: TriggerMetrics) -> None:
+def test_latency_is_from_the_records_timestamp(metrics: MetricRegistry, counted: TriggerMetrics) -> None:
     counted.on_latency(int((time.time() - 100) * 1e3), 3)
     counted.on_latency(int((time.time() + 100) * 1e3), 1)  # the clock of whoever made it is ahead
     counted.on_latency(-1, 5)
@@ -87,7 +89,7 @@ def test_latency_is_from_the_records_timestamp(metrics: Metrics, counted: Trigge
     assert value(metrics, f"{LATENCY}_sum") == pytest.approx(300, abs=5)
 
 
-def test_allocations_have_nuclios_names(metrics: Metrics, counted: TriggerMetrics) -> None:
+def test_allocations_have_nuclios_names(metrics: MetricRegistry, counted: TriggerMetrics) -> None:
     counted.on_allocated(0.0, 0.5)
     counted.on_allocated(0.25, 0.0)
     counted.on_not_allocated()
@@ -195,7 +197,7 @@ async def test_a_kill_for_what_leaves_is_no_crash(tmp_path: Path) -> None:
 @pytest.fixture
 def age_of() -> Callable[[float, list[int], list[int]], float]:
     """Looks at a partition at a time, after these were handled and those were acked."""
-    ages, partition = Ages(), of_records(PartitionKey("t", 0), Checkpoint(0), 100)
+    ages, partition = OldestOpen(), of_records(PartitionKey("t", 0), Checkpoint(0), 100)
     partition.ledger.add(0, 50)
 
     def look(now: float, handled: list[int], acked: list[int]) -> float:
@@ -221,10 +223,10 @@ def test_a_look_at_ages_walks_no_records(
 ) -> None:
     assert age_of(101.0, [0, 1, 2], []) == 0
 
-    def walks(_: Unacked) -> NoReturn:
+    def walks(_: AwaitingAck) -> NoReturn:
         raise AssertionError("it walks")
 
-    monkeypatch.setattr(Unacked, "__iter__", walks)
+    monkeypatch.setattr(AwaitingAck, "__iter__", walks)
     assert age_of(103.0, [], []) == 2
 
 

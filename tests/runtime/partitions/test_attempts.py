@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
-from headrace.runtime.partitions.offsets.failed_records import FailedRecord, FailedRecords, ToldRecords
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
+from headrace.runtime.partitions.offsets.failed_records import FailedRecord, FailedRecords, FailedSpans
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_ranges, of_records
-from headrace.runtime.partitions.room import Ahead
+from headrace.runtime.partitions.room import ReadAhead
 
 KEY = PartitionKey("t", 0)
 OFFSETS = range(40)
@@ -40,7 +40,7 @@ def test_what_a_commit_said_is_known_of_each_record_as_if_it_had_been_said_one_b
     for gap, length, failures in gaps:
         said.append((at + gap, at + gap + length, failures))
         at += gap + length
-    failed: FailedRecords = ToldRecords(said)
+    failed: FailedRecords = FailedSpans(said)
     failed.judge_all(spent_at_3)
     each = {offset: failures for first, end, failures in said for offset in range(first, end)}
     refused = {offset for offset, failures in each.items() if failures >= 3}
@@ -79,14 +79,14 @@ def spent_at_3(offset: int, failed: FailedRecord) -> None:
     "make",
     [
         lambda start: of_records(KEY, start, 16),
-        lambda start: of_chunks(KEY, start, 16, 0, Ahead(1 << 19)),
+        lambda start: of_chunks(KEY, start, 16, 0, ReadAhead(1 << 19)),
         lambda start: of_ranges(KEY, start),
     ],
 )
 def test_a_few_characters_of_a_commit_cost_little_whatever_they_stand_for(
     make: Callable[[Checkpoint], AssignedPartition],
 ) -> None:
-    start = Checkpoint(5, ((5, 2**40, 9),), Plan(5, 2**40), ((2**40, 2**41),))
+    start = Checkpoint(5, ((5, 2**40, 9),), PlannedBatches(5, 2**40), ((2**40, 2**41),))
     tracemalloc.start()
     partition = make(start)
     partition.checkpoint.attempts  # noqa: B018
@@ -98,14 +98,14 @@ def test_a_few_characters_of_a_commit_cost_little_whatever_they_stand_for(
 
 @given(st.integers(0, 50), st.integers(0, 120))
 def test_a_plan_that_lies_further_on_takes_no_room_before_the_fetch_is_there(position: int, end: int) -> None:
-    partition = of_records(KEY, Checkpoint(0, plan=Plan(60, 60 + end)), 16)
+    partition = of_records(KEY, Checkpoint(0, plan=PlannedBatches(60, 60 + end)), 16)
     partition.advance(position)
     assert partition.room == 16
 
 
 @given(st.integers(0, 100))
 def test_nothing_beyond_the_end_of_a_log_is_believed(end: int) -> None:
-    told = Checkpoint(5, ((5, 10, 1), (20, 30, 2)), Plan(5, 40), ((50, 60), (70, 80)))
+    told = Checkpoint(5, ((5, 10, 1), (20, 30, 2)), PlannedBatches(5, 40), ((50, 60), (70, 80)))
     kept = told.within(end)
     assert kept.offset == 5
     for spans, of in ((kept.attempts, told.attempts), (kept.acked, told.acked)):

@@ -13,7 +13,7 @@ from worker_bench import records
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.awaiting_ack import NOBODY
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
-from headrace.runtime.partitions.offsets.pending_produces import Call, Held, Unwritten
+from headrace.runtime.partitions.offsets.pending_produces import HandlerCall, PendingRecord, Unwritten
 from headrace.runtime.partitions.partition import ack_through, of_records
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.records import WireRecord
@@ -37,7 +37,7 @@ class Truth:
     """It is so, and the handler is in it again."""
     is_acked: bool = False
     """While it was so, in its handler again: that counts once the handler has returned."""
-    call: Call | None = None
+    call: HandlerCall | None = None
     """What its last delivery has produced, until that is confirmed or refused."""
 
 
@@ -157,8 +157,8 @@ class World:
 
     def hold(self, offset: int) -> None:
         failed = self.p.failed.of(offset)
-        call = self.truths[offset].call = Call(1)
-        self.p.held[offset] = Held(call, offset + 1, failed.failures if failed else 0)
+        call = self.truths[offset].call = HandlerCall(1)
+        self.p.held[offset] = PendingRecord(call, offset + 1, failed.failures if failed else 0)
 
     def answer(self) -> None:
         self.confirm(self.random.choice(sorted(self.p.held)), is_refused=self.random.random() < 0.6)

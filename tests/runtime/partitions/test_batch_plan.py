@@ -9,8 +9,8 @@ from worker_bench import records
 
 from headrace.runtime.dispatch.plan_committer import extend_plan
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.batch_plan import KeptPlan
-from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Checkpoint, Plan
+from headrace.runtime.partitions.offsets.batch_plan import BatchPlan
+from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Checkpoint, PlannedBatches
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.record_buffer import RecordBuffer
 from headrace.runtime.partitions.room import missing_of_plan
@@ -18,35 +18,35 @@ from headrace.runtime.partitions.room import missing_of_plan
 KEY = PartitionKey("t", 0)
 
 
-def handed_out(kept: KeptPlan) -> KeptPlan:
-    kept.propose(Plan(0, 2))
+def handed_out(kept: BatchPlan) -> BatchPlan:
+    kept.propose(PlannedBatches(0, 2))
     kept.on_taken(0)
     return kept
 
 
 def test_a_batch_comes_again_as_it_was_after_one_death() -> None:
-    kept = handed_out(KeptPlan(None))
+    kept = handed_out(BatchPlan(None))
     assert kept.may_repeat_after_death()
     assert not kept.may_repeat_after_death()
 
 
 def test_a_death_before_a_failure_is_not_one_of_the_batch_behind_it() -> None:
-    kept = handed_out(KeptPlan(None))
+    kept = handed_out(BatchPlan(None))
     assert kept.may_repeat_after_death()
     kept.drop_started()
     assert handed_out(kept).may_repeat_after_death()
 
 
-def planned(*ends: int) -> KeptPlan:
+def planned(*ends: int) -> BatchPlan:
     """Batches that end there, each from where the one before it ends, and a commit has told of them."""
-    kept = KeptPlan(None)
+    kept = BatchPlan(None)
     kept.extend(list(zip((0, *ends), ends, strict=False)))
     kept.on_safe(kept.told())
     return kept
 
 
 def test_a_batch_goes_only_once_a_commit_has_told_of_it() -> None:
-    kept = KeptPlan(None)
+    kept = BatchPlan(None)
     kept.extend([(0, 2), (2, 4)])
     told = kept.told()
     kept.extend([(4, 6)])
@@ -57,7 +57,7 @@ def test_a_batch_goes_only_once_a_commit_has_told_of_it() -> None:
 
 
 def test_a_commit_says_nothing_of_a_batch_that_was_dropped_and_made_anew_since_it_began() -> None:
-    kept = KeptPlan(None)
+    kept = BatchPlan(None)
     kept.extend([(0, 2), (2, 4)])
     told = kept.told()
     kept.drop_at(2)
@@ -76,11 +76,11 @@ def test_whatever_becomes_of_a_batch_those_behind_it_stay() -> None:
             kept.on_failed([(1, 2)])
         else:
             assert kept.may_repeat_after_death()
-            assert kept.plan == Plan(0, 2, behind=((2, 4), (4, 6)))
+            assert kept.plan == PlannedBatches(0, 2, behind=((2, 4), (4, 6)))
             assert not kept.may_repeat_after_death()
             kept.drop_started()
         kept.drop_started()  # said again, of what is over
-        assert kept.plan == Plan(2, 4, behind=((4, 6),))
+        assert kept.plan == PlannedBatches(2, 4, behind=((4, 6),))
         assert kept.safe_end(2) == 4
 
 
@@ -88,14 +88,14 @@ def test_what_failed_is_planned_again_before_those_behind_it_and_is_not_safe_bef
     kept = planned(4, 8)
     kept.on_taken(0)
     kept.on_failed([(1, 2)])
-    kept.propose(Plan(1, 4))
-    assert kept.plan == Plan(1, 4, behind=((4, 8),))
+    kept.propose(PlannedBatches(1, 4))
+    assert kept.plan == PlannedBatches(1, 4, behind=((4, 8),))
     assert kept.safe_end(1) is None
     assert kept.safe_end(4) == 8
 
 
 def test_what_names_a_session_goes_by_a_commit_of_its_own() -> None:
-    kept = KeptPlan(Plan(0, 2, "session", ((2, 4),)))
+    kept = BatchPlan(PlannedBatches(0, 2, "session", ((2, 4),)))
     kept.on_safe(kept.told())
     assert kept.safe_end(0) is None
 
@@ -104,13 +104,13 @@ def test_what_nobody_has_begun_is_not_planned_for_the_next_owner() -> None:
     kept = planned(2, 4, 6)
     kept.on_taken(0)
     kept.on_revoked()
-    assert kept.plan == Plan(0, 2)
+    assert kept.plan == PlannedBatches(0, 2)
     kept.on_outcome(is_kept=False)
     assert kept.told()[1] == ()
-    kept = KeptPlan(Plan(0, 2, behind=((2, 4),)))  # an earlier owner may have begun both
+    kept = BatchPlan(PlannedBatches(0, 2, behind=((2, 4),)))  # an earlier owner may have begun both
     kept.extend([(4, 6)])
     kept.on_revoked()
-    assert kept.plan == Plan(0, 2, behind=((2, 4),))
+    assert kept.plan == PlannedBatches(0, 2, behind=((2, 4),))
 
 
 def batches_of(start: Checkpoint, size: int) -> list[tuple[int, int]]:
@@ -151,7 +151,7 @@ def test_another_batch_size_is_for_what_nobody_may_have_begun(size: int) -> None
 
 
 def test_a_commit_tells_of_so_many_batches_and_no_more() -> None:
-    kept = KeptPlan(None)
+    kept = BatchPlan(None)
     kept.extend([(at, at + 1) for at in range(2 * MOST_PLANNED)])
     assert kept.plan is not None
     assert kept.plan.batches == tuple((at, at + 1) for at in range(MOST_PLANNED))
@@ -159,28 +159,28 @@ def test_a_commit_tells_of_so_many_batches_and_no_more() -> None:
 
 def test_a_plan_that_is_only_of_a_session_leaves_nothing_before_those_that_are_made() -> None:
     """A commit would tell of none of them: it has no words for an empty batch."""
-    kept = KeptPlan(Plan(5, 5))
+    kept = BatchPlan(PlannedBatches(5, 5))
     kept.extend([(5, 7), (7, 9)])
-    assert kept.plan == Plan(5, 7, behind=((7, 9),))
+    assert kept.plan == PlannedBatches(5, 7, behind=((7, 9),))
 
 
-@pytest.mark.parametrize("end", [lambda kept: kept.on_outcome(is_kept=False), KeptPlan.drop_started])
-def test_what_lies_behind_a_batch_has_not_run_in_its_session(end: Callable[[KeptPlan], None]) -> None:
-    kept = KeptPlan(Plan(0, 2, "old", ((2, 4),)))
+@pytest.mark.parametrize("end", [lambda kept: kept.on_outcome(is_kept=False), BatchPlan.drop_started])
+def test_what_lies_behind_a_batch_has_not_run_in_its_session(end: Callable[[BatchPlan], None]) -> None:
+    kept = BatchPlan(PlannedBatches(0, 2, "old", ((2, 4),)))
     kept.name_session(0, "new")
     kept.on_taken(0)
     end(kept)
-    assert kept.plan == Plan(2, 4)
+    assert kept.plan == PlannedBatches(2, 4)
 
 
 def test_a_commit_that_ends_late_makes_nothing_safe_that_is_over() -> None:
-    kept = KeptPlan(None)
+    kept = BatchPlan(None)
     kept.extend([(0, 4), (4, 8)])
     told = kept.told()
     kept.on_taken(0)
     kept.on_outcome(is_kept=False)
     kept.on_safe(told)
-    kept.propose(Plan(0, 4))
+    kept.propose(PlannedBatches(0, 4))
     assert kept.safe_end(0) is None
     assert kept.safe_end(4) == 8
 
@@ -214,15 +214,17 @@ def partition_of(count: int, start: Checkpoint | None = None) -> AssignedPartiti
 def test_full_batches_are_planned_behind_what_is_planned() -> None:
     partition = partition_of(11)
     assert extend_plan(partition, 4)
-    assert partition.checkpoint.plan == Plan(0, 4, behind=((4, 8),))
+    assert partition.checkpoint.plan == PlannedBatches(0, 4, behind=((4, 8),))
     partition.on_fetched(records(11, 1))
     assert extend_plan(partition, 4)
-    assert partition.checkpoint.plan == Plan(0, 4, behind=((4, 8), (8, 12)))
+    assert partition.checkpoint.plan == PlannedBatches(0, 4, behind=((4, 8), (8, 12)))
     partition.plan.on_safe(partition.plan.told())
     assert not extend_plan(partition, 4)
 
 
-@pytest.mark.parametrize("start", [Checkpoint(0, ((1, 2, 1),)), Checkpoint(0, plan=Plan(0, 4, "session"))])
+@pytest.mark.parametrize(
+    "start", [Checkpoint(0, ((1, 2, 1),)), Checkpoint(0, plan=PlannedBatches(0, 4, "session"))]
+)
 def test_what_failed_or_names_a_session_is_not_planned_ahead(start: Checkpoint) -> None:
     partition = partition_of(12, start)
     assert not extend_plan(partition, 4)
@@ -230,7 +232,7 @@ def test_what_failed_or_names_a_session_is_not_planned_ahead(start: Checkpoint) 
 
 
 def test_after_a_restart_each_planned_batch_has_room_as_a_whole_and_only_the_next() -> None:
-    partition = of_records(KEY, Checkpoint(0, plan=Plan(0, 40, behind=((40, 90),))), 4)
+    partition = of_records(KEY, Checkpoint(0, plan=PlannedBatches(0, 40, behind=((40, 90),))), 4)
     assert partition.room == 40
     partition.on_fetched(records(0, 40))
     assert missing_of_plan(partition) == 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.checkpoint_text import (
     MAX_TEXT_CHARS,
     TOPIC_ID_CHARS,
@@ -45,7 +45,7 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
     if draw(st.booleans()):
         first = draw(st.integers(max(0, offset - 1000), offset + 1000))
         end = draw(st.integers(max(first, offset) + 1, max(first, offset) + 1000))
-        plan = Plan(first, end, draw(st.uuids().map(str) | st.just("")), draw(batches_behind(end)))
+        plan = PlannedBatches(first, end, draw(st.uuids().map(str) | st.just("")), draw(batches_behind(end)))
     return Checkpoint(offset, tuple(attempts), plan, tuple(acked))
 
 
@@ -225,7 +225,7 @@ def test_the_first_release_reads_what_is_written_now() -> None:
 
 def test_a_plan_that_one_batch_made_is_read_as_it_was_written_before_there_were_several() -> None:
     session = "6f1f0d2e-7c55-4b1e-9d3a-2f0c8b4d1a90"
-    told = Checkpoint(5, ((5, 6, 2),), Plan(5, 505, session), ((600, 602),))
+    told = Checkpoint(5, ((5, 6, 2),), PlannedBatches(5, 505, session), ((600, 602),))
     text = "headrace/1 n=8 s=1xwwn9g/0*2/0+dv@6ktxh4animev0ksc76rl0ep3k/gj+1."
     assert decode_text(5, text) == CheckpointText(8, told)
     assert CheckpointText(8, told).encode(4096).text == text
@@ -233,16 +233,18 @@ def test_a_plan_that_one_batch_made_is_read_as_it_was_written_before_there_were_
 
 def test_what_reads_one_batch_only_finds_the_first_of_several() -> None:
     """Replicas of both may share a group: what they don't know is a word behind what they do."""
-    several = CheckpointText(8, Checkpoint(0, plan=Plan(0, 500, behind=((500, 1000), (1000, 1500)))))
-    one = CheckpointText(8, Checkpoint(0, plan=Plan(0, 500)))
+    several = CheckpointText(
+        8, Checkpoint(0, plan=PlannedBatches(0, 500, behind=((500, 1000), (1000, 1500))))
+    )
+    one = CheckpointText(8, Checkpoint(0, plan=PlannedBatches(0, 500)))
     assert several.encode(100).text.startswith(f"{one.encode(100).text} b=")
 
 
 def test_as_many_full_batches_as_there_may_be_take_little_room() -> None:
     behind = tuple((at, at + 500) for at in range(500, 500 * MOST_PLANNED, 500))
-    encoded = CheckpointText(8, Checkpoint(0, plan=Plan(0, 500, behind=behind))).encode(60)
+    encoded = CheckpointText(8, Checkpoint(0, plan=PlannedBatches(0, 500, behind=behind))).encode(60)
     assert encoded.is_whole
-    assert read(0, encoded.text).checkpoint.plan == Plan(0, 500, behind=behind)
+    assert read(0, encoded.text).checkpoint.plan == PlannedBatches(0, 500, behind=behind)
 
 
 def test_no_text_stands_for_more_batches_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ from chunks import undecoded
 from worker_bench import Record, records
 
 from headrace.runtime.partitions.buffer import Records
-from headrace.runtime.partitions.buffers.bounds import Bounds
+from headrace.runtime.partitions.buffers.bounds import FlowLimit
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_keys, of_records
-from headrace.runtime.partitions.room import Ahead, is_out_of_order
+from headrace.runtime.partitions.room import ReadAhead, is_out_of_order
 from headrace.runtime.partitions.state import PartitionState
 
 KEY, START = PartitionKey("t", 0), Checkpoint(0)
@@ -20,14 +20,14 @@ Make = Callable[[int], AssignedPartition]
 
 def of_100_records(in_flight: int) -> AssignedPartition:
     partition = of_records(KEY, START, 256)
-    partition.bounds = Bounds(256, in_flight, in_flight)
+    partition.bounds = FlowLimit(256, in_flight, in_flight)
     partition.on_fetched(records(0, 100))
     return partition
 
 
 def of_100_undecoded(in_flight: int) -> AssignedPartition:
-    partition = of_chunks(KEY, START, 256, 0, Ahead(1 << 20))
-    partition.bounds = Bounds(256, in_flight, 2 * in_flight)
+    partition = of_chunks(KEY, START, 256, 0, ReadAhead(1 << 20))
+    partition.bounds = FlowLimit(256, in_flight, 2 * in_flight)
     partition.on_fetched(undecoded(0, 100))
     return partition
 
@@ -61,7 +61,7 @@ def test_what_waits_for_acks_counts_among_them(make: Make) -> None:
 
 def test_keys_share_the_bound() -> None:
     partition = of_keys(KEY, START, 256, "none")
-    partition.bounds = Bounds(256, 3, 3)
+    partition.bounds = FlowLimit(256, 3, 3)
     partition.on_fetched(records(0, 100))
     taken = []
     while partition.lane.is_deliverable:
@@ -105,7 +105,7 @@ def test_a_key_that_stands_keeps_no_others_from_being_fetched() -> None:
 
 def test_the_record_that_holds_up_the_commit_waits_for_its_place_too() -> None:
     partition = of_keys(KEY, START, 256, "none")
-    partition.bounds = Bounds(256, 1, 1)
+    partition.bounds = FlowLimit(256, 1, 1)
     partition.on_fetched(records(0, 3))
     first = partition.lane.next_part()
     record = first.take(1, 1 << 20)

@@ -12,7 +12,7 @@ from worker_bench import Record
 
 from headrace.runtime.partitions.buffers.bounds import most_out_of_order
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.keyed import KeyLane, LooseLane, LooseOrdering
+from headrace.runtime.partitions.keyed import KeyedLanes, KeyedOrdering, KeyLane
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText
 from headrace.runtime.partitions.partition import AssignedPartition, of_keys
@@ -23,7 +23,7 @@ from headrace.runtime.wire.undecodable import UndecodableRecord
 KEY = PartitionKey("t", 0)
 
 
-def partition(ordering: LooseOrdering = "key", start: Checkpoint | None = None) -> AssignedPartition:
+def partition(ordering: KeyedOrdering = "key", start: Checkpoint | None = None) -> AssignedPartition:
     return of_keys(KEY, start or Checkpoint(0), 10_000, ordering)
 
 
@@ -115,7 +115,7 @@ def test_a_key_that_has_nothing_left_takes_no_memory() -> None:
         lane = take(p)
         assert lane is not None
         lane.on_settled(lane.given)  # type: ignore[attr-defined]
-    assert isinstance(p.lane, LooseLane)
+    assert isinstance(p.lane, KeyedLanes)
     assert not p.lane.parts_by_name
     assert not p.lane.is_deliverable
     assert not p.lane._queue
@@ -182,7 +182,7 @@ ACTS: dict[str, Callable[[KeyLane], None]] = {
 @settings(max_examples=examples(60))
 @given(seed=st.integers(0, 1 << 30), keys=st.integers(1, 12), limit=st.integers(1, 5))
 def test_each_key_is_in_order_and_never_beside_itself_and_all_ends(
-    ordering: LooseOrdering, seed: int, keys: int, limit: int
+    ordering: KeyedOrdering, seed: int, keys: int, limit: int
 ) -> None:
     rng, p = random.Random(seed), partition(ordering)
     done: dict[bytes, list[int]] = {}

@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.runtime.partitions.offsets.ledger import Ledger
-from headrace.runtime.partitions.offsets.pending_produces import Call, Held, HeldRecords
+from headrace.runtime.partitions.offsets.pending_produces import HandlerCall, PendingProduces, PendingRecord
 
 offsets = st.sets(st.integers(0, 30))
 
@@ -16,7 +16,9 @@ def test_all_that_is_settled_is_said_but_for_what_is_held(settled: set[int], hel
     ledger.add(0, 31)
     for offset in settled:
         ledger.settle(offset, offset + 1)
-    records = HeldRecords({first: Held(Call(open=1), first + size, 0) for first, size in held.items()})
+    records = PendingProduces(
+        {first: PendingRecord(HandlerCall(open=1), first + size, 0) for first, size in held.items()}
+    )
     hidden = {it for first, size in held.items() for it in range(first, first + size)}
     if not records:
         return

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.acks.owned import Acks
-from headrace.runtime.dispatch.batcher import Part, next_part
-from headrace.runtime.dispatch.failure_handler import Failures
+from headrace.runtime.dispatch.batcher import BatchPart, next_part
+from headrace.runtime.dispatch.failure_handler import FailureHandler
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.pending_produces import Unwritten
 from headrace.runtime.partitions.partition import AssignedPartition, of_ranges
 from headrace.runtime.partitions.range_buffer import OffsetRange
@@ -41,7 +41,7 @@ def partition(end: int = 0, start: Checkpoint | None = None) -> AssignedPartitio
 def take(p: AssignedPartition, size: int) -> list[OffsetRange]:
     """As a batch of its own, planned and handed out."""
     part = next_part(p, size)
-    assert isinstance(part, Part)
+    assert isinstance(part, BatchPart)
     plan = part.plan
     p.propose(plan)
     p.lane.become(PartitionState.ACTIVE)
@@ -59,7 +59,7 @@ def fail(p: AssignedPartition, ranges: Sequence[Any], among: int = 1) -> bool:
 async def _decide(p: AssignedPartition) -> bool:
     shared: Any = SimpleNamespace(policy=DeliveryPolicy(failure=POLICY), metrics=MagicMock(), feed=NoFeed())
     resumed = asyncio.Event()
-    failures = Failures(shared, lambda _: resumed.set())
+    failures = FailureHandler(shared, lambda _: resumed.set())
     failures.after_failure(p, p.lane)
     if is_last := p.lane.state is PartitionState.HALTED:
         failures.retry(p.lane)
@@ -118,12 +118,12 @@ def test_a_range_that_failed_comes_again_as_it_was_then_by_halves_until_one_is_l
 def test_a_new_owner_repeats_the_planned_range_even_when_its_attempts_are_spent() -> None:
     p = partition(8)
     fail(p, take(p, 8))
-    assert p.checkpoint == Checkpoint(0, ((0, 8, 1),), Plan(0, 8))
-    again = partition(0, Checkpoint(0, ((0, 8, 9),), Plan(0, 8, "session")))
+    assert p.checkpoint == Checkpoint(0, ((0, 8, 1),), PlannedBatches(0, 8))
+    again = partition(0, Checkpoint(0, ((0, 8, 9),), PlannedBatches(0, 8, "session")))
     again.extend(7)
     assert next_part(again, 3) is None  # not there as a whole
     again.extend(9)
-    assert again.plan.of(again.lane.buffer.next_offset) == Plan(0, 8, "session")
+    assert again.plan.of(again.lane.buffer.next_offset) == PlannedBatches(0, 8, "session")
     ranges = take(again, 3)
     assert spans(ranges) == [(0, 8)]
     fail(again, ranges)
@@ -139,7 +139,7 @@ def test_ranges_of_a_worker_that_died_come_once_more_together_then_each_alone() 
     part = next_part(p, 100)
     assert part is not None
     assert part.is_fixed
-    assert part.plan == Plan(0, 8)
+    assert part.plan == PlannedBatches(0, 8)
 
 
 def test_with_explicit_acks_the_next_range_and_the_end_of_the_plan_wait_for_the_ack() -> None:
@@ -147,16 +147,16 @@ def test_with_explicit_acks_the_next_range_and_the_end_of_the_plan_wait_for_the_
     ranges = take(p, 10)
     p.lane.on_unacked(ranges)
     assert not p.lane.is_deliverable
-    assert p.checkpoint == Checkpoint(0, plan=Plan(0, 10))
+    assert p.checkpoint == Checkpoint(0, plan=PlannedBatches(0, 10))
     assert p.acked_by(4) is None
     assert p.acked_by(9) == 0
     p.on_acked(0, 10)
     assert spans(take(p, 5)) == [(10, 15)]
-    assert p.checkpoint == Checkpoint(10, plan=Plan(10, 15))
+    assert p.checkpoint == Checkpoint(10, plan=PlannedBatches(10, 15))
 
 
 def test_an_ack_of_a_range_that_an_earlier_owner_handed_out_names_all_of_it() -> None:
-    p = partition(20, Checkpoint(2, plan=Plan(2, 10)))
+    p = partition(20, Checkpoint(2, plan=PlannedBatches(2, 10)))
     assert p.acked_by(9) == 2
     assert p.acked_by(5) is None
     assert p.acked_by(15) == 15
@@ -170,10 +170,10 @@ def test_each_range_of_a_plan_with_a_hole_is_acked_by_itself() -> None:
     ranges = take(p, 10)
     p.lane.on_unacked(ranges)
     again = partition(10, p.checkpoint)
-    assert again.checkpoint.plan == Plan(0, 10)
+    assert again.checkpoint.plan == PlannedBatches(0, 10)
     assert [again.acked_by(offset) for offset in (1, 2, 9)] == [None, 0, 5]
     again.on_acked(5, 10)
-    assert again.checkpoint == Checkpoint(0, plan=Plan(0, 10), acked=((3, 10),))
+    assert again.checkpoint == Checkpoint(0, plan=PlannedBatches(0, 10), acked=((3, 10),))
 
 
 def test_what_failed_goes_again_while_another_range_waits_for_its_ack() -> None:
@@ -236,7 +236,7 @@ def test_no_plan_that_waits_for_acks_names_a_session() -> None:
     p.plan.name_session(p.lane.buffer.next_offset, "session")
     p.lane.become(PartitionState.ACTIVE)
     p.lane.on_unacked(*p.lane.take_batch(4))
-    assert p.checkpoint.plan == Plan(0, 4)
+    assert p.checkpoint.plan == PlannedBatches(0, 4)
 
 
 def test_a_range_that_is_being_halved_is_still_known_to_a_new_owner() -> None:
@@ -259,7 +259,7 @@ class Model:
 
     partition: AssignedPartition = field(default_factory=partition)
     settled: Counter[int] = field(default_factory=Counter)
-    planned: Plan | None = None  # by the last commit
+    planned: PlannedBatches | None = None  # by the last commit
     end: int = 0
 
     def grow(self, count: int) -> None:
@@ -328,8 +328,8 @@ def test_a_planned_range_that_is_acked_before_it_goes_splits_no_other() -> None:
     p = partition(0, Checkpoint(50, ((200, 250, 1),), None, ((150, 200),)))
     p.extend(250)
     part = next_part(p, 100)
-    assert isinstance(part, Part)
-    assert part.plan == Plan(50, 150)
+    assert isinstance(part, BatchPart)
+    assert part.plan == PlannedBatches(50, 150)
     p.propose(part.plan)
     p.on_acked(50, 150)  # late, while the plan is committed
     p.lane.become(PartitionState.ACTIVE)
@@ -399,7 +399,9 @@ def test_each_range_is_acked_as_a_whole_however_it_was_halved_and_in_whatever_or
 
 def test_the_rest_of_a_range_whose_message_was_refused_is_settled_by_no_ack_of_before() -> None:
     p = partition(4)
-    acks = Acks(DeliveryPolicy(), TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t"), lambda _: 4)
+    acks = Acks(
+        DeliveryPolicy(), TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t"), lambda _: 4
+    )
     acks.begin([p])
     for _ in range(2):
         whole = take(p, 4)

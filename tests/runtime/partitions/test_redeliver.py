@@ -9,7 +9,7 @@ from worker_bench import records
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.acks.owned import Acks
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -121,7 +121,9 @@ def test_what_was_fetched_before_may_be_acked_while_it_comes_again() -> None:
     p.on_fetched(records(0, 10))
     p.lane.on_sent(0)
     p.lane.on_unacked(p.lane.take(4, 1 << 20))
-    acks = Acks(DeliveryPolicy(), TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t"), lambda _: 0)
+    acks = Acks(
+        DeliveryPolicy(), TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t"), lambda _: 0
+    )
     acks.begin([p])
     p.redeliver()
     assert acks.take(Ack("t", 0, 9, is_through=False)) is p

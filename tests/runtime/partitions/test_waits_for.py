@@ -4,7 +4,7 @@ from worker_bench import records
 
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
-from headrace.runtime.partitions.offsets.pending_produces import Call, Held
+from headrace.runtime.partitions.offsets.pending_produces import HandlerCall, PendingRecord
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import waits_for
@@ -25,7 +25,7 @@ def test_what_waits_for_a_worker_its_handler_an_ack_a_message_or_a_commit_says_s
     assert waits_for(p, "", 0) == "its handler"
     p.lane.on_unacked(taken)
     assert waits_for(p, "", 0) == "an ack, or the backoff of what was nacked"
-    p.held[0] = Held(Call(1), 1, 0)
+    p.held[0] = PendingRecord(HandlerCall(1), 1, 0)
     p.on_acked(0, 2)
     assert waits_for(p, "", 0) == "its messages to be written"
     p.held.drop(0)

@@ -9,13 +9,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from headrace.runtime.metrics.declaration import declared_in
-from headrace.runtime.metrics.registry import METRICS, Metrics
+from headrace.runtime.metrics.registry import METRICS, MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_records
-from headrace.runtime.partitions.room import Ahead
+from headrace.runtime.partitions.room import ReadAhead
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import PartitionStatus, status
 from headrace.runtime.processor.admin.gauges import fill_gauges
@@ -34,21 +34,21 @@ PARTITION = OWN | {"topic": "orders", "partition": "3"}
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+def metrics() -> MetricRegistry:
+    return MetricRegistry()
 
 
 @pytest.fixture
-def counters(metrics: Metrics) -> TriggerMetrics:
+def counters(metrics: MetricRegistry) -> TriggerMetrics:
     return TriggerMetrics(metrics, "r", "f", "k", "t")
 
 
-def scraped(metrics: Metrics) -> Iterator[Sample]:
+def scraped(metrics: MetricRegistry) -> Iterator[Sample]:
     for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
         yield from family.samples
 
 
-def shown(metrics: Metrics, name: str) -> list[tuple[dict[str, str], float]]:
+def shown(metrics: MetricRegistry, name: str) -> list[tuple[dict[str, str], float]]:
     return [(sample.labels, sample.value) for sample in scraped(metrics) if sample.name == name]
 
 
@@ -60,7 +60,7 @@ def assigned(number: int) -> AssignedPartition:
     "name", [name for name, metric, _ in declared_in(TriggerMetrics) if metric.kind == "counter"]
 )
 def test_a_counter_counts_its_own_metric_and_nothing_else(
-    metrics: Metrics, counters: TriggerMetrics, name: str
+    metrics: MetricRegistry, counters: TriggerMetrics, name: str
 ) -> None:
     getattr(counters, name).inc(3)
     ((metric, values),) = [(m, v) for n, m, v in declared_in(TriggerMetrics) if n == name]
@@ -78,7 +78,9 @@ def test_metrics_have_different_names() -> None:
     assert sorted(set(names)) == sorted(names)
 
 
-def test_a_partition_is_shown_as_its_trigger_reports_it(metrics: Metrics, counters: TriggerMetrics) -> None:
+def test_a_partition_is_shown_as_its_trigger_reports_it(
+    metrics: MetricRegistry, counters: TriggerMetrics
+) -> None:
     partition = assigned(3)
     fill_gauges(metrics.gauges, counters.labels, (), TriggerStatus(partitions=(row(partition),)))
     assert shown(metrics, "headrace_unsettled_records") == [(PARTITION, 0)]
@@ -93,14 +95,16 @@ def test_a_partition_is_shown_as_its_trigger_reports_it(metrics: Metrics, counte
 
 
 def test_what_waits_behind_a_halted_record_is_unsettled() -> None:
-    partition = of_chunks(PartitionKey("orders", 3), Checkpoint(7), 10, 0, Ahead(1 << 20))
+    partition = of_chunks(PartitionKey("orders", 3), Checkpoint(7), 10, 0, ReadAhead(1 << 20))
     chunk = Chunk(7, 5, memoryview(b"undecoded"), decode)
     partition.on_fetched(ChunkSlice(chunk, range(7, 12)))
     partition.lane.become(PartitionState.HALTED)
     assert row(partition).unsettled == 5
 
 
-def test_a_partition_that_has_left_is_shown_no_more(metrics: Metrics, counters: TriggerMetrics) -> None:
+def test_a_partition_that_has_left_is_shown_no_more(
+    metrics: MetricRegistry, counters: TriggerMetrics
+) -> None:
     rows = tuple(replace(row(assigned(number)), committed=7) for number in (3, 4))
     fill_gauges(metrics.gauges, counters.labels, (), TriggerStatus(partitions=rows))
     metrics.gauges.clear()
@@ -134,7 +138,7 @@ def test_a_status_page_says_the_names_in_camel_case() -> None:
 
 
 def test_durations_have_nuclios_names_and_labels() -> None:
-    metrics = Metrics()
+    metrics = MetricRegistry()
     counted = TriggerMetrics(metrics, "r", "f", "kafka-cluster", "orders", "data", "shop")
     counted.on_handled(1, 30, 4_500_000)
     counted.on_handled(1, 10, 500_000)

@@ -8,7 +8,7 @@ import pytest
 from function_files import load_changed
 
 from headrace.runtime.processor import run
-from headrace.runtime.processor.admin.front import Front
+from headrace.runtime.processor.admin.front import StartingStatus
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.stopping import Stopping
 
@@ -27,7 +27,7 @@ async def test_spark_is_named_where_it_is_started_only(
         document["spec"] |= {} if spark is None else {"spark": spark}
 
     function = load_changed(tmp_path, change)
-    front, said = Front([function]), []
+    front, said = StartingStatus([function]), []
 
     @asynccontextmanager
     async def started(*_: object) -> Any:

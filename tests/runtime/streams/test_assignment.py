@@ -10,18 +10,18 @@ import pytest
 from worker_bench import QUICK, Bench, Record, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.buffers.bounds import MOST_OUT_OF_ORDER, most_out_of_order
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, Encoded
-from headrace.runtime.partitions.offsets.pending_produces import Confirm, Outgoing
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, Outgoing
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.record_buffer import DECODED_BYTES
-from headrace.runtime.streams.assignment import Assignment, Starts
+from headrace.runtime.streams.assignment import Assignment, StartOffsets
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.limits import Limits
+from headrace.runtime.streams.limits import StreamLimits
 from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.produce import Message
@@ -57,7 +57,7 @@ class Memory:
         self.most_chars = self.max_text_chars
         self.is_made_anew = False
 
-    async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+    async def read_starts(self, keys: Collection[PartitionKey]) -> StartOffsets:
         self.reads.append(set(keys))
         await self.may_read.wait()
         if self.leaderless.issuperset(keys):
@@ -66,7 +66,7 @@ class Memory:
         held = {} if self.is_made_anew else self.held
         starts = {key: held.get(key, Checkpoint(0)) for key in keys if key not in self.leaderless}
         committed = {key: held[key] for key in starts if key in held}
-        return Starts(starts, committed, {key: end for key, end in self.ends.items() if key in starts})
+        return StartOffsets(starts, committed, {key: end for key, end in self.ends.items() if key in starts})
 
     async def position(self, key: PartitionKey) -> int:
         return 0
@@ -94,7 +94,7 @@ class Memory:
     ) -> bool:
         raise AssertionError(reason)
 
-    def produce(self, message: Message, done: Confirm) -> None:
+    def produce(self, message: Message, done: DeliveryCallback) -> None:
         raise AssertionError(message)
 
     def encode(self, key: PartitionKey, checkpoint: Checkpoint, max_chars: int) -> Encoded:
@@ -119,8 +119,8 @@ async def assigned(
 ) -> AsyncIterator[tuple[Bench, Assignment, asyncio.TaskGroup]]:
     async with bench(folder, handler, workers=2, static=True, policy=policy) as b:
         b.dispatcher.lease.renew(now_ns() + 10**12)  # as a heartbeat that was answered does
-        assignment = Assignment(b.dispatcher, memory, Limits(64, 0, "channelBufferSize", 1 << 20))
-        assignment.committer = Committer(memory, TriggerMetrics(Metrics(), "", "f", "memory", "t"))
+        assignment = Assignment(b.dispatcher, memory, StreamLimits(64, 0, "channelBufferSize", 1 << 20))
+        assignment.committer = Committer(memory, TriggerMetrics(MetricRegistry(), "", "f", "memory", "t"))
         async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
             yield b, assignment, tasks
 
@@ -408,13 +408,16 @@ async def test_what_has_no_leader_yet_may_leave_before_it_begins(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("batch", "left"),
-    [(BatchPolicy(3, 1), Plan(0, 3, SESSION, ((200_000, 200_003),))), (None, Plan(0, 0, SESSION))],
+    [
+        (BatchPolicy(3, 1), PlannedBatches(0, 3, SESSION, ((200_000, 200_003),))),
+        (None, PlannedBatches(0, 0, SESSION)),
+    ],
 )
 async def test_of_a_plan_only_what_is_too_long_to_be_held_is_dropped(
-    batch: BatchPolicy | None, left: Plan, tmp_path: Path
+    batch: BatchPolicy | None, left: PlannedBatches, tmp_path: Path
 ) -> None:
     memory = Memory()
-    memory.held[ONE] = Checkpoint(0, plan=Plan(0, 3, SESSION, ((3, 200_000), (200_000, 200_003))))
+    memory.held[ONE] = Checkpoint(0, plan=PlannedBatches(0, 3, SESSION, ((3, 200_000), (200_000, 200_003))))
     async with assigned(tmp_path, WAITS, memory, replace(QUICK, batch=batch)) as (_, assignment, tasks):
         assignment.on_assigned([ONE], 1, tasks)
         await until(lambda: ONE in assignment.partitions)

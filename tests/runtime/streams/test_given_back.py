@@ -14,9 +14,9 @@ from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
-from headrace.runtime.streams.assignment import Assignment, Starts
+from headrace.runtime.streams.assignment import Assignment, StartOffsets
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.limits import Limits
+from headrace.runtime.streams.limits import StreamLimits
 from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.workers.handle import WorkerState
@@ -43,7 +43,9 @@ class Replica:
             log_id=lambda _: "",
             on_started=self.is_read.set,
         )
-        self.assignment = Assignment(self.dispatcher, stream, Limits(16, 0, "channelBufferSize", 1 << 20))
+        self.assignment = Assignment(
+            self.dispatcher, stream, StreamLimits(16, 0, "channelBufferSize", 1 << 20)
+        )
         self.assignment.committer = Committer(group_offsets(self.consumer, "t"), trigger_metrics())
         self.assignment.committer.open([ONE, OTHER], {}, generation=1)
         self.lease.renew(now_ns() + SESSION_SECONDS * 10**9)
@@ -53,10 +55,10 @@ class Replica:
             partition.on_fetched(records(0, 3))
         self.dispatcher.begin(list(self.assignment.partitions.values()))
 
-    async def read_starts(self, keys: Collection[PartitionKey]) -> Starts:
+    async def read_starts(self, keys: Collection[PartitionKey]) -> StartOffsets:
         """They are at their beginning."""
         await self.may_read.wait()
-        return Starts(dict.fromkeys(keys, Checkpoint(0)), {})
+        return StartOffsets(dict.fromkeys(keys, Checkpoint(0)), {})
 
     def handle(self, partition: AssignedPartition) -> None:
         """Its next record."""

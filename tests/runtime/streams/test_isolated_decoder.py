@@ -13,7 +13,7 @@ from worker_bench import until
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.streams import isolated_decoder
-from headrace.runtime.streams.isolated_decoder import Opener
+from headrace.runtime.streams.isolated_decoder import IsolatedDecoder
 from headrace.runtime.wire.undecodable import UndecodableError
 from headrace.triggers.kafka.format.decoder import decode
 
@@ -34,8 +34,8 @@ def decode(data, skip, max_batch_bytes, must_live):
 
 
 @asynccontextmanager
-async def an_opener(decoder: str = KAFKAS) -> AsyncIterator[Opener]:
-    opened = Opener(DeliveryPolicy(decoder=decoder, decoder_options={"max_batch_bytes": 1 << 20}))
+async def an_opener(decoder: str = KAFKAS) -> AsyncIterator[IsolatedDecoder]:
+    opened = IsolatedDecoder(DeliveryPolicy(decoder=decoder, decoder_options={"max_batch_bytes": 1 << 20}))
     try:
         yield opened
     finally:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.v3io.group.sessions import (
-    Session,
+    SessionState,
     Share,
     StateError,
     decode_state,
@@ -21,7 +21,7 @@ GOS = (
 )
 SHARES = st.builds(Share, st.integers(0, 10), st.integers(1, 10))
 SESSIONS = st.builds(
-    Session,
+    SessionState,
     st.text(min_size=1),
     st.integers(0, 4_000_000_000_000_000_000),
     st.frozensets(st.integers(0, 5000)).map(lambda shards: tuple(sorted(shards))),
@@ -31,8 +31,8 @@ SESSIONS = st.builds(
 
 def test_what_v3io_go_writes_is_read_to_the_nanosecond() -> None:
     first, second = decode_state(GOS)
-    assert first == Session("fn-c9q2", 1_714_550_400_123_456_789, (0, 1, 2, 3))
-    assert second == Session("fn-c9q3", 1_714_550_401_000_000_000, ())
+    assert first == SessionState("fn-c9q2", 1_714_550_400_123_456_789, (0, 1, 2, 3))
+    assert second == SessionState("fn-c9q3", 1_714_550_401_000_000_000, ())
 
 
 def test_a_fraction_of_a_second_may_have_few_digits() -> None:
@@ -42,12 +42,12 @@ def test_a_fraction_of_a_second_may_have_few_digits() -> None:
 
 
 @given(st.lists(SESSIONS).map(tuple))
-def test_what_is_written_is_read_again(sessions: tuple[Session, ...]) -> None:
+def test_what_is_written_is_read_again(sessions: tuple[SessionState, ...]) -> None:
     assert decode_state(encode_state(sessions)) == sessions
 
 
 def test_what_is_written_is_in_the_form_that_v3io_go_reads() -> None:
-    said = json.loads(encode_state([Session("m", 1_714_550_400_000_000_001, (0, 1), Share(0, 2))]))
+    said = json.loads(encode_state([SessionState("m", 1_714_550_400_000_000_001, (0, 1), Share(0, 2))]))
     (session,) = said["session_states"]
     assert said["schema_version"] == "0.0.1"
     assert session["last_heartbeat_time"] == "2024-05-01T08:00:00.000000001Z"

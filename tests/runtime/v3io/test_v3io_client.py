@@ -15,7 +15,7 @@ from headrace.runtime.v3io.client import V3ioClient, nothing
 from headrace.runtime.v3io.errors import V3ioAwayError, V3ioRefusedError
 from headrace.runtime.v3io.group.names import another_of_that_name, escaped, sequence_attribute
 from headrace.runtime.v3io.items import put_attributes
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.values import Attributes, decode_attributes, encode_attributes
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -39,7 +39,7 @@ async def test_a_call_says_who_asks_and_what_for() -> None:
         return web.json_response(said | {"path": request.raw_path})
 
     async with client_of(answer) as client:
-        place = StreamPlace("big data", "a b/c")
+        place = StreamPath("big data", "a b/c")
         said = await client.read("DescribeStream", place.url_path, None, dict)
     assert said == {"key": "key", "function": "DescribeStream", "path": "/big%20data/a%20b/c/"}
 
@@ -165,4 +165,4 @@ def test_what_is_no_address_is_refused_without_a_password(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "bigdata", "/bigdata/", "bigdata//"])
 def test_a_stream_needs_a_container_and_a_path(text: str) -> None:
     with pytest.raises(ValueError, match="is no stream"):
-        StreamPlace.parse(text)
+        StreamPath.parse(text)

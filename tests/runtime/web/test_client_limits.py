@@ -73,7 +73,7 @@ async def test_what_is_kept_of_a_head_and_of_a_body_is_counted_until_it_is_taken
 
 
 async def test_a_request_that_comes_whole_is_not_counted_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.web.room.Room.hold", pytest.fail)
+    monkeypatch.setattr("headrace.runtime.web.room.MemoryBudget.hold", pytest.fail)
     monkeypatch.setattr("asyncio.timeout", pytest.fail)
     async with served() as server, connected(server) as streams:
         for body in (b"", b"abc", b"a" + END + b"b"):

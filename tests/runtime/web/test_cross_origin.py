@@ -3,15 +3,15 @@
 import pytest
 from multidict import CIMultiDict
 
-from headrace.runtime.web.cross_origin import Guard, is_form_type, refusal
-from headrace.runtime.web.hosts import OwnNames
+from headrace.runtime.web.cross_origin import CrossOriginGuard, cross_origin_refusal, is_form_type
+from headrace.runtime.web.hosts import AllowedHosts
 
 HOST = {"Host": "127.0.0.1:8080"}
 LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
 
 def is_refused(method: str, headers: dict[str, str], *names: str) -> bool:
-    return bool(refusal(method, CIMultiDict(HOST | headers), names))
+    return bool(cross_origin_refusal(method, CIMultiDict(HOST | headers), names))
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
@@ -117,7 +117,7 @@ def test_bodies_that_pages_send_anywhere_are_known(content_type: str, is_one: ob
 def test_a_server_answers_by_its_own_names(
     listens: str, given: tuple[str, ...], welcome: list[str | None], refused: list[str | None]
 ) -> None:
-    names = OwnNames(listens, given)
+    names = AllowedHosts(listens, given)
     assert {asked: bool(names.refusal(asked)) for asked in [*welcome, *refused]} == {
         **dict.fromkeys(welcome, False),
         **dict.fromkeys(refused, True),
@@ -125,7 +125,7 @@ def test_a_server_answers_by_its_own_names(
 
 
 def test_a_guard_looks_at_the_name_and_at_the_origin() -> None:
-    guard = Guard("127.0.0.1", ("runs.example",))
+    guard = CrossOriginGuard("127.0.0.1", ("runs.example",))
     assert not guard.refusal("GET", HOST)
     assert "'evil.example' is no name" in guard.refusal("GET", {"Host": "evil.example"})
     assert "page of another site" in guard.refusal("GET", HOST | {"Origin": "http://evil.example"})

@@ -22,9 +22,9 @@ from worker_bench import until
 from headrace.functions.database.engine import open_engine
 from headrace.functions.database.migrate import migrate
 from headrace.functions.run_tracking.backend.routes import ROUTES
-from headrace.functions.run_tracking.frontier.counts import Counts
+from headrace.functions.run_tracking.frontier.counts import FrontierMetrics
 from headrace.functions.run_tracking.frontier.health import Health
-from headrace.functions.run_tracking.frontier.publishing import Publisher
+from headrace.functions.run_tracking.frontier.publishing import ItemPublisher
 from headrace.functions.run_tracking.frontier.service import application as frontier_application
 from headrace.functions.run_tracking.frontier.sockets import Sockets
 from headrace.functions.run_tracking.settings import read_settings
@@ -202,7 +202,7 @@ async def running(
 async def test_the_backend_of_run_tracking(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'it.sqlite'}"
     engine = open_engine(database)
-    migrate(engine, tables.STEPS)
+    migrate(engine, tables.MIGRATIONS)
     rows = Rows(engine)
     rows.run("r", experiment_id=rows.experiment("e"))
     rows.tag("t", "r")
@@ -244,7 +244,7 @@ async def frontier(folder: Path, published: list[bytes]) -> AsyncIterator[tuple[
     def produce(topic: str, value: bytes, *, key: str, output: str) -> None:  # as Produce says
         published.append(value)
 
-    publisher, counts = Publisher(produce, "t", "kafka", 5.0), Counts()
+    publisher, counts = ItemPublisher(produce, "t", "kafka", 5.0), FrontierMetrics()
     app = frontier_application(
         settings, Sockets(publisher, counts, settings.run_bounds), Health(publisher, counts, ())
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.runtime.web.room import Room
+from headrace.runtime.web.room import MemoryBudget
 
 pytestmark = pytest.mark.quick
 
@@ -15,7 +15,7 @@ class Clock:
 
 
 def test_what_is_held_is_the_sum_and_what_is_given_back_makes_room() -> None:
-    room: Room[str] = Room(100, pytest.fail)
+    room: MemoryBudget[str] = MemoryBudget(100, pytest.fail)
     room.hold("a", 60)
     room.hold("b", 40)
     room.give_back("a", 30)
@@ -30,7 +30,7 @@ def test_what_is_held_is_the_sum_and_what_is_given_back_makes_room() -> None:
 
 def test_the_slowest_are_put_out_and_small_ones_until_a_quarter_is_free() -> None:
     clock, gone = Clock(), list[str]()
-    room = Room(100, gone.append, clock)
+    room = MemoryBudget(100, gone.append, clock)
     for slow in ("slow", "slower"):
         room.hold(slow, 10)
     room.give_back("slow", 1)
@@ -45,7 +45,7 @@ def test_the_slowest_are_put_out_and_small_ones_until_a_quarter_is_free() -> Non
 
 def test_one_that_takes_nearly_all_the_room_stays_where_it_fits() -> None:
     clock, gone = Clock(), list[str]()
-    room = Room(100, gone.append, clock)
+    room = MemoryBudget(100, gone.append, clock)
     room.hold("slow", 10)
     clock.now = 1.0
     room.hold("large", 95)
@@ -54,7 +54,7 @@ def test_one_that_takes_nearly_all_the_room_stays_where_it_fits() -> None:
 
 def test_whoever_gives_back_as_it_comes_is_not_slow() -> None:
     clock, gone = Clock(), list[str]()
-    room = Room(100, gone.append, clock)
+    room = MemoryBudget(100, gone.append, clock)
     room.hold("holds", 50)
     for _ in range(10):
         room.hold("passes on", 30)
@@ -67,7 +67,7 @@ def test_whoever_gives_back_as_it_comes_is_not_slow() -> None:
 
 def test_one_that_is_alone_and_holds_too_much_goes() -> None:
     gone = list[str]()
-    room = Room(100, gone.append)
+    room = MemoryBudget(100, gone.append)
     room.hold("a", 101)
     assert gone == ["a"]
     assert room.byte_count == 0

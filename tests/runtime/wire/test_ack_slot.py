@@ -1,13 +1,13 @@
 from collections.abc import Iterator
 from itertools import combinations_with_replacement
 
-from headrace.runtime.wire.slots.acks import WORDS, AckedSpan, AckSlot
+from headrace.runtime.wire.slots.acks import ACK_WORDS, AckedSpan, AckSlot
 
 ACKS = [(7, 3), (7, 4), (8, 1), (8, 2), (7, 0)]
 
 
 def memory() -> memoryview:
-    return memoryview(bytearray(8 * WORDS)).cast("Q")
+    return memoryview(bytearray(8 * ACK_WORDS)).cast("Q")
 
 
 def test_acks_that_follow_each_other_are_one_span() -> None:
@@ -29,7 +29,7 @@ class Recorded:
     """Memory that remembers what was stored, in order."""
 
     def __init__(self) -> None:
-        self._words = [0] * WORDS
+        self._words = [0] * ACK_WORDS
         self.stores: list[tuple[int, int]] = []
 
     def __getitem__(self, index: int) -> int:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.wire.records import Kind, split_frames
+from headrace.runtime.wire.records import FrameKind, split_frames
 from headrace.runtime.wire.reply import (
     NOBODY,
     Reply,
@@ -26,7 +26,7 @@ replies = st.builds(Reply, st.integers(100, 599), st.text(max_size=50), headers,
 def test_replies_arrive_as_they_were_sent(sent: list[tuple[int, Reply]]) -> None:
     received = bytearray(b"".join(encode_reply(seq, reply) for seq, reply in sent))
     frames = list(split_frames(received))
-    assert [kind for kind, _ in frames] == [Kind.REPLY] * len(sent)
+    assert [kind for kind, _ in frames] == [FrameKind.REPLY] * len(sent)
     assert [decode_reply(body) for _, body in frames] == sent
     assert not received
 
@@ -54,6 +54,6 @@ def test_parts_and_what_is_taken_of_them_arrive_as_they_were_sent(
     seq: int, data: bytes, is_last: bool
 ) -> None:
     ((kind, body),) = split_frames(bytearray(encode_part(seq, data, is_last=is_last)))
-    assert (kind, decode_part(body)) == (Kind.REPLY_PART, (seq, is_last, data))
+    assert (kind, decode_part(body)) == (FrameKind.REPLY_PART, (seq, is_last, data))
     ((kind, body),) = split_frames(bytearray(encode_taken(seq, NOBODY)))
-    assert (kind, decode_taken(body)) == (Kind.TAKEN, (seq, NOBODY))
+    assert (kind, decode_taken(body)) == (FrameKind.TAKEN, (seq, NOBODY))

@@ -36,7 +36,7 @@ def test_a_run_arrives_as_it_was_sent(sent: list[Record], attempt: int) -> None:
     header = wire.RunHeader(7, 3, 2**40, attempt, len(sent))
     received = bytearray(wire.encode_run(header, sent))
     ((kind, body),) = wire.split_frames(received)
-    assert (kind, wire.decode_run_header(body)) == (wire.Kind.RUN, header)
+    assert (kind, wire.decode_run_header(body)) == (wire.FrameKind.RUN, header)
     assert not received
     for got, record in zip(wire.decode_records(body), sent, strict=True):
         assert (got.offset, got.timestamp) == (record.offset, record.timestamp)
@@ -47,7 +47,7 @@ def test_a_run_arrives_as_it_was_sent(sent: list[Record], attempt: int) -> None:
 
 @given(st.lists(st.binary(max_size=30), max_size=8), st.data())
 def test_frames_are_found_however_the_stream_is_cut(bodies: list[bytes], data: st.DataObject) -> None:
-    stream = b"".join(wire.frame(wire.Kind.LOG, body) for body in bodies)
+    stream = b"".join(wire.frame(wire.FrameKind.LOG, body) for body in bodies)
     received, found = bytearray(), []
     while stream:
         cut = data.draw(st.integers(1, len(stream)))
@@ -60,7 +60,7 @@ def test_frames_are_found_however_the_stream_is_cut(bodies: list[bytes], data: s
 
 @given(st.integers(0, 2**63), st.text(st.characters(codec="utf-8"), max_size=20))
 def test_small_frames_round_trip(seq: int, text: str) -> None:
-    assert wire.decode_about(wire.encode_about(wire.Kind.LOG, seq, text)[8:]) == (seq, text)
+    assert wire.decode_about(wire.encode_about(wire.FrameKind.LOG, seq, text)[8:]) == (seq, text)
     assert wire.decode_failed(wire.encode_failed(seq, seq + 3, text)[8:]) == (seq, seq + 3, False, text)
     named = wire.encode_failed(seq, seq + 3, text, is_named=True)
     assert wire.decode_failed(named[8:]) == (seq, seq + 3, True, text)

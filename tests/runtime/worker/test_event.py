@@ -10,8 +10,8 @@ import nuclio_sdk
 import pytest
 
 from headrace.runtime.wire.records import SentRecord, encode_headers
-from headrace.runtime.worker.api.event import PartitionView, StreamEvent, of_partition
-from headrace.runtime.worker.api.event_classes import as_nuclios
+from headrace.runtime.worker.api.event import PartitionView, StreamEvent, partition_event_class
+from headrace.runtime.worker.api.event_classes import nuclio_event_class
 
 TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
 
@@ -19,7 +19,9 @@ TRIGGER = nuclio_sdk.TriggerInfo("kafka-cluster", "orders-trigger")
 @pytest.fixture(autouse=True, params=["as any", "as of its partition"])
 def its_class(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param != "as any":
-        monkeypatch.setitem(globals(), "made", lambda base, e: of_partition(base, e._partition)(*parts(e)))
+        monkeypatch.setitem(
+            globals(), "made", lambda base, e: partition_event_class(base, e._partition)(*parts(e))
+        )
 
 
 def parts(e: StreamEvent) -> tuple[Any, ...]:
@@ -109,7 +111,7 @@ def test_a_key_that_code_sets_leaves_the_records_own() -> None:
 
 
 def test_an_event_without_key_takes_one() -> None:
-    e = made(as_nuclios(StreamEvent, has_key=False), event())
+    e = made(nuclio_event_class(StreamEvent, has_key=False), event())
     assert not hasattr(e, "key")
     assert json.loads(repr(e))["offset"] == 41
     e.key = "set"
@@ -119,7 +121,7 @@ def test_an_event_without_key_takes_one() -> None:
 
 def test_strings_may_be_bytes_as_in_nuclio(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUCLIO_PYTHON_DECODE_EVENT_STRINGS", "false")
-    e = made(as_nuclios(StreamEvent, has_key=True), event())
+    e = made(nuclio_event_class(StreamEvent, has_key=True), event())
     assert (e.topic, e.path, e.id, e.method) == (b"orders", b"orders", b"orders/3/41", b"")
     assert e.headers == {b"a": b"3", b"b": b"2", b"none": None}
     assert (e.trigger.kind, e.trigger.name) == (b"kafka-cluster", b"orders-trigger")

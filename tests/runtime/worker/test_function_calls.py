@@ -17,7 +17,7 @@ import pytest
 from headrace.runtime.wire.records import SentRecord
 from headrace.runtime.worker.api.acks import WorkerAcks
 from headrace.runtime.worker.api.event import PartitionView, StreamEvent
-from headrace.runtime.worker.api.function_calls import request_of
+from headrace.runtime.worker.api.function_calls import build_request
 from headrace.runtime.worker.api.sdk import TriggerInfo
 from headrace.runtime.worker.context import Platform
 
@@ -155,7 +155,7 @@ async def test_what_a_call_raises_comes_through_the_thread() -> None:
 def test_what_an_event_lacks_has_a_default(
     parts: dict[str, Any], method: str, body: bytes | None, content_type: str
 ) -> None:
-    request = request_of("f", event(**parts))
+    request = build_request("f", event(**parts))
     assert (request.method, request.target, request.body) == (method, "/", body)
     assert request.headers["Content-Type"] in {content_type, content_type.encode()}
     assert len([name for name in request.headers if name.lower() == "content-type"]) == 1
@@ -163,9 +163,9 @@ def test_what_an_event_lacks_has_a_default(
 
 @pytest.mark.parametrize("headers", [None, {}])
 def test_an_event_without_headers_is_sent(headers: object) -> None:
-    request = request_of("f", SimpleNamespace(body=b"x", headers=headers))
+    request = build_request("f", SimpleNamespace(body=b"x", headers=headers))
     assert request.headers == {"X-Nuclio-Target": "f", "Content-Type": "text/plain"}
-    assert request_of("f", SimpleNamespace()).target == "/"
+    assert build_request("f", SimpleNamespace()).target == "/"
 
 
 def test_the_headers_of_the_event_stay_as_they_are(server: Server) -> None:
@@ -199,13 +199,13 @@ def test_a_record_of_a_topic_is_passed_on(server: Server) -> None:
 
 
 def test_a_path_is_written_as_http_has_it() -> None:
-    assert request_of("f", event(path="/a b/ü?x=%20&y=1")).target == "/a%20b/%C3%BC?x=%20&y=1"
-    assert request_of("f", event(path="/x\r\nHost: y")).target == "/x%0D%0AHost:%20y"
+    assert build_request("f", event(path="/a b/ü?x=%20&y=1")).target == "/a%20b/%C3%BC?x=%20&y=1"
+    assert build_request("f", event(path="/x\r\nHost: y")).target == "/x%0D%0AHost:%20y"
 
 
 def test_what_http_cannot_say_is_one_line(server: Server) -> None:
     with pytest.raises(ValueError, match="only ASCII names"):
-        request_of("f", event(headers={"grün": "1"}))
+        build_request("f", event(headers={"grün": "1"}))
     with pytest.raises(ValueError, match="Invalid header value"):
         platform(f=server.address).call_function("f", event(headers={"a": "1\r\nb: 2"}))
     assert server.asked == []

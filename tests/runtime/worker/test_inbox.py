@@ -21,7 +21,7 @@ class Sent:
     """What went to the processor."""
 
     def __init__(self) -> None:
-        self.frames: list[tuple[wire.Kind, bytes]] = []
+        self.frames: list[tuple[wire.FrameKind, bytes]] = []
 
     def __call__(self, data: bytes) -> None:
         self.frames += wire.split_frames(bytearray(data))
@@ -29,7 +29,10 @@ class Sent:
     @property
     def returned(self) -> list[int]:
         spans = [
-            s for kind, body in self.frames if kind is wire.Kind.RETURNED for s in wire.decode_returned(body)
+            s
+            for kind, body in self.frames
+            if kind is wire.FrameKind.RETURNED
+            for s in wire.decode_returned(body)
         ]
         return [seq for span in spans for seq in range(*span)]
 
@@ -76,7 +79,7 @@ def test_after_a_failure_runs_of_that_epoch_come_back_and_later_ones_are_taken()
     inbox.fail(current, 0, "no")
     inbox.put(run(1, 3, 2))  # was on its way
     inbox.put(run(1, 5, 2, epoch=1))
-    assert sent.frames[0] == (wire.Kind.FAILED, wire.encode_failed(0, 1, "no")[8:])
+    assert sent.frames[0] == (wire.FrameKind.FAILED, wire.encode_failed(0, 1, "no")[8:])
     assert sent.returned == [1, 2, 3, 4]
     taken = inbox.next()
     assert taken is not None

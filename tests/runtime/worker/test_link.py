@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import Kind
+from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.link import Link
 
@@ -17,10 +17,10 @@ from headrace.runtime.worker.link import Link
 def test_frames_come_whole_and_in_order_however_they_are_cut(seed: int) -> None:
     rng = random.Random(seed)
     sizes = [0, 1, 7, 100, 1 << 16, (1 << 16) + 1, 300_000, 2_000_000]
-    kinds = [Kind.CHUNK, Kind.CHUNK, Kind.RUN, Kind.LANE]
+    kinds = [FrameKind.CHUNK, FrameKind.CHUNK, FrameKind.RUN, FrameKind.LANE]
     sent = [(rng.choice(kinds), rng.randbytes(rng.choice(sizes))) for _ in range(60)]
     data = b"".join(
-        wire.encode_chunk(len(body)) + body if kind is Kind.CHUNK else wire.frame(kind, body)
+        wire.encode_chunk(len(body)) + body if kind is FrameKind.CHUNK else wire.frame(kind, body)
         for kind, body in sent
     )
     ours, theirs = socket.socketpair()
@@ -35,7 +35,7 @@ def test_frames_come_whole_and_in_order_however_they_are_cut(seed: int) -> None:
 
         writing = threading.Thread(target=write)
         writing.start()
-        link, found = Link(ours, cast("ProgressSlot", None)), list[tuple[Kind, bytes]]()
+        link, found = Link(ours, cast("ProgressSlot", None)), list[tuple[FrameKind, bytes]]()
         while len(found) < len(sent):
             found += link.receive()
         writing.join()

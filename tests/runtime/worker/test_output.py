@@ -88,7 +88,7 @@ def alarms() -> Iterator[None]:
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_signal_handler_may_send_amid_a_frame_and_may_raise(raises: bool) -> None:
     with linked() as (link, theirs):
-        amid, long = wire.frame(wire.Kind.LOG, b"amid"), wire.frame(wire.Kind.LOG, b"x" * 1_000_000)
+        amid, long = wire.frame(wire.FrameKind.LOG, b"amid"), wire.frame(wire.FrameKind.LOG, b"x" * 1_000_000)
 
         def on_alarm(*_: object) -> None:
             link.send(amid)
@@ -106,7 +106,7 @@ def test_a_signal_handler_may_send_amid_a_frame_and_may_raise(raises: bool) -> N
                 link.send(long)
         else:
             link.send(long)
-        link.send(wire.frame(wire.Kind.LOG, b"after"))
+        link.send(wire.frame(wire.FrameKind.LOG, b"after"))
         reading.join(120)
         assert heard == [b"x" * 1_000_000, b"amid", b"after"]
 
@@ -200,5 +200,5 @@ def test_what_is_received_is_bounded_as_well() -> None:
 
 def test_what_a_line_has_beside_it_is_bounded_where_it_is_received_too() -> None:
     line = {"level": 20, "message": "m", "with": {"value": "w" * 1_000_000}, "of": ["t" * 1_000_000, 0, 1]}
-    _, read = receiver._read_log(wire.encode_about(wire.Kind.LOG, 0, json.dumps(line))[8:])
+    _, read = receiver._read_log(wire.encode_about(wire.FrameKind.LOG, 0, json.dumps(line))[8:])
     assert max(len(read["with"]["value"]), len(read["of"][0])) <= 16_384

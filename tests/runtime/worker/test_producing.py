@@ -10,19 +10,19 @@ import pytest
 
 from headrace.runtime.wire.produce import (
     NO_LANE,
+    PRODUCE_WINDOW_BYTES,
     WAITING,
-    WINDOW_BYTES,
     Message,
-    Produce,
-    Produced,
+    ProduceRequest,
+    ProduceResult,
     decode_produce,
     encode_produced,
 )
 from headrace.runtime.wire.records import WireRecord, split_frames
-from headrace.runtime.worker.api.producing import Confirmed, OnItsWay, ProduceError, WorkerProduces
+from headrace.runtime.worker.api.producing import Confirmed, PendingMessage, ProduceError, WorkerProducer
 
-WRITTEN = Produced(0, 3, 7)
-NOT_WRITTEN = Produced(0, failure="there is no topic t")
+WRITTEN = ProduceResult(0, 3, 7)
+NOT_WRITTEN = ProduceResult(0, failure="there is no topic t")
 
 
 class Worker:
@@ -30,24 +30,24 @@ class Worker:
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
-        self._produces = WorkerProduces(self.sent.append, self._place)
+        self._produces = WorkerProducer(self.sent.append, self._place)
         self.produce = self._produces.produce
         self.message = self.produce(Message("t", b"x"))
 
     def _place(self) -> tuple[int, int, WireRecord | None]:
         return NO_LANE, -1, None
 
-    def said(self) -> Iterator[Produce]:
+    def said(self) -> Iterator[ProduceRequest]:
         """All that it has sent, in that order."""
         for _, body in split_frames(bytearray(b"".join(self.sent))):
             yield decode_produce(body)
 
-    def hear(self, said: Produced) -> None:
+    def hear(self, said: ProduceResult) -> None:
         [(_, body)] = split_frames(bytearray(encode_produced([said])))
         self._produces.on_produced(body)
 
 
-def heard(said: Produced) -> OnItsWay:
+def heard(said: ProduceResult) -> PendingMessage:
     worker = Worker()
     worker.hear(said)
     return worker.message
@@ -69,9 +69,9 @@ def test_who_asks_before_it_was_written_waits() -> None:
 
 def test_what_waits_where_it_goes_is_not_at_its_end_and_leaves_its_room_to_others() -> None:
     worker = Worker()
-    large = Message("t", b"x" * WINDOW_BYTES)
+    large = Message("t", b"x" * PRODUCE_WINDOW_BYTES)
     for number in range(3):
-        worker.hear(Produced(number, WAITING))
+        worker.hear(ProduceResult(number, WAITING))
         worker.produce(large)  # returns
     with pytest.raises(TimeoutError):
         worker.message.result(0)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.records import Kind, RunHeader, SentRecord
+from headrace.runtime.wire.records import FrameKind, RunHeader, SentRecord
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
@@ -19,7 +19,7 @@ class Wire:
 
     def __init__(self, slot: ProgressSlot) -> None:
         self._slot = slot
-        self.said: list[tuple[Kind, Progress]] = []
+        self.said: list[tuple[FrameKind, Progress]] = []
 
     def send(self, data: bytes) -> None:
         now = self._slot.read()
@@ -48,5 +48,5 @@ def test_a_record_is_still_running_when_its_answer_goes_out(
     worker.inbox.stop()
     worker.run_forever()
     loop.close()
-    replies = [now for kind, now in link.said if kind is Kind.REPLY]
+    replies = [now for kind, now in link.said if kind is FrameKind.REPLY]
     assert [(now.seq, now.is_running) for now in replies] == [(seq, True) for seq in range(count)]

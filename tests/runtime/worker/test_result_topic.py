@@ -7,7 +7,7 @@ import nuclio_sdk
 import pytest
 
 from headrace.runtime.wire.produce import Message
-from headrace.runtime.worker.result_topic import ToTopic
+from headrace.runtime.worker.result_topic import ResultTopic
 from headrace.testing import Record, run_handler
 
 KEYED = [Record(b"1", key=b"a"), Record(b"2", key=b"b")]
@@ -121,6 +121,6 @@ def test_what_another_trigger_of_the_same_workers_is_answered_with_is_no_message
     def nobody(topic: str, value: Any, key: Any = None, headers: Any = None) -> None:
         raise AssertionError("it is for whoever has asked")
 
-    call = ToTopic(lambda context, event: {"asked": event.trigger.name}, "records", "out", nobody)
+    call = ResultTopic(lambda context, event: {"asked": event.trigger.name}, "records", "out", nobody)
     request = SimpleNamespace(trigger=SimpleNamespace(name="web"))
     assert call(None, request) == {"asked": "web"}

@@ -12,7 +12,7 @@ from worker_bench import Record, bench, until
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.partitions.offsets.pending_produces import Confirm, Written
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.worker.tracing import NoTraces, traces_of
 
@@ -158,9 +158,9 @@ class Cluster(NoFeed):
     def __init__(self) -> None:
         self.sent: list[Message] = []
 
-    def produce(self, message: Message, done: Confirm) -> None:
+    def produce(self, message: Message, done: DeliveryCallback) -> None:
         self.sent.append(message)
-        done(Written(0, len(self.sent)))
+        done(DeliveryReport(0, len(self.sent)))
 
 
 async def test_what_is_produced_carries_the_span(tmp_path: Path, traces: Collector) -> None:

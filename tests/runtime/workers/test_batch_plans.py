@@ -8,7 +8,7 @@ import pytest
 from batch_bench import SEES, WAITS, batch_bench, fresh
 from worker_bench import kill_worker, records, until
 
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.state import PartitionState
 
 
@@ -20,7 +20,7 @@ async def test_a_batch_is_committed_as_a_plan_before_its_worker_gets_it(tmp_path
         b.feed(4, q)
         await until(lambda: b.source.commits)
         assert b.source.commits == [
-            {0: Checkpoint(10, plan=Plan(10, 14)), 1: Checkpoint(20, plan=Plan(20, 22))}
+            {0: Checkpoint(10, plan=PlannedBatches(10, 14)), 1: Checkpoint(20, plan=PlannedBatches(20, 22))}
         ]
         assert (p.lane.state, p.lane.in_flight_count, q.lane.in_flight_count) == (
             PartitionState.PLANNING,
@@ -42,7 +42,7 @@ async def test_a_plan_that_cannot_be_committed_is_tried_again_and_nothing_goes_o
         (p,) = b.assign(*fresh(1))
         b.feed(4, p)
         await until(lambda: len(b.source.commits) == 2)
-        assert b.source.commits == 2 * [{0: Checkpoint(0, plan=Plan(0, 4))}]
+        assert b.source.commits == 2 * [{0: Checkpoint(0, plan=PlannedBatches(0, 4))}]
         assert p.lane.in_flight_count == 0
         await b.settled(4, p)
         assert b.source.plans == [{0: (0, 4)}] * 3
@@ -123,7 +123,7 @@ async def test_a_plan_of_an_earlier_owner_is_delivered_whole_and_alone_then_all_
     tmp_path: Path,
 ) -> None:
     async with batch_bench(tmp_path, SEES, size=4) as b:
-        start = Checkpoint(12, plan=Plan(10, 21), acked=((14, 16), (25, 26)))
+        start = Checkpoint(12, plan=PlannedBatches(10, 21), acked=((14, 16), (25, 26)))
         p, q = b.assign(start, Checkpoint(0), capacity=8)
         b.feed(4, p)
         b.feed(4, q)
@@ -135,12 +135,12 @@ async def test_a_plan_of_an_earlier_owner_is_delivered_whole_and_alone_then_all_
         await b.settled(26, p)
         theirs = [o for o in range(12, 21) if o not in (14, 15)]
         assert b.offsets[1:] == [theirs, [21, 22, 23, 24]]
-        assert b.source.commits[-1] == {0: replace(start, plan=Plan(10, 21, behind=((21, 25),)))}
+        assert b.source.commits[-1] == {0: replace(start, plan=PlannedBatches(10, 21, behind=((21, 25),)))}
 
 
 async def test_a_plan_survives_a_partition_that_leaves_again_before_it_is_whole(tmp_path: Path) -> None:
     async with batch_bench(tmp_path, SEES, size=4) as b:
-        start = Checkpoint(0, plan=Plan(0, 9))
+        start = Checkpoint(0, plan=PlannedBatches(0, 9))
         (p,) = b.assign(start)
         b.feed(4, p)
         await b.bench.dispatcher.revoke([p], 10)
@@ -155,7 +155,7 @@ async def test_a_batch_that_outlasts_the_wait_is_killed_and_comes_again_as_it_wa
         await until(lambda: b.seen)
         await b.bench.dispatcher.revoke(partitions, 0.1)
         said = [p.checkpoint for p in partitions]
-        assert said == [Checkpoint(0, plan=Plan(0, 3)), Checkpoint(7, plan=Plan(7, 9))]
+        assert said == [Checkpoint(0, plan=PlannedBatches(0, 3)), Checkpoint(7, plan=PlannedBatches(7, 9))]
         (tmp_path / "go").touch()
         heirs = b.assign(*said)
         b.feed(20, *heirs)
@@ -218,7 +218,7 @@ async def test_what_a_window_holds_back_is_repeated_before_the_plan_behind_it(tm
         b.feed(4, p)
         await until(lambda: len(b.seen) == 2)
         said = p.checkpoint
-        assert said == Checkpoint(1, plan=Plan(4, 8))
+        assert said == Checkpoint(1, plan=PlannedBatches(4, 8))
         await b.bench.dispatcher.revoke([p], 0)
         (tmp_path / "go").touch()
         (heir,) = b.assign(said, window=3)
@@ -238,8 +238,8 @@ async def test_one_commit_plans_all_full_batches_of_all_partitions_and_none_goes
         b.bench.dispatcher.dispatch()
         await until(lambda: b.source.commits)
         ahead = {
-            0: Checkpoint(0, plan=Plan(0, 4, behind=((4, 8), (8, 12)))),
-            1: Checkpoint(0, plan=Plan(0, 4, behind=((4, 8),))),
+            0: Checkpoint(0, plan=PlannedBatches(0, 4, behind=((4, 8), (8, 12)))),
+            1: Checkpoint(0, plan=PlannedBatches(0, 4, behind=((4, 8),))),
         }
         assert b.source.commits == [ahead]
         assert not b.seen
@@ -247,7 +247,7 @@ async def test_one_commit_plans_all_full_batches_of_all_partitions_and_none_goes
         await b.settled(12, p)
         await b.settled(9, q)
         # The last record is no full batch: it waits for its time, and has a plan of its own.
-        assert b.source.commits == [ahead, {1: Checkpoint(8, plan=Plan(8, 9))}]
+        assert b.source.commits == [ahead, {1: Checkpoint(8, plan=PlannedBatches(8, 9))}]
         assert sorted(b.times.values()) == [1] * 21
 
 

@@ -8,7 +8,13 @@ from worker_bench import records
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import of_records
-from headrace.runtime.workers.crash_attribution import Death, Fate, Verdict, judge, judge_beside
+from headrace.runtime.workers.crash_attribution import (
+    CrashOutcome,
+    KillReason,
+    ProcessExit,
+    attribute,
+    attribute_concurrent,
+)
 from headrace.runtime.workers.in_flight import Run
 
 SEQ = 7
@@ -16,25 +22,25 @@ BLAME = "it took too long"
 DEATHS = {
     "by itself": (False, None),
     "killed by us, nobody is blamed": (True, None),
-    "killed by us for this record": (True, Verdict(SEQ, BLAME, is_certain=True)),
-    "killed by us, perhaps for this record": (True, Verdict(SEQ, BLAME, is_certain=False)),
-    "killed by us for an earlier record": (True, Verdict(SEQ - 1, BLAME, is_certain=True)),
-    "killed by us, perhaps for an earlier record": (True, Verdict(SEQ - 1, BLAME, is_certain=False)),
-    "killed by us for a later record": (True, Verdict(SEQ + 1, BLAME, is_certain=True)),
+    "killed by us for this record": (True, KillReason(SEQ, BLAME, is_certain=True)),
+    "killed by us, perhaps for this record": (True, KillReason(SEQ, BLAME, is_certain=False)),
+    "killed by us for an earlier record": (True, KillReason(SEQ - 1, BLAME, is_certain=True)),
+    "killed by us, perhaps for an earlier record": (True, KillReason(SEQ - 1, BLAME, is_certain=False)),
+    "killed by us for a later record": (True, KillReason(SEQ + 1, BLAME, is_certain=True)),
 }
 CODES = {-9: "SIGKILL", -11: "SIGSEGV", 3: "3", 0: "0"}
 STARTED = {"a record": [1], "a batch of one lane": [3], "a batch of several": [1, 2], "a full batch": [1, 1]}
-NOBODY = (Fate.RETURNED, "")
+NOBODY = (CrashOutcome.RETURNED, "")
 DIED = "worker 4 died while running it"
 EXPECTED = {
-    ("by itself", True): (Fate.FAILED, DIED),
-    ("by itself", False): (Fate.SUSPECTED, DIED),
+    ("by itself", True): (CrashOutcome.FAILED, DIED),
+    ("by itself", False): (CrashOutcome.SUSPECTED, DIED),
     ("killed by us, nobody is blamed", True): NOBODY,
     ("killed by us, nobody is blamed", False): NOBODY,
-    ("killed by us for this record", True): (Fate.FAILED, BLAME),
-    ("killed by us for this record", False): (Fate.FAILED, BLAME),
-    ("killed by us, perhaps for this record", True): (Fate.FAILED, BLAME),
-    ("killed by us, perhaps for this record", False): (Fate.SUSPECTED, BLAME),
+    ("killed by us for this record", True): (CrashOutcome.FAILED, BLAME),
+    ("killed by us for this record", False): (CrashOutcome.FAILED, BLAME),
+    ("killed by us, perhaps for this record", True): (CrashOutcome.FAILED, BLAME),
+    ("killed by us, perhaps for this record", False): (CrashOutcome.SUSPECTED, BLAME),
     ("killed by us for an earlier record", True): NOBODY,
     ("killed by us for an earlier record", False): NOBODY,
     ("killed by us, perhaps for an earlier record", True): NOBODY,
@@ -54,7 +60,7 @@ def started(lengths: list[int]) -> list[Run]:
 @pytest.mark.parametrize(("how", "what", "code"), list(product(DEATHS, STARTED, CODES)))
 def test_each_death_has_one_fate(how: str, what: str, code: int) -> None:
     is_kill_ours, verdict = DEATHS[how]
-    fate, reason = judge(SEQ, started(STARTED[what]), Death(4, code, is_kill_ours, verdict))
+    fate, reason = attribute(SEQ, started(STARTED[what]), ProcessExit(4, code, is_kill_ours, verdict))
     expected_fate, expected_reason = EXPECTED[how, sum(STARTED[what]) == 1]
     assert fate is expected_fate
     assert reason.startswith(expected_reason)
@@ -68,7 +74,7 @@ def test_the_table_has_every_case() -> None:
     assert set(EXPECTED) == set(product(DEATHS, (True, False)))
 
 
-FAILED, SUSPECTED, RETURNED = Fate.FAILED, Fate.SUSPECTED, Fate.RETURNED
+FAILED, SUSPECTED, RETURNED = CrashOutcome.FAILED, CrashOutcome.SUSPECTED, CrashOutcome.RETURNED
 BESIDE = {
     "by itself": (FAILED, [SUSPECTED] * 3),
     "killed by us, nobody is blamed": (RETURNED, [RETURNED] * 3),
@@ -82,8 +88,8 @@ BESIDE = {
 
 @pytest.mark.parametrize("how", DEATHS)
 def test_each_of_several_that_ran_beside_each_other_has_its_fate(how: str) -> None:
-    death = Death(4, -9, *DEATHS[how])
+    death = ProcessExit(4, -9, *DEATHS[how])
     alone, together = BESIDE[how]
-    assert judge_beside(started([1]), death) == [alone]
-    assert judge_beside(started([1, 1, 1]), death) == together
+    assert attribute_concurrent(started([1]), death) == [alone]
+    assert attribute_concurrent(started([1, 1, 1]), death) == together
     assert death.reason == (BLAME if death.verdict else "worker 4 died while running it (signal SIGKILL)")

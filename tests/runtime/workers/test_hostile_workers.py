@@ -14,7 +14,7 @@ from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
 from headrace.runtime.config.failure import FailurePolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.records import Kind
+from headrace.runtime.wire.records import FrameKind
 from headrace.runtime.workers import watchdog
 
 # Says once, for each record, what that has for a body.
@@ -30,12 +30,12 @@ HOSTILE = [
     wire.encode_progress(2**40, 0, 1),
     wire.encode_failed(2**40, 2**40 + 1, "no"),
     wire.encode_returned([(0, 2**40)]),
-    wire.encode_seq(Kind.UNACKED, 2**63),
-    wire.frame(Kind.READY, b"\1"),
-    wire.frame(Kind.RUN),
-    wire.frame(Kind.SPARK_SESSION, b"another's"),
+    wire.encode_seq(FrameKind.UNACKED, 2**63),
+    wire.frame(FrameKind.READY, b"\1"),
+    wire.frame(FrameKind.RUN),
+    wire.frame(FrameKind.SPARK_SESSION, b"another's"),
     struct.pack("<II", 4, 99),
-    struct.pack("<I", 2**32 - 1) + wire.frame(Kind.LOG)[4:],
+    struct.pack("<I", 2**32 - 1) + wire.frame(FrameKind.LOG)[4:],
 ]
 
 

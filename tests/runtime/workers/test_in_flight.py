@@ -11,7 +11,7 @@ from worker_bench import records
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import of_records
-from headrace.runtime.wire.records import NonsenseError
+from headrace.runtime.wire.records import ProtocolViolationError
 from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.workers.in_flight import InFlight
 
@@ -54,7 +54,7 @@ def test_tails_come_back_and_the_rest_stays(lengths: list[int], data: st.DataObj
     number = data.draw(st.integers(0, len(lengths) - 1))
     end = sum(lengths[: number + 1])
     first = data.draw(st.integers(end - lengths[number], end - 1))
-    with pytest.raises(NonsenseError, match="gives back"):  # nobody has asked
+    with pytest.raises(ProtocolViolationError, match="gives back"):  # nobody has asked
         in_flight.take_back(first, end)
     in_flight.runs[number].lane.on_recalled()
     lane, returned = in_flight.take_back(first, end)

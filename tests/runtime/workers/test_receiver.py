@@ -11,17 +11,17 @@ from lone_worker import Heard, a_lane
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.trial_lane import TrialLane
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.produce import Message, Produce, encode_produce
-from headrace.runtime.wire.records import Ack, Kind, NonsenseError
-from headrace.runtime.wire.reply import MOST_PART_BYTES, Reply, encode_part, encode_reply
+from headrace.runtime.wire.produce import Message, ProduceRequest, encode_produce
+from headrace.runtime.wire.records import Ack, FrameKind, ProtocolViolationError
+from headrace.runtime.wire.reply import MAX_PART_BYTES, Reply, encode_part, encode_reply
 from headrace.runtime.workers.in_flight import InFlight
-from headrace.runtime.workers.receiver import News
+from headrace.runtime.workers.receiver import FrameReceiver
 
 Outcome = tuple[str, int, int]
 
 
 class Talk:
-    """News of a worker that holds runs of these lengths, each of its own lane."""
+    """FrameReceiver of a worker that holds runs of these lengths, each of its own lane."""
 
     def __init__(self, lengths: list[int]) -> None:
         self.heard = Heard()
@@ -30,7 +30,7 @@ class Talk:
         for lane in self.lanes:
             self.in_flight.add(lane, lane.take(64))
         known: dict[int, Lane] = {lane.id: lane for lane in self.lanes}
-        self.news = News(0, self.in_flight, known, self.heard, on_ready=lambda: None)
+        self.news = FrameReceiver(0, self.in_flight, known, self.heard, on_ready=lambda: None)
 
     def hear(self, *frames: bytes) -> None:
         for kind, body in wire.split_frames(bytearray(b"".join(frames)), is_said=True):
@@ -63,7 +63,7 @@ def test_each_record_has_the_outcome_that_was_meant_once_and_in_order(
             assert talk.heard.replies[where] == reply
             assert meant[-1] not in talk.outcomes, "its outcome is still to come"
         elif fate == "unacked":
-            talk.hear(wire.encode_seq(Kind.UNACKED, seq))
+            talk.hear(wire.encode_seq(FrameKind.UNACKED, seq))
         elif fate == "failed":
             talk.hear(wire.encode_failed(seq, seq + 1, "it failed"))
         if data.draw(st.booleans()):
@@ -110,11 +110,11 @@ def test_a_record_that_comes_again_may_be_acked_again() -> None:
 
 
 def test_what_is_not_a_workers_to_say_is_refused() -> None:
-    for kind in (kind for kind in Kind if kind < Kind.READY):
-        with pytest.raises(NonsenseError, match=f"does not send {kind.name}"):
+    for kind in (kind for kind in FrameKind if kind < FrameKind.READY):
+        with pytest.raises(ProtocolViolationError, match=f"does not send {kind.name}"):
             Talk([1]).hear(wire.frame(kind))
-    for frame in (wire.encode_seq(Kind.UNACKED, 1), encode_reply(1, Reply(200, "", (), b""))):
-        with pytest.raises(NonsenseError, match="record 1"):
+    for frame in (wire.encode_seq(FrameKind.UNACKED, 1), encode_reply(1, Reply(200, "", (), b""))):
+        with pytest.raises(ProtocolViolationError, match="record 1"):
             Talk([1]).hear(frame)
 
 
@@ -123,21 +123,23 @@ offsets = st.integers(-2, 12) | st.sampled_from([-(2**63), 2**31, 2**62, 2**63 -
 bytes_or_none = st.none() | st.binary(max_size=3)
 messages = st.builds(Message, st.text(max_size=3), bytes_or_none, bytes_or_none, output=st.text(max_size=3))
 said = st.one_of(
-    st.builds(Produce, numbers, st.integers(0, 2**32 - 1), offsets, messages).map(encode_produce),
+    st.builds(ProduceRequest, numbers, st.integers(0, 2**32 - 1), offsets, messages).map(encode_produce),
     st.builds(wire.encode_progress, numbers, numbers, st.integers(0, 2**32 - 1), numbers),
     st.builds(wire.encode_failed, numbers, numbers, st.text(max_size=5)),
     st.builds(wire.encode_returned, st.lists(st.tuples(numbers, numbers), max_size=3)),
-    st.builds(wire.encode_seq, st.just(Kind.UNACKED), numbers),
+    st.builds(wire.encode_seq, st.just(FrameKind.UNACKED), numbers),
     st.builds(wire.encode_acked, st.integers(0, 2**32 - 1), offsets, offsets, st.integers(0, 3)),
     st.builds(Ack, st.text(max_size=3), st.integers(0, 3), offsets, st.booleans()).map(wire.encode_ack),
-    st.builds(wire.encode_about, st.just(Kind.LOG), numbers, st.text(max_size=9)),
+    st.builds(wire.encode_about, st.just(FrameKind.LOG), numbers, st.text(max_size=9)),
     st.builds(
         encode_reply,
         numbers,
         st.builds(Reply, st.integers(0, 2**32 - 1), st.text(), st.just(()), st.binary()),
     ),
     st.builds(
-        wire.frame, st.sampled_from([kind for kind in Kind if kind >= Kind.READY]), st.binary(max_size=40)
+        wire.frame,
+        st.sampled_from([kind for kind in FrameKind if kind >= FrameKind.READY]),
+        st.binary(max_size=40),
     ),
 )
 
@@ -169,7 +171,7 @@ def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
             for kind, body in wire.split_frames(received, is_said=True):
                 talk.news.on_frame(kind, body)
             talk.news.on_read()
-    except NonsenseError:
+    except ProtocolViolationError:
         pass  # its channel ends it there
     ended = [(number, offset) for _, number, offset in talk.outcomes]
     held = [(run.lane.key.partition, r.offset) for run in talk.in_flight.runs for r in run.records]
@@ -187,29 +189,29 @@ def test_whatever_a_worker_says_no_record_has_two_outcomes_or_none(
         wire.encode_failed(2**63, 2**63 + 1, ""),
         wire.encode_failed(1, 1, ""),
         wire.encode_failed(0, 2, ""),
-        wire.encode_seq(Kind.UNACKED, 2),
+        wire.encode_seq(FrameKind.UNACKED, 2),
         wire.encode_returned([(0, 1)]),
         wire.encode_returned([(1, 3)]),
-        wire.frame(Kind.READY),
-        wire.frame(Kind.READY, b"\1\1") + wire.frame(Kind.READY, b"\1"),
-        wire.encode_about(Kind.LOG, 0, '{"level": "high", "message": "", "with": {}}'),
-        wire.encode_about(Kind.LOG, 0, "[" * 100_000),
+        wire.frame(FrameKind.READY),
+        wire.frame(FrameKind.READY, b"\1\1") + wire.frame(FrameKind.READY, b"\1"),
+        wire.encode_about(FrameKind.LOG, 0, '{"level": "high", "message": "", "with": {}}'),
+        wire.encode_about(FrameKind.LOG, 0, "[" * 100_000),
         encode_reply(0, Reply(7, "", (), b"")),
-        wire.frame(Kind.REPLY, struct.pack("<QI?II", 0, 200, False, 0, 8), struct.pack("<ii", -8, 0)),
+        wire.frame(FrameKind.REPLY, struct.pack("<QI?II", 0, 200, False, 0, 8), struct.pack("<ii", -8, 0)),
         encode_part(7, b"", is_last=True),
-        encode_part(0, bytes(MOST_PART_BYTES + 1), is_last=False),
-        wire.frame(Kind.REPLY_PART, b"\0"),
-        wire.frame(Kind.ACK, b"\0"),
-        struct.pack("<I", 0) + wire.frame(Kind.LOG)[4:],
-        struct.pack("<I", 2**31) + wire.frame(Kind.LOG)[4:],
-        struct.pack("<I", 3 << 20) + wire.frame(Kind.LOG)[4:],
-        struct.pack("<IB3s", 4, 99, wire.frame(Kind.LOG)[5:8]),
-        struct.pack("<II", 4, Kind.LOG),
+        encode_part(0, bytes(MAX_PART_BYTES + 1), is_last=False),
+        wire.frame(FrameKind.REPLY_PART, b"\0"),
+        wire.frame(FrameKind.ACK, b"\0"),
+        struct.pack("<I", 0) + wire.frame(FrameKind.LOG)[4:],
+        struct.pack("<I", 2**31) + wire.frame(FrameKind.LOG)[4:],
+        struct.pack("<I", 3 << 20) + wire.frame(FrameKind.LOG)[4:],
+        struct.pack("<IB3s", 4, 99, wire.frame(FrameKind.LOG)[5:8]),
+        struct.pack("<II", 4, FrameKind.LOG),
     ],
 )
 def test_what_a_worker_cannot_know_is_refused_before_anything_is_made_of_it(frame: bytes) -> None:
     talk = Talk([2])
-    with pytest.raises(NonsenseError):
+    with pytest.raises(ProtocolViolationError):
         talk.hear(frame)
     assert talk.heard.told == []
     assert len(talk.in_flight) == 2
@@ -218,7 +220,7 @@ def test_what_a_worker_cannot_know_is_refused_before_anything_is_made_of_it(fram
 @pytest.mark.parametrize("span", [(0, 2**62), (-1, 1), (0, 3), (1, 1), (2**62, 2**62 + 1)])
 def test_acks_of_what_it_was_not_given_are_refused(span: tuple[int, int]) -> None:
     talk = Talk([2])
-    with pytest.raises(NonsenseError, match="it acks t/0"):
+    with pytest.raises(ProtocolViolationError, match="it acks t/0"):
         talk.hear(wire.encode_acked(talk.lanes[0].id, *span, 1))
     talk.hear(wire.encode_acked(2**32 - 1, 0, 2**62, 1))  # of no lane that is here any more
     assert talk.heard.told == []

@@ -10,7 +10,7 @@ from worker_bench import until
 
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
-from headrace.runtime.wire.reply import MOST_PART_BYTES, NOBODY, WINDOW_BYTES, Reply
+from headrace.runtime.wire.reply import MAX_PART_BYTES, NOBODY, REPLY_WINDOW_BYTES, Reply
 
 TEXT = "text/plain"
 
@@ -126,8 +126,8 @@ async def test_parts_wait_until_those_before_them_are_taken(tmp_path: Path, kind
         lane = listens()
         worker.send(lane, lane.take(1))
         for taken in range(0, 10_000_000, 500_000):
-            await until(lambda at=taken: len(lane.parts) >= min(at + WINDOW_BYTES, 10_000_000))
-            assert len(lane.parts) <= taken + WINDOW_BYTES + MOST_PART_BYTES
+            await until(lambda at=taken: len(lane.parts) >= min(at + REPLY_WINDOW_BYTES, 10_000_000))
+            assert len(lane.parts) <= taken + REPLY_WINDOW_BYTES + MAX_PART_BYTES
             worker.outbox.take_reply(lane, taken + 500_000)
         await until(lambda: lane.ledger.committable == 1)
         assert (len(lane.parts), lane.is_whole) == (10_000_000, True)
@@ -146,7 +146,7 @@ async def test_a_handler_whose_answer_nobody_takes_any_more_ends(tmp_path: Path,
     async with lone_worker(tmp_path, handler, wants_replies=True) as (worker, heard):
         lane = listens()
         worker.send(lane, lane.take(1))
-        await until(lambda: len(lane.parts) >= WINDOW_BYTES)
+        await until(lambda: len(lane.parts) >= REPLY_WINDOW_BYTES)
         worker.outbox.take_reply(lane, NOBODY)
         await until(lambda: not lane.in_flight_count)
         assert heard.told[-1][0] == "failed"

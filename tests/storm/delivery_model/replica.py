@@ -9,9 +9,9 @@ from worker_bench import Record
 
 from headrace.runtime.config.delivery import DeliveryPolicy
 from headrace.runtime.dispatch.acks.owned import Acks
-from headrace.runtime.dispatch.failure_handler import Failures
+from headrace.runtime.dispatch.failure_handler import FailureHandler
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.committer import Committer
@@ -31,7 +31,7 @@ class Replica(NoFeed):
     """Its partitions, and what its workers hold of each."""
 
     def __init__(self, group: Group, member: int, policy: DeliveryPolicy, write_letter: WriteLetter) -> None:
-        metrics = TriggerMetrics(Metrics(), "", "f", "kafka-cluster", "t")
+        metrics = TriggerMetrics(MetricRegistry(), "", "f", "kafka-cluster", "t")
         self.client = Client(group, member)
         self.offsets = GroupOffsets(self.client, None, "group")
         self.offsets.topics = GroupTopics(first_partition_counts={"t": PARTITIONS})
@@ -46,7 +46,7 @@ class Replica(NoFeed):
             "news": asyncio.Event(),
         }
         shared: Any = SimpleNamespace(**parts)
-        self.failed = Failures(shared, lambda _: None)
+        self.failed = FailureHandler(shared, lambda _: None)
         self.logs: dict[int, list[int]] = {}
         """What its partitions were read from, by lane."""
         self.tasks: set[asyncio.Task[Any]] = set()

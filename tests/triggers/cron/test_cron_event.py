@@ -10,7 +10,7 @@ import pytest
 
 from headrace.runtime.worker.api import sdk
 from headrace.runtime.worker.api.event import PartitionView
-from headrace.runtime.worker.api.event_classes import as_nuclios
+from headrace.runtime.worker.api.event_classes import nuclio_event_class
 from headrace.triggers.cron.event import CronEvent, body_of, head_of, record_of
 
 HEADERS: dict[str, str | int] = {"X-Kind": "nightly", "count": 7}
@@ -50,7 +50,7 @@ def test_a_copy_has_all_of_it() -> None:
 
 def test_with_undecoded_strings_all_text_is_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUCLIO_PYTHON_DECODE_EVENT_STRINGS", "no")
-    it = event(made_by=as_nuclios(CronEvent, has_key=True))
+    it = event(made_by=nuclio_event_class(CronEvent, has_key=True))
     assert it.headers == {b"X-Kind": b"nightly", b"count": 7}
     assert (it.path, it.method, it.id, it.topic) == (b"/report", b"POST", b"t/2026-01-02T03:04:05Z", b"")
 

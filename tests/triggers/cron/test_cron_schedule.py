@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from headrace.triggers.cron.expression import NAMES, ScheduleError
 from headrace.triggers.cron.schedule import Schedule, zone_of
-from headrace.triggers.cron.timetable import SMALL_STEP_SECONDS, ByInterval, ByWall, Due, Now
+from headrace.triggers.cron.timetable import (
+    SMALL_STEP_SECONDS,
+    ClockReading,
+    Due,
+    IntervalTimetable,
+    WallClockTimetable,
+)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPRING = datetime(2026, 3, 29, 0, 0, tzinfo=BERLIN).timestamp()  # 02:00 becomes 03:00
@@ -216,55 +222,55 @@ def test_under_small_steps_none_is_missed_and_none_comes_twice(
     text: str, zone: str, start: float, steps: list[tuple[float, float]]
 ) -> None:
     schedule = in_zone(text, zone)
-    table = ByWall(schedule, Now(start, 0))
+    table = WallClockTimetable(schedule, ClockReading(start, 0))
     wall = seen = before = start
     for passes, step in steps:
         wall = max(wall + passes + step, seen - SMALL_STEP_SECONDS)  # small in all
         seen = max(seen, wall)
-        if (due := table.due(Now(wall, 0))) is not None:
+        if (due := table.due(ClockReading(wall, 0))) is not None:
             assert before < due.first == schedule.after(before) <= due.moment <= wall
             before = due.moment
         assert schedule.after(before) > seen
-    assert table.wait_seconds(Now(wall, 0)) == schedule.after(before) - wall
+    assert table.wait_seconds(ClockReading(wall, 0)) == schedule.after(before) - wall
 
 
 MINUTES = Schedule("* * * * *")
 
 
 def test_a_large_step_back_goes_by_the_new_clock() -> None:
-    table = ByWall(MINUTES, Now(NOON - 7200, 0))
-    assert table.due(Now(NOON, 0)) == Due(NOON, NOON - 7140, is_late=False)
-    assert table.due(Now(NOON - 3600.5, 0)) is None
-    assert table.next(Now(NOON - 3600.5, 0)) == NOON - 3600
-    assert table.due(Now(NOON - 3600, 0)) == Due(NOON - 3600, NOON - 3600, is_late=False)
+    table = WallClockTimetable(MINUTES, ClockReading(NOON - 7200, 0))
+    assert table.due(ClockReading(NOON, 0)) == Due(NOON, NOON - 7140, is_late=False)
+    assert table.due(ClockReading(NOON - 3600.5, 0)) is None
+    assert table.next(ClockReading(NOON - 3600.5, 0)) == NOON - 3600
+    assert table.due(ClockReading(NOON - 3600, 0)) == Due(NOON - 3600, NOON - 3600, is_late=False)
 
 
 def test_small_steps_back_that_add_up_are_a_large_one() -> None:
-    table = ByWall(MINUTES, Now(NOON + 30, 0))
+    table = WallClockTimetable(MINUTES, ClockReading(NOON + 30, 0))
     for back in (20, 40, 59):
-        assert table.due(Now(NOON + 30 - back, 0)) is None
-    assert table.next(Now(NOON - 29, 0)) == NOON + 60
-    assert table.due(Now(NOON - 31, 0)) is None
-    assert table.next(Now(NOON - 31, 0)) == NOON
+        assert table.due(ClockReading(NOON + 30 - back, 0)) is None
+    assert table.next(ClockReading(NOON - 29, 0)) == NOON + 60
+    assert table.due(ClockReading(NOON - 31, 0)) is None
+    assert table.next(ClockReading(NOON - 31, 0)) == NOON
 
 
 def test_what_has_fired_does_not_fire_again_after_a_small_step_back() -> None:
-    table = ByWall(MINUTES, Now(NOON - 30, 0))
-    assert table.due(Now(NOON, 0)) == Due(NOON, NOON, is_late=False)
-    assert table.due(Now(NOON - 20, 0)) is None
-    assert table.due(Now(NOON, 0)) is None
-    assert table.due(Now(NOON + 60, 0)) == Due(NOON + 60, NOON + 60, is_late=False)
+    table = WallClockTimetable(MINUTES, ClockReading(NOON - 30, 0))
+    assert table.due(ClockReading(NOON, 0)) == Due(NOON, NOON, is_late=False)
+    assert table.due(ClockReading(NOON - 20, 0)) is None
+    assert table.due(ClockReading(NOON, 0)) is None
+    assert table.due(ClockReading(NOON + 60, 0)) == Due(NOON + 60, NOON + 60, is_late=False)
 
 
 def test_of_what_a_step_forward_leaps_over_the_last_one_counts() -> None:
-    table = ByWall(MINUTES, Now(NOON, 0))
-    assert table.due(Now(NOON + 3600.5, 0)) == Due(NOON + 3600, NOON + 60, is_late=False)
-    assert table.due(Now(NOON + 7210, 0)) == Due(NOON + 7200, NOON + 3660, is_late=True)
+    table = WallClockTimetable(MINUTES, ClockReading(NOON, 0))
+    assert table.due(ClockReading(NOON + 3600.5, 0)) == Due(NOON + 3600, NOON + 60, is_late=False)
+    assert table.due(ClockReading(NOON + 7210, 0)) == Due(NOON + 7200, NOON + 3660, is_late=True)
 
 
 def test_a_step_over_ten_years_of_seconds_is_quick() -> None:
-    table = ByWall(Schedule("*/1 * 0 * * *"), Now(NOON, 0))
-    due = table.due(Now(NOON + 10 * 365 * 86400, 0))
+    table = WallClockTimetable(Schedule("*/1 * 0 * * *"), ClockReading(NOON, 0))
+    due = table.due(ClockReading(NOON + 10 * 365 * 86400, 0))
     assert due is not None
     assert due.moment == seconds("2035-12-31T00:59:59", ZoneInfo("UTC"))
 
@@ -274,10 +280,10 @@ def test_the_nth_firing_of_an_interval_is_n_intervals_after_the_start(
     interval: float, waits: list[float]
 ) -> None:
     interval = round(interval, 3)
-    table, monotonic, count = ByInterval(interval, Now(NOON, 7.5)), 7.5, 0
+    table, monotonic, count = IntervalTimetable(interval, ClockReading(NOON, 7.5)), 7.5, 0
     for wait in waits:
         monotonic += wait
-        now = Now(NOON + monotonic, monotonic)
+        now = ClockReading(NOON + monotonic, monotonic)
         due = table.due(now)
         new = int((monotonic - 7.5 + 1e-6) / interval)
         if due is not None:
@@ -290,16 +296,16 @@ def test_the_nth_firing_of_an_interval_is_n_intervals_after_the_start(
 
 
 def test_who_sleeps_as_long_as_an_interval_says_is_never_too_early_or_off_its_beat() -> None:
-    table, monotonic = ByInterval(0.1, Now(NOON, 0.3)), 0.3
+    table, monotonic = IntervalTimetable(0.1, ClockReading(NOON, 0.3)), 0.3
     for number in range(1, 1001):
-        monotonic += table.wait_seconds(Now(NOON + monotonic, monotonic))
-        due = table.due(Now(NOON + monotonic, monotonic))
+        monotonic += table.wait_seconds(ClockReading(NOON + monotonic, monotonic))
+        due = table.due(ClockReading(NOON + monotonic, monotonic))
         assert due is not None
         assert due.moment == pytest.approx(NOON + 0.3 + number * 0.1, abs=1e-5)
 
 
 def test_an_interval_does_not_care_for_the_wall_clock() -> None:
-    table = ByInterval(10, Now(NOON, 0))
-    assert table.due(Now(NOON - 5000, 9)) is None
-    assert table.due(Now(NOON + 5000, 10.5)) == Due(NOON + 4999.5, NOON + 4999.5, is_late=False)
-    assert table.due(Now(NOON - 5000, 19)) is None
+    table = IntervalTimetable(10, ClockReading(NOON, 0))
+    assert table.due(ClockReading(NOON - 5000, 9)) is None
+    assert table.due(ClockReading(NOON + 5000, 10.5)) == Due(NOON + 4999.5, NOON + 4999.5, is_late=False)
+    assert table.due(ClockReading(NOON - 5000, 19)) is None

@@ -19,7 +19,7 @@ from turned_clock import TurnedClock
 from worker_bench import PRELUDE, until
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.processor.running import RunningTrigger
 from headrace.runtime.processor.running_function import RunningFunction
 from headrace.triggers.cron.trigger import CronTrigger
@@ -64,7 +64,7 @@ def made(
     (folder / "function.yaml").write_text(yaml.safe_dump({"metadata": {"name": "f"}, "spec": spec}))
     function = load_function(folder)
     of_trigger = replace(function.triggers[0], replica_index=replica_index)
-    running = RunningTrigger(RunningFunction(function), of_trigger, Metrics(), {})
+    running = RunningTrigger(RunningFunction(function), of_trigger, MetricRegistry(), {})
     if clock is not None:
         running.trigger = CronTrigger(of_trigger, running.dispatcher, running.metrics, "", clock)
     return running

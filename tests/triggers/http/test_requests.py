@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.wire.reply import Reply
 from headrace.triggers.http import requests as requests_module
-from headrace.triggers.http.requests import BUSY, DIED, STOPPING, Answer, RequestLane, Requests
+from headrace.triggers.http.requests import BUSY, DIED, STOPPING, HttpAnswer, RequestLane, Requests
 from headrace.triggers.http.stream import AnswerStream, CutOffError
 
 HEAD = b"GET\n/\n"
@@ -40,11 +40,11 @@ class Dispatch:
 
 def made(wait_seconds: float = 60) -> tuple[Requests, Dispatch]:
     dispatch: Any = Dispatch()
-    metrics = TriggerMetrics(Metrics(), "", "f", "http", "web")
+    metrics = TriggerMetrics(MetricRegistry(), "", "f", "http", "web")
     return Requests("web", dispatch, metrics, wait_seconds), dispatch
 
 
-def asked(requests: Requests) -> "asyncio.Task[Answer]":
+def asked(requests: Requests) -> "asyncio.Task[HttpAnswer]":
     return asyncio.create_task(requests.ask(HEAD, b""))
 
 

@@ -14,7 +14,7 @@ from kafka_records import group_offsets, produce, send_while_replicas_come_and_g
 from replica import lines, replica, set_trigger, wait_until, write_function
 from root import ROOT
 
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText
 
 # One line for each batch: what it held, by partition.
@@ -132,7 +132,7 @@ async def commit_plan_past_a_transaction(broker: Broker, topic: str) -> None:
     async with producer, producer.transaction():
         for number in range(10):
             await producer.send(topic, str(number).encode(), partition=0)
-    metadata = CheckpointText(8, Checkpoint(0, plan=Plan(0, 11))).encode(4000).text
+    metadata = CheckpointText(8, Checkpoint(0, plan=PlannedBatches(0, 11))).encode(4000).text
     # Its own commit at the end, of the same offset, would say nothing of a plan.
     consumer = AIOKafkaConsumer(
         bootstrap_servers=broker.bootstrap, group_id=f"group-{topic}", enable_auto_commit=False

@@ -23,7 +23,7 @@ from tokens import TokenServer, token_server
 
 from headrace.runtime.cli.validate import validate
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.security import Guards
+from headrace.runtime.embedded.kafka.security import BrokerSecurity
 
 USERS = ("plain", "by-file", "by-set")
 RECORDS = 4
@@ -86,7 +86,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     secrets = {name: canaries.new(name) for name in names}
     secrets |= {"key": canaries.add_key("key", pair.key), "certificate": pair.certificate}
     canaries.add_key("server key", own.key)
-    guards = Guards(
+    guards = BrokerSecurity(
         {name: secrets[name] for name in USERS},
         takes_tokens=True,
         tls=True,

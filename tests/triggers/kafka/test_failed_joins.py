@@ -1,4 +1,4 @@
-"""Joins that fail: counted in cycles, tried again after the wait, reported, survived."""
+"""FailedJoins that fail: counted in cycles, tried again after the wait, reported, survived."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from broker import Broker
 
 from headrace.triggers.kafka.client import fetches, internals
-from headrace.triggers.kafka.client.failed_joins import Joins
+from headrace.triggers.kafka.client.failed_joins import FailedJoins
 
 ERROR = RebalanceInProgressError()
 
@@ -38,7 +38,7 @@ class Spent(list[str]):
 
 def test_a_cycle_is_one_try_and_its_retries(caplog: pytest.LogCaptureFixture) -> None:
     spent = Spent()
-    joins = Joins("g", 2, 1.5, spent)
+    joins = FailedJoins("g", 2, 1.5, spent)
     problems = []
     for failures in range(1, 8):
         joins.failed(failures, ERROR)
@@ -52,14 +52,14 @@ def test_a_cycle_is_one_try_and_its_retries(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_without_retries_the_first_failure_is_reported() -> None:
-    joins = Joins("g", 0, 1, Spent())
+    joins = FailedJoins("g", 0, 1, Spent())
     joins.failed(1, ERROR)
     assert joins.problem == "joining group g failed once: [Error 27] RebalanceInProgressError"
 
 
 def test_a_join_ends_the_problem(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "headrace")
-    joins = Joins("g", 0, 1, Spent())
+    joins = FailedJoins("g", 0, 1, Spent())
     joins.joined()
     assert caplog.text == ""
     joins.failed(1, ERROR)

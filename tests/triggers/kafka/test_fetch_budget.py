@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.triggers.kafka.client.fetch_budget import Budget, Held
+from headrace.triggers.kafka.client.fetch_budget import FetchBudget, HeldBytes
 
 MAX_BYTES = 1 << 20
 BATCHES = st.integers(1, 40_000)
@@ -19,8 +19,8 @@ class Cluster:
     def __init__(self, partitions: int, nodes: int, batch_bytes: int, busy: set[int]) -> None:
         self.nodes, self.batch_bytes, self.busy = nodes, batch_bytes, busy
         self.standing: set[object] = set()
-        self.kept: dict[int, list[tuple[Held, int]]] = {number: [] for number in range(partitions)}
-        self.budget = Budget(MAX_BYTES, 1 << 20, self.kept, self.standing.__contains__)
+        self.kept: dict[int, list[tuple[HeldBytes, int]]] = {number: [] for number in range(partitions)}
+        self.budget = FetchBudget(MAX_BYTES, 1 << 20, self.kept, self.standing.__contains__)
         self.answered: Counter[int] = Counter()
         self.random = random.Random(0)
 
@@ -115,7 +115,7 @@ def test_one_busy_partition_of_a_thousand_gets_as_much_as_one_of_a_few() -> None
 
 
 def test_a_setting_of_one_byte_still_lets_batches_through_one_by_one() -> None:
-    budget = Budget(1, 1 << 20, range(3))
+    budget = FetchBudget(1, 1 << 20, range(3))
     terms = budget.terms("node", 1)
     assert terms is not None
     budget.open("node", terms, 3)
@@ -127,7 +127,7 @@ def test_a_setting_of_one_byte_still_lets_batches_through_one_by_one() -> None:
 
 
 def test_who_waits_is_told_once_when_an_answer_is_let_go() -> None:
-    budget, told = Budget(1 << 20, 1 << 20), []
+    budget, told = FetchBudget(1 << 20, 1 << 20), []
     first, second = budget.hold("t/0", 10), budget.hold("t/0", 20)
     budget.on_let_go = lambda: told.append(budget.used_bytes)
     del first

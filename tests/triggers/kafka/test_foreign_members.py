@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 
 from headrace.runtime.kafka.guarded_connections import guard_connections
 from headrace.triggers.kafka.client.foreign_members import (
-    bear_with_others,
     readable_assignment,
     readable_members,
+    tolerate_foreign_members,
 )
 
 INTERNAL = "__consumer_offsets"
@@ -98,7 +98,7 @@ class Consumer:
 @given(others=st.lists(said, max_size=4))
 def test_each_partition_has_one_member_whatever_others_say(assignor: Any, others: list[bytes]) -> None:
     consumer = Consumer(assignor)
-    bear_with_others(consumer, "g")
+    tolerate_foreign_members(consumer, "g")
     members = [ME, *((f"m{number}", it) for number, it in enumerate(others))]
     shared = asyncio.run(consumer._perform_assignment(SimpleNamespace(members=members)))
     given_out = Counter(tp for it in shared.values() for tp in it.partitions() if tp.topic != INTERNAL)
@@ -120,7 +120,7 @@ async def test_an_assignment_that_cannot_be_read_is_a_join_that_has_failed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     consumer = Consumer(RangePartitionAssignor)
-    bear_with_others(consumer, "g")
+    tolerate_foreign_members(consumer, "g")
     with pytest.raises(KafkaError, match="leader of group g gives an assignment that can't be read"):
         await consumer._on_join_complete(1, "me", "range", b"\0")
     assert consumer.rejoins == 1
@@ -138,7 +138,7 @@ async def test_an_assignment_that_cannot_be_read_is_a_join_that_has_failed(
 
 async def test_who_says_nothing_that_can_be_read_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     consumer = Consumer(RangePartitionAssignor)
-    bear_with_others(consumer, "g")
+    tolerate_foreign_members(consumer, "g")
     for _ in range(2):
         await consumer._perform_assignment(SimpleNamespace(members=[ME, ("other\n1", b"\1"), ("o2", None)]))
     (line,) = caplog.messages

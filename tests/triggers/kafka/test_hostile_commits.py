@@ -15,12 +15,12 @@ from confluent_kafka.admin import AdminClient
 from kafka_records import produce
 from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
 from headrace.triggers.kafka.client.commits import fetch_commits
 
 FAR = 2**40
-FORGED = Checkpoint(50, attempts=((50, FAR, 9),), plan=Plan(50, FAR), acked=((100, FAR),))
+FORGED = Checkpoint(50, attempts=((50, FAR, 9),), plan=PlannedBatches(50, FAR), acked=((100, FAR),))
 WRITES = """
     def handler(context, events):
         for event in events if isinstance(events, list) else [events]:

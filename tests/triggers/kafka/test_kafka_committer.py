@@ -19,7 +19,7 @@ from committing import (
     trigger_metrics,
 )
 
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
 from headrace.runtime.streams.committer import Committer
 from headrace.triggers.kafka.group_offsets import GroupOffsets
@@ -76,7 +76,7 @@ async def test_attempts_plan_and_acks_are_committed_when_only_they_change(
     assert consumer.commits == []
     for now in (
         Checkpoint(5, attempts=((5, 6, 1),)),
-        Checkpoint(5, attempts=((5, 6, 1),), plan=Plan(5, 9)),
+        Checkpoint(5, attempts=((5, 6, 1),), plan=PlannedBatches(5, 9)),
         Checkpoint(5, acked=((7, 9),)),
         Checkpoint(5),
     ):
@@ -225,7 +225,9 @@ async def test_a_replaced_log_whose_offset_is_the_same_is_committed_again(
 
 async def test_what_a_broker_takes_is_what_it_gives_back(broker: Broker, topic: str) -> None:
     async with member(broker.bootstrap, topic) as (committer, admin):
-        small = Checkpoint(5, attempts=((5, 6, 1), (9, 10, 2)), plan=Plan(5, 12), acked=((20, 30), (40, 41)))
+        small = Checkpoint(
+            5, attempts=((5, 6, 1), (9, 10, 2)), plan=PlannedBatches(5, 12), acked=((20, 30), (40, 41))
+        )
         assert await committer.commit([Partition(topic, 0, small), Partition(topic, 1, scattered(3000))], 10)
         assert await held(admin, topic, 0) == CheckpointText(8, small)
         large = await held(admin, topic, 1)

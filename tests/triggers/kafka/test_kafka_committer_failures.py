@@ -27,7 +27,7 @@ from committing import (
 
 from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.streams.committer import Committer
 from headrace.triggers.kafka.group_offsets import GroupOffsets
 
@@ -74,7 +74,7 @@ async def test_after_a_failure_what_the_broker_holds_is_in_doubt(
     """A plan was sent, its answer lost; the plan is withdrawn: the broker has to be told."""
     committer.open([KEY], {KEY: Checkpoint(5)}, generation=1)
     consumer.refusal = GroupAuthorizationFailedError()
-    assert not await committer.commit([Partition("t", 0, Checkpoint(5, plan=Plan(5, 9)))], 5)
+    assert not await committer.commit([Partition("t", 0, Checkpoint(5, plan=PlannedBatches(5, 9)))], 5)
     consumer.refusal = None
     assert await committer.commit([handled(5)], 5)
     assert consumer.commits == [{TP: (5, "headrace/1 n=8 .")}]
@@ -253,7 +253,7 @@ def thrifty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.full
 async def test_a_broker_with_little_room_gets_what_fits(thrifty: str) -> None:
     async with member(thrifty, "t") as (committer, admin):
-        told = Checkpoint(5, attempts=((5, 6, 1),), plan=Plan(5, 9), acked=scattered(100, 5).acked)
+        told = Checkpoint(5, attempts=((5, 6, 1),), plan=PlannedBatches(5, 9), acked=scattered(100, 5).acked)
         assert await committer.commit([Partition("t", 0, told)], 10)
         kept = await held(admin, "t", 0)
         assert kept is not None

@@ -21,13 +21,15 @@ from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.dead_letter_headers import Provenance, split_headers
 from headrace.runtime.kafka.topics import create_topics
 from headrace.triggers.kafka import dead_letters as kafka_dead_letters
-from headrace.triggers.kafka.dead_letters import DeadLetters
+from headrace.triggers.kafka.dead_letters import KafkaDeadLetters
 from headrace.triggers.kafka.settings.security import SaslSettings
 
-Make = Callable[..., DeadLetters]
+Make = Callable[..., KafkaDeadLetters]
 
 
-async def write(letters: DeadLetters, record: Record, partition: int = 3, reason: str = "it broke") -> None:
+async def write(
+    letters: KafkaDeadLetters, record: Record, partition: int = 3, reason: str = "it broke"
+) -> None:
     await letters.write(record, "orders", partition, reason, 4)
 
 
@@ -71,7 +73,7 @@ async def test_the_provenance_of_a_record_without_a_timestamp_says_so(
 async def test_what_failed_in_a_partition_stays_in_order_and_partitions_do_not_wait(
     broker: Broker, topic: str
 ) -> None:
-    async def one_by_one(letters: DeadLetters, partition: int) -> None:
+    async def one_by_one(letters: KafkaDeadLetters, partition: int) -> None:
         for offset in range(20):
             await write(letters, Record(offset=offset), partition)
 

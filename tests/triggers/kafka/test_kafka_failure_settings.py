@@ -7,7 +7,7 @@ import pytest
 from function_files import Change, load_changed, problems_of
 
 from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.config.on_failure import FailureSettings
+from headrace.runtime.config.on_failure import OnFailureSettings
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 AT = "spec.triggers.t.attributes.onFailure"
@@ -28,7 +28,7 @@ def _policy(folder: Path, written: object) -> FailurePolicy:
 
 
 def test_what_is_not_written_is_the_runtimes_own_policy(tmp_path: Path) -> None:
-    assert _policy(tmp_path, {}) == FailureSettings().policy == FailurePolicy()
+    assert _policy(tmp_path, {}) == OnFailureSettings().policy == FailurePolicy()
 
 
 def test_everything_that_is_written_is_in_the_policy(tmp_path: Path) -> None:

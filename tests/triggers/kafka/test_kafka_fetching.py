@@ -11,8 +11,8 @@ from aiokafka.errors import NodeNotReadyError
 from worker_bench import Bench, Record, bench, records, until
 
 from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.dispatch.monitor import Warnings
-from headrace.runtime.metrics.registry import Metrics
+from headrace.runtime.dispatch.monitor import DispatchMonitor
+from headrace.runtime.metrics.registry import MetricRegistry
 from headrace.runtime.metrics.trigger import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -20,10 +20,10 @@ from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.record_buffer import DECODED_BYTES
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.streams.assignment import Assignment
-from headrace.runtime.streams.limits import Limits
+from headrace.runtime.streams.limits import StreamLimits
 from headrace.triggers.kafka import fetching as fetching_module
 from headrace.triggers.kafka.client import fetches
-from headrace.triggers.kafka.client.epochs import Epochs
+from headrace.triggers.kafka.client.epochs import LeaderEpochs
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.stream import KafkaStream
 
@@ -54,8 +54,8 @@ def fed_by_hand(b: Bench) -> Fetching:
     dead_letters: Any = SimpleNamespace()
     outputs: Any = SimpleNamespace(produce=None)
     stream = ByHand(settings, dead_letters, outputs, "", lambda: None, takes_acks=False)
-    assignment = Assignment(b.dispatcher, stream, Limits(16, 0, "channelBufferSize", 1 << 26))
-    epochs = Epochs(lambda: None)
+    assignment = Assignment(b.dispatcher, stream, StreamLimits(16, 0, "channelBufferSize", 1 << 26))
+    epochs = LeaderEpochs(lambda: None)
     fetching = stream.fetching = Fetching(None, assignment, b.dispatcher, settings, epochs, lambda _: None)
     return fetching
 
@@ -106,7 +106,9 @@ async def test_what_a_failed_fetch_has_dropped_of_other_partitions_is_fetched_ag
     }
     partitions[PartitionKey("t", 1)].on_fetched(records(5, 3))
     assignment: Any = SimpleNamespace(partitions=partitions)
-    fetching = Fetching(consumer, assignment, assignment, settings, Epochs(lambda: None), lambda _: None)
+    fetching = Fetching(
+        consumer, assignment, assignment, settings, LeaderEpochs(lambda: None), lambda _: None
+    )
     await fetching._mend(NodeNotReadyError())
     assert sought == {TP: 5, TopicPartition("t", 1): 8}
 
@@ -161,7 +163,7 @@ async def test_a_record_that_runs_for_long_pauses_the_fetch_of_its_partition_unt
         metrics = TriggerMetrics(b.metrics, "", "f", "kafka-cluster", "t")
         b.feed(partition, records(0, 1))
         await until(lambda: b.lines() == ["0"])
-        Warnings(b.dispatcher, metrics).look()
+        DispatchMonitor(b.dispatcher, metrics).look()
         assert TP not in trigger._wanted
         (tmp_path / "go").touch()
         await b.settled(partition, 1)
@@ -174,7 +176,7 @@ async def test_a_rebalance_that_meets_a_stop_waits_for_its_last_commit(tmp_path:
     may_commit = asyncio.Event()
 
     class Committer:
-        metrics = TriggerMetrics(Metrics(), "", "f", "memory", "t")
+        metrics = TriggerMetrics(MetricRegistry(), "", "f", "memory", "t")
         max_chars = 4096
 
         async def commit(self, partitions: object, timeout_seconds: float) -> bool:

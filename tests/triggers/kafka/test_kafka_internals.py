@@ -16,7 +16,7 @@ from worker_bench import until
 from headrace.runtime.wire.clock import now_ns
 from headrace.triggers.kafka.client import fetch_requests, fetches, internals, topics, undecoded_fetch
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
-from headrace.triggers.kafka.client.fetch_budget import Budget
+from headrace.triggers.kafka.client.fetch_budget import FetchBudget
 from headrace.triggers.kafka.client.topics import describe_topics
 
 
@@ -121,7 +121,7 @@ async def test_metadata_is_not_asked_for_without_a_pause_where_a_partition_has_n
 async def test_requests_wait_for_what_is_held_and_are_sent_when_it_is_let_go(
     broker: Broker, topic: str
 ) -> None:
-    budget = Budget(1, 1 << 20, range(8))
+    budget = FetchBudget(1, 1 << 20, range(8))
     consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
     await consumer.start()
     fetch_requests.limit(consumer, budget)
@@ -148,7 +148,7 @@ async def test_a_request_that_leaves_unread_data_out_waits_for_a_part_of_the_tim
 ) -> None:
     async with assigned_consumer(broker, topic) as consumer:
         internals.tune(consumer, retry_seconds=1)
-        fetch_requests.limit(consumer, Budget(1 << 30, 1 << 20, consumer.assignment()))
+        fetch_requests.limit(consumer, FetchBudget(1 << 30, 1 << 20, consumer.assignment()))
         fetcher = consumer._fetcher
         await until(lambda: len(fetcher._records) == 2)
         fetcher._fetch_task.cancel()  # no more by itself

@@ -10,8 +10,8 @@ from kafka_settings import AUTHORITY, KEY, PEM, changed, loaded, nested, notices
 
 from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.config.function import load_function
-from headrace.runtime.partitions.buffers.bounds import Bounds
-from headrace.runtime.settings.declare import Declared, settings_of
+from headrace.runtime.partitions.buffers.bounds import FlowLimit
+from headrace.runtime.settings.declare import DeclaredSetting, settings_of
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 CA = AUTHORITY.pem
@@ -105,7 +105,7 @@ BY_ATTRIBUTE = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.attribut
 ANNOTATED = pytest.mark.parametrize("row", [r for r in ROWS if r.annotation], ids=lambda row: row.attribute)
 
 
-def value_of(own: KafkaSettings, declared: Declared) -> object:
+def value_of(own: KafkaSettings, declared: DeclaredSetting) -> object:
     value: object = own
     for name in declared.name.split("."):
         value = getattr(value, name)
@@ -200,16 +200,16 @@ def test_what_is_in_flight_is_as_it_says_or_as_suits_what_settles_a_record(tmp_p
         replace(plain, ack_mode=AckMode.EXPLICIT_ONLY),
         replace(plain, batch=BatchPolicy(500, 1)),
     )
-    assert unset.of_partition(plain, 1) == Bounds(256, 2000, 2000)
-    assert unset.of_partition(explicit, 1) == Bounds(256, 256, 2000)
-    assert unset.of_partition(replace(plain, exactly_once=True), 1) == Bounds.of(256)
-    assert unset.of_partition(batch, 1) == Bounds.of(1000)
+    assert unset.of_partition(plain, 1) == FlowLimit(256, 2000, 2000)
+    assert unset.of_partition(explicit, 1) == FlowLimit(256, 256, 2000)
+    assert unset.of_partition(replace(plain, exactly_once=True), 1) == FlowLimit.of(256)
+    assert unset.of_partition(batch, 1) == FlowLimit.of(1000)
     assert unset.of_partition(replace(plain, ordering="key", max_concurrency=100), 3).waiting == 600
     for number in (1, 10, 5000):
         given = loaded(tmp_path, {"maxInFlight": number}).limits
         for policy in (plain, explicit):
-            assert given.of_partition(policy, 1) == Bounds(max(256, number), number, number)
-        assert given.of_partition(batch, 1) == Bounds.of(max(1000, number))
+            assert given.of_partition(policy, 1) == FlowLimit(max(256, number), number, number)
+        assert given.of_partition(batch, 1) == FlowLimit.of(max(1000, number))
 
 
 def test_a_bound_of_what_is_in_flight_that_has_no_effect_is_noticed(tmp_path: Path) -> None:

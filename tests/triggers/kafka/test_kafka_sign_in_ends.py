@@ -8,12 +8,12 @@ from broker import Broker, embedded
 from kafka_records import group_offsets, produce
 from replica import replica, wait_until, write_function
 
-from headrace.runtime.embedded.kafka.security import Guards
+from headrace.runtime.embedded.kafka.security import BrokerSecurity
 
 LIFETIME_SECONDS = 2
 
 
-class ShortGuards(Guards):
+class ShortGuards(BrokerSecurity):
     """Sign-ins end soon."""
 
     def settings(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from replica import replica, wait_until, write_function
 from servers import USERS, GuardedBroker
 from tokens import TokenServer, token_server
 
-from headrace.runtime.embedded.kafka.security import Guards
+from headrace.runtime.embedded.kafka.security import BrokerSecurity
 from headrace.runtime.kafka.access import PASSWORD
 
 SECRET = USERS["ada"]
@@ -217,7 +217,7 @@ def test_a_brokers_certificate_that_is_wrong_is_one_line(
 ) -> None:
     authority = Authority()
     own = authority.pair(*hosts, is_expired=is_expired)
-    with embedded(Guards(tls=True, server_pem=own.key + own.certificate)) as kafka:
+    with embedded(BrokerSecurity(tls=True, server_pem=own.key + own.certificate)) as kafka:
         folder = write_function(tmp_path / "f", FAILS, kafka.tls_bootstrap, ["records"], caCert=authority.pem)
         line = one_line(run("run", str(folder), "--admin-port", "0"), code=3)
         assert f"the certificate of {kafka.tls_bootstrap} is not trusted ({why}" in line

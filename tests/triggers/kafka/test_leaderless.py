@@ -16,7 +16,7 @@ from headrace.runtime.config.function import load_function
 from headrace.runtime.config.trigger_kinds import installed_kinds
 from headrace.runtime.processor.processor import Processor
 from headrace.triggers.kafka import start_offsets
-from headrace.triggers.kafka.client.topics import Topic, describe_topics
+from headrace.triggers.kafka.client.topics import TopicDescription, describe_topics
 
 WRITES = """
     def handler(context, event):
@@ -29,7 +29,7 @@ async def test_a_replica_starts_with_the_partitions_that_have_a_leader_and_takes
 ) -> None:
     leaderless = {0}
 
-    async def describe(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, Topic]:
+    async def describe(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, TopicDescription]:
         found = await describe_topics(admin, names)
         return {name: replace(it, leaderless=frozenset(leaderless)) for name, it in found.items()}
 

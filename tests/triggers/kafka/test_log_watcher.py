@@ -1,4 +1,4 @@
-"""Logs behind names: whose topic is another one by now, whatever is known of the name itself."""
+"""LogWatcher behind names: whose topic is another one by now, whatever is known of the name itself."""
 
 from collections.abc import Collection
 from types import SimpleNamespace
@@ -11,9 +11,9 @@ from committing import KEY, trigger_metrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import of_records
-from headrace.triggers.kafka.client.topics import Topic
+from headrace.triggers.kafka.client.topics import TopicDescription
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.log_watcher import Logs
+from headrace.triggers.kafka.log_watcher import LogWatcher
 from headrace.triggers.kafka.start_offsets import GroupTopics
 
 OTHER = PartitionKey("t", 1)
@@ -51,18 +51,18 @@ async def test_what_began_by_another_topic_begins_anew_whatever_the_name_stands_
         on_failure=SimpleNamespace(then="halt", dead_letter_topic=""),
         max_wait_handler_during_rebalance_seconds=5,
     )
-    logs = Logs((none, none), settings, assignment, offsets, trigger_metrics())
-    await logs._compare("t", Topic("new", 2, frozenset()))
-    await logs._compare("t", Topic(known if known == "old" else "new", 2, frozenset()))
+    logs = LogWatcher((none, none), settings, assignment, offsets, trigger_metrics())
+    await logs._compare("t", TopicDescription("new", 2, frozenset()))
+    await logs._compare("t", TopicDescription(known if known == "old" else "new", 2, frozenset()))
     assert len(assignment.restarts) == (known == "new"), "the first broker may have lagged behind"
     if known == "old":
         for _ in range(2):
-            await logs._compare("t", Topic("new", 2, frozenset()))
+            await logs._compare("t", TopicDescription("new", 2, frozenset()))
     outdated = {KEY, OTHER} if known == "old" else {KEY}
     assert assignment.restarts == [(dict.fromkeys(outdated, Checkpoint(0)), {KEY: "new", OTHER: "new"})]
     assert offsets.topics.gone == ({"old"} if known == "old" else set())
     for topic_id in ("new", *offsets.topics.gone):  # a broker may lag behind
-        await logs._compare("t", Topic(topic_id, 2, frozenset()))
+        await logs._compare("t", TopicDescription(topic_id, 2, frozenset()))
     assert len(assignment.restarts) == 1
 
 
@@ -87,7 +87,7 @@ async def test_what_is_said_twice_to_be_out_of_range_goes_on_once() -> None:
 
     consumer: Any = Consumer()
     metrics = trigger_metrics()
-    logs = Logs((consumer, none), settings, assignment, GroupOffsets(none, none, "g"), metrics)
+    logs = LogWatcher((consumer, none), settings, assignment, GroupOffsets(none, none, "g"), metrics)
     said = [[7], []]
     logs.on_out_of_range({TopicPartition(*KEY): 7})
     await logs._end_lost()

@@ -9,10 +9,10 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, SaslAuthenticationFailed
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.partitions.offsets.pending_produces import Written
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport
 from headrace.runtime.wire.produce import WAITING, Message
 from headrace.triggers.kafka.produce import output_producer
-from headrace.triggers.kafka.produce.output_producer import Outputs
+from headrace.triggers.kafka.produce.output_producer import OutputProducer
 
 
 class Client:
@@ -53,12 +53,12 @@ async def test_a_cluster_that_is_away_is_said_once_and_its_messages_wait(
     monkeypatch.setattr(output_producer, "discard", discard)
     monkeypatch.setattr(output_producer, "_FIRST_RETRY_SECONDS", 0)
     caplog.set_level(logging.INFO)
-    archive = Outputs(BrokerAccess("archive:1"), "test")
-    written: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
+    archive = OutputProducer(BrokerAccess("archive:1"), "test")
+    written: asyncio.Future[DeliveryReport] = asyncio.get_running_loop().create_future()
     archive.produce(
         Message("totals", b"1"), lambda it: None if it.partition == WAITING else written.set_result(it)
     )
-    assert await written == Written(0, 9)
+    assert await written == DeliveryReport(0, 9)
     assert [[line.split(" at ")[0].split(":")[0] for line in each] for each in said] == [
         [],
         ["no Kafka broker answers"],
@@ -83,7 +83,7 @@ async def test_one_that_confirms_nothing_any_more_is_a_problem(monkeypatch: pyte
 
     monkeypatch.setattr(output_producer, "start_producer", start)
     monkeypatch.setattr(output_producer, "_SILENT_SECONDS", 0)
-    archive = Outputs(BrokerAccess("archive:1"), "test")
+    archive = OutputProducer(BrokerAccess("archive:1"), "test")
     assert archive.problems() == []
     archive.produce(Message("totals", b"1"), lambda _: None)
     written = await sent.get()
@@ -101,8 +101,8 @@ async def test_closing_gives_up_what_waits(monkeypatch: pytest.MonkeyPatch) -> N
         raise KafkaConnectionError
 
     monkeypatch.setattr(output_producer, "start_producer", start)
-    archive = Outputs(BrokerAccess("archive:1"), "test")
-    ended: list[Written] = []
+    archive = OutputProducer(BrokerAccess("archive:1"), "test")
+    ended: list[DeliveryReport] = []
     archive.produce(Message("totals", b"1"), ended.append)
     await tried.wait()
     await archive.close()

@@ -19,10 +19,10 @@ from aiokafka.record.memory_records import MemoryRecords
 from worker_bench import until
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.partitions.offsets.pending_produces import Written
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport
 from headrace.runtime.wire.produce import WAITING, Message
 from headrace.triggers.kafka.produce import outages, output_producer
-from headrace.triggers.kafka.produce.output_producer import Outputs
+from headrace.triggers.kafka.produce.output_producer import OutputProducer
 
 
 class Where(NamedTuple):
@@ -66,12 +66,12 @@ class Client:
 
 
 class Bench:
-    """Outputs, and the clients that they have started."""
+    """OutputProducer, and the clients that they have started."""
 
     def __init__(self) -> None:
         self.clients: list[Client] = []
-        self.outputs = Outputs(BrokerAccess("nowhere:9092"), "test")
-        self.said: dict[bytes | None, Written] = {}
+        self.outputs = OutputProducer(BrokerAccess("nowhere:9092"), "test")
+        self.said: dict[bytes | None, DeliveryReport] = {}
         self.waiting: set[bytes] = set()
         self.failure: Exception | None = None
         self.is_away = False
@@ -91,8 +91,8 @@ class Bench:
             value = b"%0*d" % (width, number)
             self.outputs.produce(Message(topic, value, partition=partition), self._note(value))
 
-    def _note(self, value: bytes) -> Callable[[Written], None]:
-        def note(written: Written) -> None:
+    def _note(self, value: bytes) -> Callable[[DeliveryReport], None]:
+        def note(written: DeliveryReport) -> None:
             if written.partition == WAITING:
                 self.waiting.add(value)
             else:
@@ -122,7 +122,11 @@ async def test_each_message_is_told_where_it_is(bench: Bench) -> None:
     assert (partition, count) == (1, 3)
     sent.set_result(Where(10))
     await bench.settle()
-    assert bench.said == {b"0": Written(1, 10), b"1": Written(1, 11), b"2": Written(1, 12)}
+    assert bench.said == {
+        b"0": DeliveryReport(1, 10),
+        b"1": DeliveryReport(1, 11),
+        b"2": DeliveryReport(1, 12),
+    }
 
 
 async def test_a_message_that_cannot_be_written_fails_and_ends_its_producer(bench: Bench) -> None:
@@ -136,7 +140,7 @@ async def test_a_message_that_cannot_be_written_fails_and_ends_its_producer(benc
     assert {it.failure != "" for it in bench.said.values()} == {True}
     second.set_result(Where(0))
     await bench.settle()
-    assert bench.said[b"2"] == Written(1, 0)
+    assert bench.said[b"2"] == DeliveryReport(1, 0)
     assert bench.clients[0].is_closed
 
 
@@ -282,7 +286,7 @@ async def test_messages_for_a_topic_that_takes_none_wait_for_it_said_once(
     ((*_, sent),) = bench.clients[0].batches
     end(sent, None, 7)
     await bench.settle()
-    assert bench.said == {b"%d" % n: Written(0, 7 + n) for n in range(4)}
+    assert bench.said == {b"%d" % n: DeliveryReport(0, 7 + n) for n in range(4)}
     assert bench.outputs.problems() == []
 
 
@@ -298,7 +302,7 @@ async def test_a_topic_that_takes_nothing_any_more_amid_others_holds_up_only_its
     assert bench.clients[1].values == [[b"2"]]
     end(bench.clients[1].batches[0][2], None, 4)
     await bench.settle()
-    assert bench.said == {b"2": Written(0, 4)}
+    assert bench.said == {b"2": DeliveryReport(0, 4)}
     await until(lambda: bench.clients[1].values[1:] == [[b"0", b"1"]])
 
 
@@ -311,7 +315,7 @@ async def test_messages_that_nobody_confirms_for_a_while_wait(bench: Bench) -> N
     for *_, sent in bench.clients[0].batches:
         end(sent, None, 7)
     await bench.settle()
-    assert set(bench.said.values()) == {Written(0, 7), Written(1, 7)}
+    assert set(bench.said.values()) == {DeliveryReport(0, 7), DeliveryReport(1, 7)}
     assert len(bench.said) == 6
 
 

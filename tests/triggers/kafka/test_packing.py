@@ -5,9 +5,9 @@ from functools import partial
 
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from headrace.runtime.partitions.offsets.pending_produces import Written
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport
 from headrace.runtime.wire.produce import Message
-from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack
+from headrace.triggers.kafka.produce.packing import MessageBatch, Waiting, pack
 
 BATCH_BYTES = 1000
 PARTITIONS = range(4)
@@ -17,7 +17,7 @@ def create() -> BatchBuilder:
     return BatchBuilder(BATCH_BYTES, 0)
 
 
-def nobody(_: Written) -> None:
+def nobody(_: DeliveryReport) -> None:
     """Asks what became of it."""
 
 
@@ -25,11 +25,11 @@ def waiting_of(*messages: Message) -> Waiting:
     return deque((message, nobody) for message in messages)
 
 
-def packed(waiting: Waiting) -> list[Packed]:
+def packed(waiting: Waiting) -> list[MessageBatch]:
     return list(pack(waiting, create, (PARTITIONS, PARTITIONS)))
 
 
-def values(batches: list[Packed], partition: int) -> list[bytes | None]:
+def values(batches: list[MessageBatch], partition: int) -> list[bytes | None]:
     return [message.value for it in batches if it.partition == partition for message, _ in it.messages]
 
 
@@ -73,22 +73,22 @@ def test_a_message_without_key_and_value_is_one_too() -> None:
 
 
 def test_each_message_of_a_batch_is_told_its_own_offset() -> None:
-    said: list[Written] = []
+    said: list[DeliveryReport] = []
     waiting: Waiting = deque((Message("t", b"", partition=3), said.append) for _ in range(3))
     (batch,) = pack(waiting, create, (PARTITIONS, PARTITIONS))
     batch.confirm(7)
-    assert said == [Written(3, 7), Written(3, 8), Written(3, 9)]
+    assert said == [DeliveryReport(3, 7), DeliveryReport(3, 8), DeliveryReport(3, 9)]
 
 
 def test_no_offset_is_made_up_where_the_broker_says_none() -> None:
-    said: list[tuple[str, Written]] = []
+    said: list[tuple[str, DeliveryReport]] = []
     waiting: Waiting = deque(
         (Message("t", b"", partition=3), partial(_note, said, name)) for name in ("a", "b")
     )
     (batch,) = pack(waiting, create, (PARTITIONS, PARTITIONS))
     batch.confirm(-1)
-    assert said == [("a", Written(3, -1)), ("b", Written(3, -1))]
+    assert said == [("a", DeliveryReport(3, -1)), ("b", DeliveryReport(3, -1))]
 
 
-def _note(said: list[tuple[str, Written]], name: str, written: Written) -> None:
+def _note(said: list[tuple[str, DeliveryReport]], name: str, written: DeliveryReport) -> None:
     said.append((name, written))

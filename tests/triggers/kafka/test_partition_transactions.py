@@ -24,13 +24,13 @@ from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.producer import discard, start_producer
 from headrace.runtime.kafka.topics import create_topics
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.pending_produces import Outgoing, Written
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport, Outgoing
 from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.wire.produce import WAITING, Message
 from headrace.triggers.kafka.client.commits import Commit, fetch_commits
 from headrace.triggers.kafka.client.internals import is_member
-from headrace.triggers.kafka.group.transactional_offsets import Transactions
-from headrace.triggers.kafka.produce.cluster import Cluster
+from headrace.triggers.kafka.group.transactional_offsets import TransactionalOffsets
+from headrace.triggers.kafka.produce.cluster import OutputCluster
 from headrace.triggers.kafka.produce.transactional_ids import transactional_id
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -40,12 +40,12 @@ class Said:
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self.told: list[tuple[str, Written]] = []
+        self.told: list[tuple[str, DeliveryReport]] = []
 
     def __call__(self, *values: str, topic: str = "") -> list[Outgoing]:
         return [(Message(topic or self._topic, it.encode()), partial(self._tell, it)) for it in values]
 
-    def _tell(self, value: str, written: Written) -> None:
+    def _tell(self, value: str, written: DeliveryReport) -> None:
         self.told.append((value, written))
 
     @property
@@ -56,7 +56,7 @@ class Said:
 @asynccontextmanager
 async def owner(
     broker: Broker, topic: str, group: str = ""
-) -> AsyncIterator[tuple[Transactions, AIOKafkaConsumer]]:
+) -> AsyncIterator[tuple[TransactionalOffsets, AIOKafkaConsumer]]:
     """A member of the group, or of `g-TOPIC`, and what it commits by."""
     group = group or f"g-{topic}"
     settings = KafkaSettings.model_construct(
@@ -68,8 +68,8 @@ async def owner(
     admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
     async with asyncio.timeout(120), consumer:
         await admin.start()
-        cluster = Cluster(settings.access)
-        transactions = Transactions((consumer, admin), settings, cluster, "test")
+        cluster = OutputCluster(settings.access)
+        transactions = TransactionalOffsets((consumer, admin), settings, cluster, "test")
         try:
             yield transactions, consumer
         finally:
@@ -77,19 +77,23 @@ async def owner(
             await admin.close()
 
 
-async def committed(transactions: Transactions, key: PartitionKey) -> Commit | None:
+async def committed(transactions: TransactionalOffsets, key: PartitionKey) -> Commit | None:
     group = transactions._settings.consumer_group
     return (await fetch_commits(transactions._admin, group, [TopicPartition(*key)])).get(TopicPartition(*key))
 
 
-async def until_committed(transactions: Transactions, key: PartitionKey, expected: Commit) -> None:
+async def until_committed(transactions: TransactionalOffsets, key: PartitionKey, expected: Commit) -> None:
     """A broker answers the end of a transaction before it has written that everywhere."""
     while await committed(transactions, key) != expected:
         await asyncio.sleep(0.01)
 
 
 async def write(
-    transactions: Transactions, key: PartitionKey, offset: int, text: str, messages: Sequence[Outgoing]
+    transactions: TransactionalOffsets,
+    key: PartitionKey,
+    offset: int,
+    text: str,
+    messages: Sequence[Outgoing],
 ) -> str:
     """Why it is refused."""
     refused = await transactions.write({key: (offset, text)}, {key: messages} if messages else {})
@@ -179,8 +183,8 @@ async def test_whoever_begins_later_is_the_owner(broker: Broker, topic: str) -> 
     say = Said(out)
     async with owner(broker, topic) as (first, consumer):
         await first.begin([key])
-        cluster = Cluster(first._settings.access)
-        second = Transactions((consumer, first._admin), first._settings, cluster, "other")
+        cluster = OutputCluster(first._settings.access)
+        second = TransactionalOffsets((consumer, first._admin), first._settings, cluster, "other")
         await second.begin([key])
         assert await write(first, key, 3, "", say("of the old owner"))
         assert not await write(second, key, 2, "", say("a"))

@@ -11,7 +11,7 @@ from replica import lines, replica, set_spec, wait_until, write_function
 
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
 from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
-from headrace.runtime.embedded.kafka.security import Guards
+from headrace.runtime.embedded.kafka.security import BrokerSecurity
 
 WRITES = """
     def handler(context, event):
@@ -23,14 +23,14 @@ REFUSED = "refuses the sign-in: check sasl.user, sasl.password and sasl.mechanis
 
 @pytest.fixture
 def guarded() -> Iterator[EmbeddedKafka]:
-    with embedded(Guards({"ada": "first"}), records=1) as kafka:
+    with embedded(BrokerSecurity({"ada": "first"}), records=1) as kafka:
         yield kafka
 
 
 def restart_with(kafka: EmbeddedKafka, password: str) -> None:
     folder = kafka._folder.path
     assert folder is not None
-    settings = broker_settings(kafka._ports, Guards({"ada": password}))
+    settings = broker_settings(kafka._ports, BrokerSecurity({"ada": password}))
     write_properties(folder / "broker.properties", settings)
     asyncio.run(kafka.restart())
 

@@ -9,11 +9,11 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, Plan
+from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText
 from headrace.triggers.kafka import start_offsets as kafka_start
 from headrace.triggers.kafka.client.commits import Commit, fetch_commits
-from headrace.triggers.kafka.client.topics import Topic
+from headrace.triggers.kafka.client.topics import TopicDescription
 from headrace.triggers.kafka.start_offsets import GroupTopics
 
 TOPIC, OTHER = "t", "other"
@@ -24,7 +24,7 @@ class Broker:
     """Answers for one topic whose partitions hold offsets 0 to 99; stands in for consumer and admin."""
 
     def __init__(self, partitions: int, commits: dict[int, Commit]) -> None:
-        self.topics = {TOPIC: Topic("topic0", partitions, frozenset())}
+        self.topics = {TOPIC: TopicDescription("topic0", partitions, frozenset())}
         self.commits = {TopicPartition(TOPIC, number): commit for number, commit in commits.items()}
 
     def subscription(self) -> frozenset[str]:
@@ -52,11 +52,11 @@ async def read(  # noqa: PLR0917  # what a start depends on
     initial_offset: str,
     before: GroupTopics = NEVER_SEEN,
     topic: str = TOPIC,
-) -> kafka_start.GroupStarts:
+) -> kafka_start.GroupStartOffsets:
     async def commits(*_: object) -> dict[TopicPartition, Commit]:
         return broker.commits
 
-    async def topics(*_: object) -> dict[str, Topic]:
+    async def topics(*_: object) -> dict[str, TopicDescription]:
         return broker.topics
 
     monkeypatch.setattr(kafka_start, "describe_topics", topics)
@@ -74,7 +74,7 @@ async def starts(
     return offsets_of(found), found.topics.first_partition_counts[TOPIC]
 
 
-def offsets_of(found: kafka_start.GroupStarts) -> dict[int, int]:
+def offsets_of(found: kafka_start.GroupStartOffsets) -> dict[int, int]:
     return {tp.partition: checkpoint.offset for tp, checkpoint in found.checkpoints.items()}
 
 
@@ -101,7 +101,7 @@ async def test_after_commits_of_another_tool_nothing_is_skipped(monkeypatch: pyt
 
 
 async def test_acks_attempts_and_plan_come_back_with_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Checkpoint(50, attempts=((50, 51, 2),), plan=Plan(50, 53), acked=((55, 60),))
+    told = Checkpoint(50, attempts=((50, 51, 2),), plan=PlannedBatches(50, 53), acked=((55, 60),))
     found = await read(monkeypatch, Broker(4, {0: commit(told)}), [0, 1], "earliest")
     zero, one = (TopicPartition(TOPIC, number) for number in (0, 1))
     assert found.checkpoints == {zero: told, one: Checkpoint(0)}
@@ -119,7 +119,7 @@ async def test_a_topic_that_appears_beside_one_with_commits_is_read_from_its_beg
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = Broker(4, {0: commit(Checkpoint(50), topic_id="topic0", first=("topic0",))})
-    broker.topics[OTHER] = Topic("topic1", 2, frozenset())
+    broker.topics[OTHER] = TopicDescription("topic1", 2, frozenset())
     found = await read(monkeypatch, broker, [0, 1], "latest", topic=OTHER)
     assert offsets_of(found) == {0: 0, 1: 0}
     assert found.topics.first == frozenset({"topic0"})
@@ -130,7 +130,7 @@ async def test_a_topic_beside_one_with_commits_of_an_older_program_is_read_from_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = Broker(4, {0: commit(Checkpoint(50))})
-    broker.topics[OTHER] = Topic("topic1", 2, frozenset())
+    broker.topics[OTHER] = TopicDescription("topic1", 2, frozenset())
     assert offsets_of(await read(monkeypatch, broker, [0], "latest", topic=OTHER)) == {0: 0}
 
 
@@ -138,7 +138,7 @@ async def test_replicas_that_start_together_agree_on_latest_for_all_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = Broker(4, {0: commit(Checkpoint(100), topic_id="topic0", first=("topic0", "topic1"))})
-    broker.topics[OTHER] = Topic("topic1", 2, frozenset())
+    broker.topics[OTHER] = TopicDescription("topic1", 2, frozenset())
     found = await read(monkeypatch, broker, [0, 1], "latest", topic=OTHER)
     assert offsets_of(found) == {0: 100, 1: 100}
 
@@ -148,7 +148,7 @@ async def test_a_topic_made_anew_is_read_from_its_beginning_by_a_process_that_kn
 ) -> None:
     before = (await read(monkeypatch, Broker(4, {}), [0, 1], "latest")).topics
     broker = Broker(4, {})
-    broker.topics[TOPIC] = Topic("topic9", 4, frozenset())
+    broker.topics[TOPIC] = TopicDescription("topic9", 4, frozenset())
     found = await read(monkeypatch, broker, [0, 1], "latest", before)
     assert offsets_of(found) == {0: 0, 1: 0}
     assert found.made_anew == {TOPIC}
@@ -165,7 +165,7 @@ async def test_a_broker_that_lags_behind_does_not_bring_back_a_topic_that_is_gon
     reading = asyncio.create_task(read(monkeypatch, new, [0], "earliest", topics))
     await asyncio.wait([reading], timeout=0.1)
     assert not reading.done()
-    new.topics[TOPIC] = Topic("topic9", 4, frozenset())
+    new.topics[TOPIC] = TopicDescription("topic9", 4, frozenset())
     found = await reading
     assert offsets_of(found) == {0: 50}
     assert not found.made_anew
@@ -186,7 +186,7 @@ async def test_partitions_without_a_leader_are_left_out_and_the_others_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = Broker(4, {2: commit(Checkpoint(50))})
-    broker.topics[TOPIC] = Topic("topic0", 4, frozenset({1, 3}))
+    broker.topics[TOPIC] = TopicDescription("topic0", 4, frozenset({1, 3}))
     found = await read(monkeypatch, broker, [0, 1, 2, 3], "earliest")
     assert offsets_of(found) == {0: 0, 2: 50}
 

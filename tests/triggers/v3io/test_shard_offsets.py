@@ -11,7 +11,7 @@ from headrace.runtime.streams.offset_store import CommitRefusedError
 from headrace.runtime.v3io.errors import V3ioRefusedError
 from headrace.runtime.v3io.group.names import INODE, LAST_SEQUENCE, sequence_attribute
 from headrace.runtime.v3io.items import SHARD
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.values import decode_attributes, encode_attributes
 from headrace.triggers.v3io.shard_offsets import ShardOffsets
 
@@ -42,7 +42,7 @@ def api() -> WebApi:
 @pytest.fixture
 def offsets(api: WebApi) -> ShardOffsets:
     client: Any = api
-    return ShardOffsets(client, StreamPlace.parse("bigdata/s"), "g", lambda: 1)
+    return ShardOffsets(client, StreamPath.parse("bigdata/s"), "g", lambda: 1)
 
 
 async def test_a_commit_never_takes_the_place_of_one_that_is_further(

@@ -8,21 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.runtime.v3io.group.sessions import Session, Share
-from headrace.triggers.v3io.shares import Group, Member, Verdict, cut
+from headrace.runtime.v3io.group.sessions import SessionState, Share
+from headrace.triggers.v3io.shares import ShardAssignor, ShareDecision, V3ioMember, cut
 
 SECOND = 1_000_000_000
 TIMEOUT = 10 * SECOND
 NOW = 1_000 * SECOND
 
 
-def others(*shards: Sequence[int]) -> tuple[Session, ...]:
+def others(*shards: Sequence[int]) -> tuple[SessionState, ...]:
     """Members of another make, all alive."""
-    return tuple(Session(f"go-{number}", NOW, tuple(it)) for number, it in enumerate(shards))
+    return tuple(SessionState(f"go-{number}", NOW, tuple(it)) for number, it in enumerate(shards))
 
 
-def joined(replica_count: int, shard_count: int, sessions: Sequence[Session]) -> Verdict:
-    return Group(replica_count, shard_count, TIMEOUT).decide(sessions, Member("new"), NOW)
+def joined(replica_count: int, shard_count: int, sessions: Sequence[SessionState]) -> ShareDecision:
+    return ShardAssignor(replica_count, shard_count, TIMEOUT).decide(sessions, V3ioMember("new"), NOW)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_where_each_share_has_a_member_a_newcomer_waits_and_writes_nothing_of_it
 
 
 def test_a_stale_member_is_removed_and_its_share_taken() -> None:
-    dead = Session("dead", NOW - TIMEOUT, (0, 1, 2, 3))
+    dead = SessionState("dead", NOW - TIMEOUT, (0, 1, 2, 3))
     verdict = joined(3, 12, (dead, *others(range(4, 8))))
     assert verdict.member is not None
     assert verdict.member.shards == {0, 1, 2, 3}
@@ -90,40 +90,40 @@ def test_a_stale_member_is_removed_and_its_share_taken() -> None:
 
 
 def test_a_member_that_is_about_to_be_stale_keeps_its_share() -> None:
-    verdict = joined(1, 4, (Session("late", NOW - TIMEOUT + 1, (0, 1, 2, 3)),))
+    verdict = joined(1, 4, (SessionState("late", NOW - TIMEOUT + 1, (0, 1, 2, 3)),))
     assert verdict.is_waiting
 
 
 def test_an_idle_member_is_promoted_where_an_owner_is_gone() -> None:
-    group = Group(4, 2, TIMEOUT)
-    idle = Member("idle", 1)
-    session = Session("idle", NOW - SECOND, (), Share(1, 4))
+    group = ShardAssignor(4, 2, TIMEOUT)
+    idle = V3ioMember("idle", 1)
+    session = SessionState("idle", NOW - SECOND, (), Share(1, 4))
     verdict = group.decide((session, *others([1])), idle, NOW)
-    assert verdict.member == Member("idle", 0, frozenset({0}))
+    assert verdict.member == V3ioMember("idle", 0, frozenset({0}))
 
 
 def test_a_wiped_state_gives_a_member_its_own_shards_again() -> None:
-    group = Group(3, 12, TIMEOUT)
-    member = Member("m", 1, frozenset({4, 5, 6, 7}))
+    group = ShardAssignor(3, 12, TIMEOUT)
+    member = V3ioMember("m", 1, frozenset({4, 5, 6, 7}))
     verdict = group.decide((), member, NOW)
     assert verdict.member == member
-    assert verdict.sessions == (Session("m", NOW, (4, 5, 6, 7), Share(1, 3)),)
+    assert verdict.sessions == (SessionState("m", NOW, (4, 5, 6, 7), Share(1, 3)),)
 
 
 def test_a_member_whose_shards_others_have_loses_all_of_them() -> None:
-    group = Group(3, 12, TIMEOUT)
-    own = Session("m", NOW, (0, 1, 2, 3), Share(0, 3))
-    thief = Session("thief", NOW, (3,))
-    verdict = group.decide((own, thief), Member("m", 0, frozenset(range(4))), NOW)
+    group = ShardAssignor(3, 12, TIMEOUT)
+    own = SessionState("m", NOW, (0, 1, 2, 3), Share(0, 3))
+    thief = SessionState("thief", NOW, (3,))
+    verdict = group.decide((own, thief), V3ioMember("m", 0, frozenset(range(4))), NOW)
     assert verdict.member is None
     assert verdict.sessions == (thief,)
 
 
 def test_a_member_that_stops_takes_nothing_more() -> None:
-    group = Group(1, 4, TIMEOUT)
-    kept = group.decide((), Member("m", 0, frozenset({0, 1})), NOW, takes_more=False)
-    assert kept.member == Member("m", 0, frozenset({0, 1}))
-    assert group.decide((), Member("m"), NOW, takes_more=False).is_waiting
+    group = ShardAssignor(1, 4, TIMEOUT)
+    kept = group.decide((), V3ioMember("m", 0, frozenset({0, 1})), NOW, takes_more=False)
+    assert kept.member == V3ioMember("m", 0, frozenset({0, 1}))
+    assert group.decide((), V3ioMember("m"), NOW, takes_more=False).is_waiting
 
 
 class Replicas(RuleBasedStateMachine):
@@ -133,14 +133,14 @@ class Replicas(RuleBasedStateMachine):
     def begin(self, shard_count: int) -> None:
         self.shard_count = shard_count
         self.now = NOW
-        self.state: tuple[Session, ...] = ()
-        self.members: dict[str, tuple[Member, int]] = {}  # alive, with the count that each goes by
+        self.state: tuple[SessionState, ...] = ()
+        self.members: dict[str, tuple[V3ioMember, int]] = {}  # alive, with the count that each goes by
         self.made = 0
 
     @rule(replica_count=st.integers(1, 6))
     def join(self, replica_count: int) -> None:
         self.made += 1
-        self.members[f"m{self.made}"] = (Member(f"m{self.made}"), replica_count)
+        self.members[f"m{self.made}"] = (V3ioMember(f"m{self.made}"), replica_count)
 
     @rule(data=st.data())
     def beat(self, data: st.DataObject) -> None:
@@ -149,7 +149,7 @@ class Replicas(RuleBasedStateMachine):
 
     def beat_of(self, name: str) -> None:
         member, count = self.members[name]
-        verdict = Group(count, self.shard_count, TIMEOUT).decide(self.state, member, self.now)
+        verdict = ShardAssignor(count, self.shard_count, TIMEOUT).decide(self.state, member, self.now)
         if verdict.member is not None and not verdict.is_waiting:
             self.members[name] = (verdict.member, count)
             self.state = verdict.sessions

@@ -17,7 +17,7 @@ from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
 from headrace.runtime.v3io.group.names import sequence_attribute
 from headrace.runtime.v3io.items import get_item, put_attributes
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.triggers.v3io.dead_letters import ORIGIN
 
 WRITES = """
@@ -40,8 +40,8 @@ def client_of(scene: ShardScene) -> V3ioClient:
     return V3ioClient(V3ioAccess(scene.streams.url))
 
 
-def place_of(scene: ShardScene) -> StreamPlace:
-    return StreamPlace(CONTAINER, scene.stream)
+def place_of(scene: ShardScene) -> StreamPath:
+    return StreamPath(CONTAINER, scene.stream)
 
 
 async def test_a_record_that_fails_for_good_halts_its_shard_alone(scene: ShardScene) -> None:
@@ -66,7 +66,7 @@ async def test_a_dead_letter_has_the_bytes_and_says_where_it_came_from(scene: Sh
     async with running(scene.folder):
         await scene.until_committed(6)
     async with client_of(scene) as client:
-        stream = StreamPlace(CONTAINER, dead)
+        stream = StreamPath(CONTAINER, dead)
         location = await streams.seek(client, stream, 0, "EARLIEST")
         found = await streams.get(client, stream, 0, location, 10)
     (record,) = found.records

@@ -9,7 +9,7 @@ from v3io_judging import check_one_owner, owners
 from v3io_load import producing, watched
 from v3io_scene import v3io_scene
 
-from headrace.runtime.v3io.group.sessions import Session
+from headrace.runtime.v3io.group.sessions import SessionState
 
 TIMEOUT_SECONDS = 3.0
 
@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 3.0
 def test_the_other_make_gives_what_v3io_gos_own_tests_expect(
     replicas: int, shards: int, taken: list[tuple[int, ...]], expected: tuple[int, ...]
 ) -> None:
-    sessions = [Session(str(at), 0, it) for at, it in enumerate(taken)]
+    sessions = [SessionState(str(at), 0, it) for at, it in enumerate(taken)]
     assert assign_shards(shard_groups(replicas, shards), sessions) == expected
 
 

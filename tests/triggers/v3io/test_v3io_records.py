@@ -220,12 +220,12 @@ def put_with_everything(scene: ShardScene) -> None:
     from headrace.runtime.v3io import streams
     from headrace.runtime.v3io.access import V3ioAccess
     from headrace.runtime.v3io.client import V3ioClient
-    from headrace.runtime.v3io.place import StreamPlace
+    from headrace.runtime.v3io.place import StreamPath
     from headrace.runtime.v3io.records import NewRecord
 
     async def put() -> None:
         async with V3ioClient(V3ioAccess(scene.streams.url)) as client:
             record = NewRecord(b"body", "key", b"info", 0)
-            await streams.put(client, StreamPlace("bigdata", scene.stream), [record])
+            await streams.put(client, StreamPath("bigdata", scene.stream), [record])
 
     asyncio.run(put())

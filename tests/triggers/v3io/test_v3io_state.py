@@ -13,9 +13,9 @@ from v3io_scene import GROUP, PLACE, QUICK_GROUP, SLOW_GROUP, v3io_scene
 
 from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.group.sessions import Session
+from headrace.runtime.v3io.group.sessions import SessionState
 from headrace.runtime.v3io.group_state import StateItem
-from headrace.runtime.v3io.retry import pauses
+from headrace.runtime.v3io.retry import backoff_seconds
 
 WRITERS, INCREMENTS = 8, 200
 SESSION_NS = 3 * 10**9
@@ -27,12 +27,12 @@ async def count_up(url: str, writer: int) -> int:
     async with V3ioClient(V3ioAccess(url)) as client:
         item = StateItem(client, PLACE, GROUP)
         for _ in range(INCREMENTS):
-            for pause in pauses():
+            for pause in backoff_seconds():
                 state = await item.read()
                 counts = {it.member_id: it.heartbeat_ns for it in state.sessions}
                 for name in ("all", f"writer-{writer}"):
                     counts[name] = counts.get(name, 0) + 1
-                sessions = (Session(name, count, ()) for name, count in sorted(counts.items()))
+                sessions = (SessionState(name, count, ()) for name, count in sorted(counts.items()))
                 if await item.replace(state, tuple(sessions)) is None:
                     break
                 met += 1
@@ -83,7 +83,7 @@ def test_a_member_whose_shards_another_one_has_lets_go_of_all_and_comes_back_as_
         (before,) = scene.wait_shares([0, 1, 2, 3])
         with producing(scene, 4, 100):
             wait_until(lambda: len(scene.ended) > 50, about=running)
-            thief = Session("thief", time.time_ns(), (1, 2))
+            thief = SessionState("thief", time.time_ns(), (1, 2))
             scene.replace_sessions(lambda sessions: (*sessions, replace(thief, heartbeat_ns=time.time_ns())))
             (stolen,) = [it for it in scene.sessions() if it.member_id == "thief"]
             lost = running.logged(f"others have shards of member {before.member_id}")

@@ -25,24 +25,24 @@ _BEFORE_LENGTH = 12
 _UNKNOWN = -1
 
 
-class Read(NamedTuple):
+class ReadEpoch(NamedTuple):
     """How far a partition was read in an epoch of its leader."""
 
     epoch: int
     end: int
 
 
-class Epochs:
+class LeaderEpochs:
     """Of what is fetched. Where a new one begins, nothing is taken in before it is settled."""
 
     def __init__(self, on_doubt: Callable[[], object]) -> None:
         """`on_doubt` is called when one more is doubted."""
-        self._read: dict[TopicPartition, Read] = {}
-        self._doubted: dict[TopicPartition, Read] = {}
+        self._read: dict[TopicPartition, ReadEpoch] = {}
+        self._doubted: dict[TopicPartition, ReadEpoch] = {}
         self._on_doubt = on_doubt
 
     @property
-    def doubted(self) -> Mapping[TopicPartition, Read]:
+    def doubted(self) -> Mapping[TopicPartition, ReadEpoch]:
         """Partitions in whose logs what was read last may not be any more."""
         return self._doubted
 
@@ -67,7 +67,7 @@ class Epochs:
         self._doubted.pop(tp, None)
 
 
-def _read_in(data: bytes | memoryview) -> tuple[int, Read] | None:
+def _read_in(data: bytes | memoryview) -> tuple[int, ReadEpoch] | None:
     """The first batch's epoch, and how far the last one goes. None without whole batches that say it."""
     first, last, at = _UNKNOWN, None, 0
     while len(data) - at >= HEADER.size and data[at + _MAGIC_AT] == _MAGIC:
@@ -76,7 +76,7 @@ def _read_in(data: bytes | memoryview) -> tuple[int, Read] | None:
         if length < 0 or at > len(data) or epoch < 0:
             break
         first = epoch if last is None else first
-        last = Read(epoch, base + delta + 1)
+        last = ReadEpoch(epoch, base + delta + 1)
     return None if last is None else (first, last)
 
 

@@ -1,4 +1,4 @@
-"""Joins of the consumer group that fail: how many in a row, and what is said of them."""
+"""FailedJoins of the consumer group that fail: how many in a row, and what is said of them."""
 
 import logging
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from aiokafka.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 
-class Joins:
+class FailedJoins:
     """Counts in cycles of one try and `retry_max` retries. `internals.watch_joins` calls it.
 
     A cycle that is spent is an error line, a call of `on_spent` (a metric) and a `problem`; the next one

@@ -11,7 +11,7 @@ _SPARE_PART = 4  # of what is left beside that, one partition may ask for this p
 _FORGETTING_SHIFT = 6  # how slowly a large batch is forgotten: by a 64th with each request
 
 
-class Held:
+class HeldBytes:
     """Bytes of one answer about one partition. They count until nothing refers to this any more."""
 
     __slots__ = ("_let_go", "_what")
@@ -24,7 +24,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RequestTerms:
     """Of a request: how much of each partition, for those that hold so little, and how much in all."""
 
     limit_bytes: int
@@ -36,7 +36,7 @@ class Terms:
         return not held_bytes or held_bytes + self.limit_bytes <= self.most_held_bytes
 
 
-class Budget:
+class FetchBudget:
     """Answers as they came: on their way, not looked at yet, or with a part in use, which keeps the whole.
 
     All of it stays below `max_bytes`, but for one batch of each broker that is asked: a broker sends the
@@ -91,13 +91,13 @@ class Budget:
         self._count_off()
         return self._held.get(key, 0)
 
-    def hold(self, key: Hashable, size_bytes: int) -> Held:
+    def hold(self, key: Hashable, size_bytes: int) -> HeldBytes:
         """An answer has come."""
         if size_bytes > self._limit_bytes:
             self._batch_bytes = size_bytes
         self._held[key] += size_bytes
         self._held_bytes += size_bytes
-        return Held(self._let_go, key, size_bytes)
+        return HeldBytes(self._let_go, key, size_bytes)
 
     # ---- requests, of which a broker has one at a time
 
@@ -106,7 +106,7 @@ class Budget:
         for node in self._open.keys() - nodes:
             self._answered[node] = self._open.pop(node)
 
-    def terms(self, node: Hashable, nodes_left: int) -> Terms | None:
+    def terms(self, node: Hashable, nodes_left: int) -> RequestTerms | None:
         """What a request to this one of `nodes_left` brokers may say now; None where it has to wait."""
         most_bytes = self.max_bytes // (_ANSWERS_PART * (len(self._open) + nodes_left))
         all_bytes, own_bytes = sum(self._answered.values()), self._answered.get(node, 0)
@@ -119,15 +119,15 @@ class Budget:
         if spare_limit_bytes > least_bytes:
             limit_bytes = self._limit(spare_limit_bytes)
             answer_bytes = min(most_bytes, spare_bytes // (_COPIES * nodes_left))
-            return Terms(limit_bytes, floor_bytes + spare_bytes // 2, max(1, answer_bytes))
+            return RequestTerms(limit_bytes, floor_bytes + spare_bytes // 2, max(1, answer_bytes))
         if free_bytes < _COPIES * nodes_left * least_bytes:
             free_bytes += self._held_beyond_floors(floor_bytes)
         answer_bytes = min(most_bytes, free_bytes // (_COPIES * nodes_left))
         if answer_bytes < max(1, least_bytes // 2) and (self._held or self._open):
             return None
-        return Terms(self._limit(least_bytes), floor_bytes, max(1, answer_bytes))
+        return RequestTerms(self._limit(least_bytes), floor_bytes, max(1, answer_bytes))
 
-    def open(self, node: Hashable, terms: Terms, partitions_count: int) -> int:
+    def open(self, node: Hashable, terms: RequestTerms, partitions_count: int) -> int:
         """A request about so many partitions is sent: how much it may bring."""
         self._limit_bytes = terms.limit_bytes
         self._batch_bytes -= self._batch_bytes >> _FORGETTING_SHIFT

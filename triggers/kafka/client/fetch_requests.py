@@ -13,14 +13,14 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.protocol.fetch import FetchRequest
 
-from headrace.triggers.kafka.client.fetch_budget import Budget, Terms
+from headrace.triggers.kafka.client.fetch_budget import FetchBudget, RequestTerms
 
 _SHARE = 4  # of the time that data have been here, that their next ones may come late
 
 _Row = tuple[int, int, int]  # partition, offset, how many bytes
 
 
-def limit(consumer: AIOKafkaConsumer, budget: Budget) -> None:
+def limit(consumer: AIOKafkaConsumer, budget: FetchBudget) -> None:
     """Let `budget` decide which partitions each request is about, and how much its answer may bring.
 
     A broker whose request has to wait is asked once something was let go.
@@ -75,7 +75,7 @@ class _Unread:
 
 
 def _granted(
-    requests: Sequence[tuple[int, Any]], budget: Budget, unread: _Unread
+    requests: Sequence[tuple[int, Any]], budget: FetchBudget, unread: _Unread
 ) -> Iterator[tuple[int, FetchRequest]]:
     """Those that may be sent now, about the partitions that have room: first those that hold least."""
     for done, (node, request) in enumerate(requests):
@@ -101,7 +101,7 @@ def _granted(
             )
 
 
-def _with_room(topic: str, rows: Sequence[_Row], budget: Budget, terms: Terms) -> list[_Row]:
+def _with_room(topic: str, rows: Sequence[_Row], budget: FetchBudget, terms: RequestTerms) -> list[_Row]:
     held = [(budget.held_of((topic, number)), number, at) for number, at, _ in rows]
     fit = [row for row in held if terms.has_room(row[0]) or budget.needs_more((topic, row[1]))]
     fit.sort(key=itemgetter(0))  # the client has shuffled them

@@ -21,7 +21,7 @@ _NOTHING = ConsumerProtocolMemberAssignment(0, [], b"").encode()
 _VERSION = 0
 
 
-def bear_with_others(consumer: AIOKafkaConsumer, group: str) -> None:
+def tolerate_foreign_members(consumer: AIOKafkaConsumer, group: str) -> None:
     """A foreign member with garbage is given nothing; a foreign leader's is a join that has failed."""
     coordinator: Any = consumer._coordinator  # noqa: SLF001
     assign, complete = coordinator._perform_assignment, coordinator._on_join_complete  # noqa: SLF001

@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaConnectionError
 
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.refusals import REFUSALS, refusal
-from headrace.triggers.kafka.client.renamed import renamed
+from headrace.triggers.kafka.client.renamed import rebind_globals
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ _FIRST_SECONDS = 1.0
 _MAX_SECONDS = 30.0
 
 
-class SignIns:
+class SignInWatch:
     """All connections that clients of a trigger, or an output, make once they have started.
 
     A client tries again whenever it has something to send, and tells its log only: brokers lock out whoever
@@ -37,7 +37,7 @@ class SignIns:
         """From now on. Reaches into aiokafka, pinned to 0.14; without what it looks for it does nothing."""
         method = getattr(AIOKafkaClient, "_get_conn", None)
         if isinstance(method, FunctionType) and "create_conn" in method.__code__.co_names:
-            client._get_conn = renamed(method, client, create_conn=self._connect)  # noqa: SLF001
+            client._get_conn = rebind_globals(method, client, create_conn=self._connect)  # noqa: SLF001
 
     async def _connect(self, *where: object, **how: object) -> Any:
         if time.monotonic() < self._next_at:

@@ -3,7 +3,7 @@
 from types import FunctionType, MethodType
 
 
-def renamed(method: FunctionType, owner: object, **others: object) -> MethodType:
+def rebind_globals(method: FunctionType, owner: object, **others: object) -> MethodType:
     """`method`, bound to `owner`, for which some global names stand for `others`; nobody else notices."""
     names = {**method.__globals__, **others}
     copy = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)

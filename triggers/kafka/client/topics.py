@@ -36,7 +36,7 @@ _AWAY = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicDescription:
     """`id` is the beginning of its id; of its name's checksum where the broker knows no ids (before 2.8)."""
 
     id: str
@@ -45,7 +45,7 @@ class Topic:
     """The numbers of the partitions that nobody can read now."""
 
 
-async def describe_topics(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, Topic]:
+async def describe_topics(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, TopicDescription]:
     """Those of `names` that there are. None is made by asking. Raises KafkaError.
 
     aiokafka's own question has no ids, and lets the broker make what is missing.
@@ -94,13 +94,13 @@ async def _ask(
     return [topic for topic in response.to_object()["topics"] if topic["topic"] is not None]
 
 
-def _topic(described: Mapping[str, Any]) -> Topic:
+def _topic(described: Mapping[str, Any]) -> TopicDescription:
     partitions = described["partitions"]
     leaderless = frozenset(part["partition"] for part in partitions if part["leader"] == _NO_LEADER)
     topic_id = described.get("topic_id", _NO_ID)
     if topic_id == _NO_ID:
         topic_id = crc32(described["topic"].encode()).to_bytes(16, "little")
-    return Topic(shown_id(topic_id), len(partitions), leaderless)
+    return TopicDescription(shown_id(topic_id), len(partitions), leaderless)
 
 
 def shown_id(topic_id: bytes) -> str:

@@ -23,7 +23,7 @@ from crc32c import crc32c
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.wire.records import WireRecord
 from headrace.runtime.wire.undecodable import UndecodableRecord
-from headrace.triggers.kafka.client.renamed import renamed
+from headrace.triggers.kafka.client.renamed import rebind_globals
 from headrace.triggers.kafka.format.batches import FetchedBatches
 from headrace.triggers.kafka.format.decoder import CODEC_MASK, HEADER, MAX_BATCH_BYTES, decode
 
@@ -103,7 +103,7 @@ def _rename(consumer: AIOKafkaConsumer, **others: object) -> bool:
     method = getattr(Fetcher, "_proc_fetch_request", None)
     if not isinstance(method, FunctionType) or not _is_as_expected(method):
         return False
-    fetcher._proc_fetch_request = renamed(method, fetcher, **others)  # noqa: SLF001
+    fetcher._proc_fetch_request = rebind_globals(method, fetcher, **others)  # noqa: SLF001
     return True
 
 

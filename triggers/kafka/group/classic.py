@@ -10,10 +10,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.triggers.kafka.client import internals
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
-from headrace.triggers.kafka.client.failed_joins import Joins
-from headrace.triggers.kafka.client.foreign_members import bear_with_others
+from headrace.triggers.kafka.client.failed_joins import FailedJoins
+from headrace.triggers.kafka.client.foreign_members import tolerate_foreign_members
 from headrace.triggers.kafka.client.subscriptions import resubscribe
-from headrace.triggers.kafka.group.membership import Owner
+from headrace.triggers.kafka.group.membership import GroupMembershipListener
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 
@@ -25,7 +25,7 @@ class ClassicMembership(ConsumerRebalanceListener):  # type: ignore[misc]  # aio
         consumer: AIOKafkaConsumer,
         admin: AIOKafkaAdminClient,
         settings: KafkaSettings,
-        owner: Owner,
+        owner: GroupMembershipListener,
         on_failed_joins: Callable[[], None],
     ) -> None:
         self._consumer, self._admin = consumer, admin
@@ -33,17 +33,17 @@ class ClassicMembership(ConsumerRebalanceListener):  # type: ignore[misc]  # aio
         self._owner = owner
         self._settled_ns = 0  # no rebalance that this member hasn't joined had begun by then
         backoff_seconds = settings.rebalance_retry_backoff_seconds
-        self._joins = Joins(
+        self._joins = FailedJoins(
             settings.consumer_group, settings.rebalance_retry_max, backoff_seconds, on_failed_joins
         )
         internals.watch_session(consumer, self._renewed)
         tell_partitions_apart(consumer)
-        bear_with_others(consumer, settings.consumer_group)
+        tolerate_foreign_members(consumer, settings.consumer_group)
         internals.watch_joins(consumer, backoff_seconds, self._joins.failed, self._joins.joined)
 
     @property
     def problem(self) -> str:
-        """Joins that fail."""
+        """FailedJoins that fail."""
         return self._joins.problem
 
     @property

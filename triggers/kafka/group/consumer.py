@@ -12,8 +12,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.tasks import end_tasks, outcome, start_task
 from headrace.triggers.kafka.client.subscriptions import drop, place, read_by_hand, read_topics
-from headrace.triggers.kafka.group.membership import Owner
-from headrace.triggers.kafka.group.session import Session
+from headrace.triggers.kafka.group.membership import GroupMembershipListener
+from headrace.triggers.kafka.group.session import GroupSession
 from headrace.triggers.kafka.group.settings import GroupSettings
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
@@ -25,8 +25,8 @@ _LEAST_SECONDS = 15.0
 """Three of a broker's heartbeats, by its default: with less, a member that misses none may be out of time."""
 
 
-class IncrementalMembership:
-    """Keeps Membership, and the session's Owner."""
+class ConsumerMembership:
+    """Keeps Membership, and the session's GroupMembershipListener."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class IncrementalMembership:
         admin: AIOKafkaAdminClient,
         settings: KafkaSettings,
         waits_seconds: float,
-        owner: Owner,
+        owner: GroupMembershipListener,
     ) -> None:
         """`waits_seconds`: what a partition that leaves may take; rebalanceTimeout must have room for it."""
         self._consumer = consumer
@@ -46,7 +46,7 @@ class IncrementalMembership:
             settings.group_remote_assignor,
             settings.group_instance_id,
         )
-        self.session = Session(admin, group, self, str(settings.access))
+        self.session = GroupSession(admin, group, self, str(settings.access))
         self._heartbeats: asyncio.Task[None] | None = None
         self._releases: set[asyncio.Task[None]] = set()
         self._is_losing = False

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 JOIN, LEAVE, LEAVE_FOR_NOW = 0, -1, -2
 """Epochs that ask for something. The last one is a static member's: its partitions wait for it."""
-Part: TypeAlias = tuple[bytes, int]
+TopicIdPartition: TypeAlias = tuple[bytes, int]
 """A topic's id, and the partition's number."""
 
 
@@ -15,16 +15,16 @@ class Heartbeat:
 
     epoch: int
     topics: frozenset[str] | None = None
-    owned: frozenset[Part] | None = None
+    owned: frozenset[TopicIdPartition] | None = None
     is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HeartbeatAnswer:
     """`assigned` None is: as it was said last."""
 
     error_code: int
     message: str
     epoch: int
     interval_seconds: float
-    assigned: frozenset[Part] | None
+    assigned: frozenset[TopicIdPartition] | None

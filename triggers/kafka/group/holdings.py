@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.triggers.kafka.group.heartbeat import Part
+from headrace.triggers.kafka.group.heartbeat import TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class PartitionMoves:
     """What is to happen now: these come, these go."""
 
     given: frozenset[PartitionKey] = frozenset()
@@ -19,12 +19,12 @@ class Holdings:
     """A partition is held from when it is given until it is released, which ends its leaving."""
 
     def __init__(self) -> None:
-        self.held: dict[PartitionKey, Part] = {}
-        self.leaving: dict[PartitionKey, Part] = {}
-        self.target: frozenset[Part] = frozenset()
+        self.held: dict[PartitionKey, TopicIdPartition] = {}
+        self.leaving: dict[PartitionKey, TopicIdPartition] = {}
+        self.target: frozenset[TopicIdPartition] = frozenset()
 
     @property
-    def owned(self) -> frozenset[Part]:
+    def owned(self) -> frozenset[TopicIdPartition]:
         """All that nobody else may have."""
         return frozenset(self.held.values()) | frozenset(self.leaving.values())
 
@@ -33,7 +33,7 @@ class Holdings:
         """Ids of topics whose partitions are to come: those may still lack a name here."""
         return frozenset(topic_id for topic_id, _ in self.target - self.owned)
 
-    def move(self, names: Mapping[bytes, str]) -> Moves:
+    def move(self, names: Mapping[bytes, str]) -> PartitionMoves:
         """Towards the target. What has no name yet comes later, and so does what has to leave first."""
         revoked = {key: part for key, part in self.held.items() if part not in self.target}
         for key in revoked:
@@ -44,7 +44,7 @@ class Holdings:
             key: part for key, part in coming.items() if key not in self.held and key not in self.leaving
         }
         self.held |= given
-        return Moves(frozenset(given), frozenset(revoked))
+        return PartitionMoves(frozenset(given), frozenset(revoked))
 
     def release(self, keys: Collection[PartitionKey]) -> None:
         """Nothing is done with these any more."""

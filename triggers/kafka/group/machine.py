@@ -4,11 +4,18 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE, LEAVE_FOR_NOW, Answer, Heartbeat, Part
-from headrace.triggers.kafka.group.holdings import Holdings, Moves
+from headrace.triggers.kafka.group.heartbeat import (
+    JOIN,
+    LEAVE,
+    LEAVE_FOR_NOW,
+    Heartbeat,
+    HeartbeatAnswer,
+    TopicIdPartition,
+)
+from headrace.triggers.kafka.group.holdings import Holdings, PartitionMoves
 
 
-class State(Enum):
+class MemberState(Enum):
     """Where a member stands."""
 
     UNSUBSCRIBED = "unsubscribed"
@@ -32,28 +39,28 @@ class Machine:
         """Counts joins: nothing of one may be committed in the next."""
         self.topics: frozenset[str] = frozenset()
         self.holdings = Holdings()
-        self._phase = State.UNSUBSCRIBED  # reconciling is told by the holdings
+        self._phase = MemberState.UNSUBSCRIBED  # reconciling is told by the holdings
         self._told_topics: frozenset[str] | None = None
-        self._told_owned: frozenset[Part] | None = None
+        self._told_owned: frozenset[TopicIdPartition] | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> MemberState:
         """By what is still to be released, too."""
         is_behind = self.holdings.leaving or self._told_owned != self.holdings.owned
-        return State.RECONCILING if self._phase is State.STABLE and is_behind else self._phase
+        return MemberState.RECONCILING if self._phase is MemberState.STABLE and is_behind else self._phase
 
     @property
     def is_member(self) -> bool:
         """The group counts on it, as far as is known."""
-        return self._phase is State.STABLE
+        return self._phase is MemberState.STABLE
 
     @property
     def has_to_say(self) -> bool:
         """A heartbeat is due now."""
-        if self._phase is State.FENCED:
+        if self._phase is MemberState.FENCED:
             return not self.holdings.leaving
         says_owned = self._told_owned != self.holdings.owned
-        return self._phase is State.STABLE and (says_owned or self._told_topics != self.topics)
+        return self._phase is MemberState.STABLE and (says_owned or self._told_topics != self.topics)
 
     @property
     def farewell(self) -> Heartbeat:
@@ -63,18 +70,18 @@ class Machine:
     def subscribe(self, topics: Collection[str]) -> None:
         """Read these from now on."""
         self.topics = frozenset(topics)
-        if self._phase is State.UNSUBSCRIBED:
+        if self._phase is MemberState.UNSUBSCRIBED:
             self._begin()
 
     def next_heartbeat(self) -> Heartbeat | None:
         """None where there is nothing to say: not subscribed, or not yet ready to join again."""
-        if self._phase is State.FENCED and not self.holdings.leaving:
+        if self._phase is MemberState.FENCED and not self.holdings.leaving:
             self._begin()
-        if self._phase in {State.UNSUBSCRIBED, State.FENCED}:
+        if self._phase in {MemberState.UNSUBSCRIBED, MemberState.FENCED}:
             return None
-        if self._phase is State.LEAVING:
+        if self._phase is MemberState.LEAVING:
             return self.farewell
-        if self._phase is State.JOINING:
+        if self._phase is MemberState.JOINING:
             return Heartbeat(JOIN, self.topics, frozenset(), is_full=True)
         owned = self.holdings.owned
         return Heartbeat(
@@ -84,11 +91,11 @@ class Machine:
             is_full=self._told_topics is None,
         )
 
-    def answered(self, sent: Heartbeat, answer: Answer) -> None:
+    def answered(self, sent: Heartbeat, answer: HeartbeatAnswer) -> None:
         """The coordinator took it."""
-        if self._phase not in {State.JOINING, State.STABLE}:
+        if self._phase not in {MemberState.JOINING, MemberState.STABLE}:
             return
-        self._phase, self.epoch = State.STABLE, answer.epoch
+        self._phase, self.epoch = MemberState.STABLE, answer.epoch
         self._told_topics = self._told_topics if sent.topics is None else sent.topics
         self._told_owned = self._told_owned if sent.owned is None else sent.owned
         if answer.assigned is not None:
@@ -100,15 +107,15 @@ class Machine:
 
     def fenced(self) -> frozenset[PartitionKey]:
         """The group has gone on without it. Returns all that has to end now."""
-        if self._phase is not State.LEAVING:
-            self._phase = State.FENCED
+        if self._phase is not MemberState.LEAVING:
+            self._phase = MemberState.FENCED
         self.epoch = JOIN
         self.unheard()
         return self.holdings.lose()
 
-    def move(self, names: Mapping[bytes, str]) -> Moves:
+    def move(self, names: Mapping[bytes, str]) -> PartitionMoves:
         """What comes and goes by what has been answered. `names` are of topics, by id."""
-        return self.holdings.move(names) if self._phase is State.STABLE else Moves()
+        return self.holdings.move(names) if self._phase is MemberState.STABLE else PartitionMoves()
 
     def released(self, keys: Collection[PartitionKey]) -> None:
         """What was revoked, or lost, has ended here."""
@@ -116,11 +123,11 @@ class Machine:
 
     def leave(self) -> bool:
         """Whether there is a group to say it to."""
-        was_in = self._phase in {State.JOINING, State.STABLE}
-        self._phase = State.LEAVING
+        was_in = self._phase in {MemberState.JOINING, MemberState.STABLE}
+        self._phase = MemberState.LEAVING
         return was_in
 
     def _begin(self) -> None:
-        self._phase, self.epoch = State.JOINING, JOIN
+        self._phase, self.epoch = MemberState.JOINING, JOIN
         self.membership += 1
         self.unheard()

@@ -8,7 +8,7 @@ from aiokafka import TopicPartition
 from headrace.runtime.partitions.key import PartitionKey
 
 
-class Owner(Protocol):
+class GroupMembershipListener(Protocol):
     """Whom a membership tells what has become of it."""
 
     def on_renewed(self, end_ns: int) -> None:
@@ -21,7 +21,7 @@ class Owner(Protocol):
         """Give these back, None is all. Returns once they are at rest. `is_lost`: others have them."""
 
 
-class Membership(Protocol):
+class GroupMembership(Protocol):
     """One member of one group, by one protocol. `subscribe` joins; until then it is silent."""
 
     @property

@@ -10,7 +10,7 @@ _PATIENCE_NS = 5 * 10**9
 _MOST_SHOWN = 3
 
 
-class Nameless:
+class UnnamedTopics:
     """They wait until there is a name, and that is said once."""
 
     def __init__(self, group: str) -> None:

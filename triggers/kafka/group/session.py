@@ -15,14 +15,14 @@ from headrace.runtime.kafka.groups import why_no_consumers
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.wire.clock import now_ns
 from headrace.triggers.kafka.client.topics import topic_names
-from headrace.triggers.kafka.group.heartbeat import JOIN, Answer, Heartbeat
-from headrace.triggers.kafka.group.holdings import Moves
+from headrace.triggers.kafka.group.heartbeat import JOIN, Heartbeat, HeartbeatAnswer
+from headrace.triggers.kafka.group.holdings import PartitionMoves
 from headrace.triggers.kafka.group.kip848.coordinator import Coordinator
-from headrace.triggers.kafka.group.kip848.move_history import Neighbours
-from headrace.triggers.kafka.group.kip848.refusals import LOST, NO_SUCH_API, Verdict, line, verdict
+from headrace.triggers.kafka.group.kip848.move_history import MoveHistory
+from headrace.triggers.kafka.group.kip848.refusals import LOST, NO_SUCH_API, RefusalAction, line, verdict
 from headrace.triggers.kafka.group.machine import Machine
-from headrace.triggers.kafka.group.nameless import Nameless
-from headrace.triggers.kafka.group.session_end import SessionEnd
+from headrace.triggers.kafka.group.nameless import UnnamedTopics
+from headrace.triggers.kafka.group.session_end import SessionDeadline
 from headrace.triggers.kafka.group.settings import GroupSettings
 from headrace.triggers.kafka.group.wire import HeartbeatRequest, read_answer
 
@@ -37,7 +37,7 @@ _ASSUMED_INTERVALS = 3
 """A session, where the broker doesn't say how long one is: its default is nine heartbeats."""
 
 
-class Owner(Protocol):
+class SessionListener(Protocol):
     """Whom a session tells what has become of its partitions. None of these waits."""
 
     def on_renewed(self, end_ns: int) -> None:
@@ -53,18 +53,18 @@ class Owner(Protocol):
         """Others have them, or will. To be `released` as well, at once: it joins again after that."""
 
 
-class Session:
+class GroupSession:
     """One member of one group, on the event loop. Its owner runs it, and has it leave once that has ended."""
 
     def __init__(
-        self, admin: AIOKafkaAdminClient, settings: GroupSettings, owner: Owner, brokers: str
+        self, admin: AIOKafkaAdminClient, settings: GroupSettings, owner: SessionListener, brokers: str
     ) -> None:
         """`brokers`: for messages."""
         self.settings = settings
         self.member_id = str(uuid.uuid4())
         self.machine = Machine(is_static=bool(settings.instance_id))
         self.coordinator = Coordinator(admin, settings.group)
-        self.neighbours = Neighbours(self.coordinator, settings.group, lambda: self.member_id)
+        self.neighbours = MoveHistory(self.coordinator, settings.group, lambda: self.member_id)
         self.problem = ""
         """Why it is no member, where it isn't."""
         self._admin = admin
@@ -72,11 +72,11 @@ class Session:
         self._brokers = brokers
         self._interval_seconds = _LONGEST_SECONDS
         """What the coordinator asks for."""
-        self._end = SessionEnd(settings.rebalance_timeout_seconds)
+        self._end = SessionDeadline(settings.rebalance_timeout_seconds)
         self._is_session_known = False
         self._is_over = False
         self._names: dict[bytes, str] = {}
-        self._nameless = Nameless(settings.group)
+        self._nameless = UnnamedTopics(settings.group)
         self._due = asyncio.Event()
         self._confirmations: list[asyncio.Future[bool]] = []
 
@@ -155,7 +155,7 @@ class Session:
             self._confirm(confirmations, is_member=self.machine.is_member and not self.problem)
         return _RETRY_SECONDS if self.problem else min(self._interval_seconds, _LONGEST_SECONDS)
 
-    async def _ask(self, heartbeat: Heartbeat) -> Answer:
+    async def _ask(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         try:
             if heartbeat.epoch == JOIN:
                 await self._learn_session()
@@ -170,7 +170,7 @@ class Session:
         self._is_session_known = seconds is not None
         self._end.session_seconds = seconds or 0.0
 
-    async def _answered(self, sent: Heartbeat, answer: Answer) -> None:
+    async def _answered(self, sent: Heartbeat, answer: HeartbeatAnswer) -> None:
         machine, before = self.machine, self.machine.epoch
         self._say("")
         self._interval_seconds = answer.interval_seconds
@@ -193,7 +193,7 @@ class Session:
         self._nameless.look(machine.holdings.unnamed - self._names.keys(), now_ns())
         has_moved = self._move(has_joined=has_joined)
         if machine.epoch != before and not has_moved:
-            self.neighbours.on_changed(Moves())
+            self.neighbours.on_changed(PartitionMoves())
         if machine.has_to_say:
             self._due.set()
 
@@ -213,21 +213,21 @@ class Session:
             self._owner.on_assigned(moves.given)
         return has_moved
 
-    async def _refused(self, sent: Heartbeat, answer: Answer) -> None:
+    async def _refused(self, sent: Heartbeat, answer: HeartbeatAnswer) -> None:
         found = verdict(answer.error_code)
         text = line(answer.error_code, answer.message, self.settings, self._brokers)
         if answer.error_code in LOST:
             self._lose()
-        if found is Verdict.END:
+        if found is RefusalAction.END:
             raise BrokerError(await why_no_consumers(self._admin, self.settings.group) or text)
-        if found is Verdict.LOST:
+        if found is RefusalAction.LOST:
             if sent.epoch != JOIN:
                 self._due.set()
                 return
             # What it was before is still in the group, which takes no other member of that name.
             with contextlib.suppress(KafkaError, TimeoutError):
                 await self._ask(self.machine.farewell)
-        if found is Verdict.RETRY:
+        if found is RefusalAction.RETRY:
             self.coordinator.forget()
         self.machine.unheard()
         self._say(text)

@@ -1,7 +1,7 @@
 """Until when a group keeps a member. Pure."""
 
 
-class SessionEnd:
+class SessionDeadline:
     """It doesn't go silent for the session, and has released what was revoked within rebalanceTimeout.
 
     Both count from the sending of heartbeats: the coordinator starts its clocks later.

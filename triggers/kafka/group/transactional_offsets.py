@@ -10,13 +10,13 @@ from aiokafka.errors import InvalidTopicError, KafkaError
 
 from headrace.runtime.config.on_failure import TOPIC_NAME
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.offsets.pending_produces import Outgoing, Written
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport, Outgoing
 from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.tasks import end_tasks
 from headrace.triggers.kafka.client.internals import is_member
 from headrace.triggers.kafka.client.topics import unwritable_topics
 from headrace.triggers.kafka.group_offsets import GroupOffsets
-from headrace.triggers.kafka.produce.cluster import Cluster
+from headrace.triggers.kafka.produce.cluster import OutputCluster
 from headrace.triggers.kafka.produce.partition_producer import (
     UNWRITABLE,
     AbortedError,
@@ -38,7 +38,7 @@ _Said: TypeAlias = tuple[int, str, Sequence[Outgoing]]
 """An offset, its text, and the messages that go with it."""
 
 
-class Transactions(GroupOffsets):
+class TransactionalOffsets(GroupOffsets):
     """Keeps OffsetStore, with a producer for each partition. docs/design/produce.md says why it is safe."""
 
     has_messages = True
@@ -47,7 +47,7 @@ class Transactions(GroupOffsets):
         self,
         clients: tuple[AIOKafkaConsumer, AIOKafkaAdminClient],
         settings: KafkaSettings,
-        cluster: Cluster,
+        cluster: OutputCluster,
         client_id: str,
     ) -> None:
         consumer, admin = clients
@@ -195,7 +195,7 @@ class Transactions(GroupOffsets):
         del self._unknown[key]
         if found is not None and (found.offset, found.metadata) == (offset, text):
             for _, done in outgoing:
-                done(Written())
+                done(DeliveryReport())
         return ""
 
     async def _renew(self, key: PartitionKey) -> str:

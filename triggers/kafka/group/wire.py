@@ -9,7 +9,7 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, CompactString, Int8, Int16, Int32, Schema, TaggedFields
 
 from headrace.runtime.kafka.requests.uuid import Uuid
-from headrace.triggers.kafka.group.heartbeat import Answer, Heartbeat, Part
+from headrace.triggers.kafka.group.heartbeat import Heartbeat, HeartbeatAnswer, TopicIdPartition
 from headrace.triggers.kafka.group.settings import GroupSettings
 
 _UNCHANGED_MS = -1
@@ -100,14 +100,14 @@ class HeartbeatRequest(Request[HeartbeatStruct]):  # type: ignore[misc]  # as ab
         )
 
 
-def _by_topic(parts: frozenset[Part]) -> list[tuple[bytes, list[int], dict[int, bytes]]]:
+def _by_topic(parts: frozenset[TopicIdPartition]) -> list[tuple[bytes, list[int], dict[int, bytes]]]:
     numbers: dict[bytes, list[int]] = {}
     for topic_id, number in sorted(parts):
         numbers.setdefault(topic_id, []).append(number)
     return [(topic_id, found, {}) for topic_id, found in numbers.items()]
 
 
-def read_answer(response: Any) -> Answer:
+def read_answer(response: Any) -> HeartbeatAnswer:
     """As the machine reads it. Raises UnknownError where that makes no sense."""
     assigned = None
     if response.assignment is not None:
@@ -116,7 +116,7 @@ def read_answer(response: Any) -> Answer:
     is_odd = response.member_epoch <= 0 or any(number < 0 for _, number in assigned or ())
     if is_odd and not response.error_code:
         raise UnknownError("an answer to a heartbeat that makes no sense")
-    return Answer(
+    return HeartbeatAnswer(
         response.error_code,
         response.error_message or "",
         response.member_epoch,

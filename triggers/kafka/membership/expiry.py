@@ -15,7 +15,7 @@ _RETENTION = "offsets.retention.minutes"
 _ANSWER_SECONDS = 3.0
 
 
-async def tell_of_expiry(admin: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
+async def log_commit_expiry(admin: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
     """Say once what a long stop does where initialOffset is latest.
 
     Once they are gone nobody can tell: the group is as if it had never been.

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from headrace.runtime.kafka.access import BrokerAccess
-from headrace.runtime.partitions.offsets.pending_produces import Outgoing, Written, waits
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport, Outgoing, not_yet_written
 from headrace.triggers.kafka.produce.faults import explained, why_away
 from headrace.triggers.kafka.produce.outages import Outages
 from headrace.triggers.kafka.produce.packing import BatchLimits
 
 
-class Cluster:
+class OutputCluster:
     """How to reach it, how large its topics' batches may be, and which topics can't be written to now."""
 
     def __init__(self, access: BrokerAccess) -> None:
@@ -20,7 +20,7 @@ class Cluster:
     def fail(self, messages: Iterable[Outgoing], error: BaseException) -> None:
         """They can't be written: their records have failed."""
         for message, done in messages:
-            done(Written(failure=explained(error, message, self.access)))
+            done(DeliveryReport(failure=explained(error, message, self.access)))
 
     def on_away(self, topic: str, error: BaseException) -> None:
         """Nothing can be written to it now, whatever the message."""
@@ -29,4 +29,4 @@ class Cluster:
     def wait(self, messages: Iterable[Outgoing]) -> None:
         """Say that nothing can be written where they go: no record follows in their partitions meanwhile."""
         for message, done in messages:
-            done(waits(message))
+            done(not_yet_written(message))

@@ -38,7 +38,7 @@ _OF_THE_TOPIC = (
 )
 
 
-class NoSuchPartitionError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
+class MissingPartitionError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
     """The topic is there, and has no partition of that number."""
 
 
@@ -59,7 +59,7 @@ def fault_of(error: BaseException) -> Fault:
     """Of a batch of several; what is alone is to blame itself for a BATCH."""
     if type(error) is KafkaError or isinstance(error, _OF_THE_PRODUCER):
         return Fault.PRODUCER
-    if isinstance(error, NoSuchPartitionError) or not isinstance(error, KafkaError):
+    if isinstance(error, MissingPartitionError) or not isinstance(error, KafkaError):
         return Fault.MESSAGES
     is_answer = isinstance(error, BrokerResponseError) and not error.retriable
     return Fault.BATCH if is_answer and not isinstance(error, _OF_THE_TOPIC) else Fault.TOPIC
@@ -83,7 +83,7 @@ def explained(error: BaseException, message: Message, access: BrokerAccess) -> s
     match error:
         case InvalidTopicError():
             line = f"{topic!r} is no topic name: up to 249 of letters, digits, dots, _ and -"
-        case NoSuchPartitionError():
+        case MissingPartitionError():
             line = f"topic {topic} at {access} has no partition {message.partition}"
         case MessageSizeTooLargeError() | RecordListTooLargeError():
             line = f"topic {topic} takes no message of {message.size_bytes} bytes: raise max.message.bytes"

@@ -7,7 +7,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from headrace.triggers.kafka.client.topics import unwritable_topics
-from headrace.triggers.kafka.produce.cluster import Cluster
+from headrace.triggers.kafka.produce.cluster import OutputCluster
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +15,7 @@ _ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 
 
-async def watch_at_start(admin: AIOKafkaAdminClient, topic: str, cluster: Cluster) -> None:
+async def watch_at_start(admin: AIOKafkaAdminClient, topic: str, cluster: OutputCluster) -> None:
     """Return once it could be written to; until then it is an outage. Nothing to do without a topic.
 
     From then on its messages say it.

@@ -18,14 +18,14 @@ from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import ConnectErrors, connect_errors
 from headrace.runtime.kafka.producer import discard, start_producer
 from headrace.runtime.kafka.refusals import not_connected, refusal
-from headrace.runtime.partitions.offsets.pending_produces import Confirm
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.produce import Message
-from headrace.triggers.kafka.client.reauthentication import SignIns
-from headrace.triggers.kafka.produce.cluster import Cluster
-from headrace.triggers.kafka.produce.faults import TOO_LARGE, Fault, NoSuchPartitionError, fault_of
+from headrace.triggers.kafka.client.reauthentication import SignInWatch
+from headrace.triggers.kafka.produce.cluster import OutputCluster
+from headrace.triggers.kafka.produce.faults import TOO_LARGE, Fault, MissingPartitionError, fault_of
 from headrace.triggers.kafka.produce.outages import WHAT_WAITS
-from headrace.triggers.kafka.produce.packing import NoAnswerError, Packed, pack, targets_of
+from headrace.triggers.kafka.produce.packing import MessageBatch, NoAnswerError, pack, targets_of
 from headrace.triggers.kafka.produce.topic_queue import SILENT_SECONDS, TopicQueue
 
 logger = logging.getLogger(__name__)
@@ -45,23 +45,23 @@ class _Producer:
         self.is_retired = False
 
 
-class Outputs:
+class OutputProducer:
     """To one cluster. Keeps interface.Output. How much is on its way is for workers to bound."""
 
     def __init__(self, access: BrokerAccess, client_id: str) -> None:
         self._access = access
         self._client_id = f"{client_id}-outputs"
         self._queues: dict[str, TopicQueue] = {}  # by topic, with a task each where something waits
-        self.cluster = Cluster(access)
+        self.cluster = OutputCluster(access)
         self._tasks: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._current: _Producer | None = None
         self._problem = ""
-        self._sign_ins = SignIns(access, WHAT_WAITS)
+        self._sign_ins = SignInWatch(access, WHAT_WAITS)
         self._last_news = 0.0  # when something was confirmed, or there was nothing to confirm
 
-    def produce(self, message: Message, done: Confirm) -> None:
+    def produce(self, message: Message, done: DeliveryCallback) -> None:
         """As Feed says. Those for one topic are sent in order."""
         if not TOPIC_NAME.fullmatch(message.topic):
             asyncio.get_running_loop().call_soon(self.cluster.fail, [(message, done)], InvalidTopicError())
@@ -159,11 +159,11 @@ class Outputs:
             if queue.is_broken_off:
                 queue.come_back(batch)  # in its place
             elif batch.builder is None:
-                self.cluster.fail(batch.messages, NoSuchPartitionError())
+                self.cluster.fail(batch.messages, MissingPartitionError())
             else:
                 await self._send_batch(producer, queue, batch)
 
-    async def _send_batch(self, producer: _Producer, queue: TopicQueue, batch: Packed) -> None:
+    async def _send_batch(self, producer: _Producer, queue: TopicQueue, batch: MessageBatch) -> None:
         """Returns once there is room for the next one of its partition."""
         producer.open += 1
         queue.on_sent(batch)
@@ -176,7 +176,7 @@ class Outputs:
             written.add_done_callback(partial(self._on_written, producer, queue, batch))
 
     def _on_written(
-        self, producer: _Producer, queue: TopicQueue, batch: Packed, written: asyncio.Future[Any]
+        self, producer: _Producer, queue: TopicQueue, batch: MessageBatch, written: asyncio.Future[Any]
     ) -> None:
         error = ProducerClosed() if written.cancelled() else written.exception()
         if error is None:
@@ -187,7 +187,9 @@ class Outputs:
             self._on_failed(producer, queue, batch, error)
         self._ended(producer, queue, batch)
 
-    def _on_failed(self, producer: _Producer, queue: TopicQueue, batch: Packed, error: BaseException) -> None:
+    def _on_failed(
+        self, producer: _Producer, queue: TopicQueue, batch: MessageBatch, error: BaseException
+    ) -> None:
         fault = fault_of(error)
         if fault is Fault.MESSAGES or (fault is Fault.BATCH and len(batch.messages) == 1):
             self.cluster.fail(batch.messages, error)
@@ -203,7 +205,7 @@ class Outputs:
         else:
             batch.goes_in_parts = True
 
-    def _ended(self, producer: _Producer, queue: TopicQueue, batch: Packed) -> None:
+    def _ended(self, producer: _Producer, queue: TopicQueue, batch: MessageBatch) -> None:
         queue.on_ended(batch)
         self._go_on(queue)
         self._left(producer)

@@ -13,7 +13,7 @@ from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from headrace.runtime.kafka.producer import track
-from headrace.runtime.partitions.offsets.pending_produces import Outgoing, Written
+from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport, Outgoing
 from headrace.runtime.wire.produce import Message
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _by_key = DefaultPartitioner()
 _numbers = count()
 
 
-class Packed:
+class MessageBatch:
     """Messages of one partition in a batch of aiokafka's, in order."""
 
     def __init__(self, builder: Any, partition: int) -> None:
@@ -40,7 +40,7 @@ class Packed:
         """One of its messages is refused: each goes alone next time."""
 
     @classmethod
-    def of(cls, messages: Iterable[Outgoing]) -> "Packed":
+    def of(cls, messages: Iterable[Outgoing]) -> "MessageBatch":
         """In no batch: they can't be written."""
         packed = cls(None, -1)
         packed.messages.extend(messages)
@@ -65,7 +65,7 @@ class Packed:
         """It is written, from there on; -1 where the broker doesn't say."""
         step = 0 if first_offset < 0 else 1
         for number, (_, done) in enumerate(self.messages):
-            done(Written(self.partition, first_offset + step * number))
+            done(DeliveryReport(self.partition, first_offset + step * number))
 
 
 class BatchLimits(dict[str, int]):
@@ -84,24 +84,24 @@ def pack(
     targets: Targets,
     most_bytes: int | None = None,
     alone: int = 0,
-) -> Iterator[Packed]:
+) -> Iterator[MessageBatch]:
     """All that waits now, those of a partition in order, the first `alone` ones in a batch each.
 
     What has no key goes to any available partition, to one until its batch is full, as Kafka's clients do it.
     What names a partition that isn't among them is in no batch.
     """
     partitions, available = targets
-    batches: dict[int, Packed] = {}
+    batches: dict[int, MessageBatch] = {}
     anywhere = random.choice(available)  # noqa: S311  # no secret
     for at in range(len(waiting)):
         outgoing = waiting.popleft()
         partition = _partition(outgoing[0], partitions, anywhere)
         if outgoing[0].partition is not None and partition not in partitions:
-            yield Packed.of([outgoing])
+            yield MessageBatch.of([outgoing])
             continue
         if (batch := batches.get(partition)) is not None and batch.add(outgoing, most_bytes):
             continue
-        new = Packed(create(), partition)
+        new = MessageBatch(create(), partition)
         new.add(outgoing)
         if at < alone:
             yield new

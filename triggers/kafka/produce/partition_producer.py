@@ -21,12 +21,12 @@ from aiokafka.structs import OffsetAndMetadata
 from headrace.runtime.kafka.producer import discard, start_producer
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.pending_produces import Outgoing
-from headrace.triggers.kafka.produce.cluster import Cluster
-from headrace.triggers.kafka.produce.faults import TOO_LARGE, Fault, NoSuchPartitionError, fault_of
-from headrace.triggers.kafka.produce.packing import Packed, Waiting, pack, targets_of
+from headrace.triggers.kafka.produce.cluster import OutputCluster
+from headrace.triggers.kafka.produce.faults import TOO_LARGE, Fault, MissingPartitionError, fault_of
+from headrace.triggers.kafka.produce.packing import MessageBatch, Waiting, pack, targets_of
 from headrace.triggers.kafka.produce.transactional_ids import older_transactional_id, transactional_id
 
-_Sent: TypeAlias = tuple[Packed, "asyncio.Future[Any]"]
+_Sent: TypeAlias = tuple[MessageBatch, "asyncio.Future[Any]"]
 """A batch, and what becomes of it."""
 _LOOK_SECONDS = 3.0
 UNWRITABLE = "a message that belongs to it can't be written"
@@ -59,7 +59,9 @@ class PartitionProducer:
     Once `is_over` it takes no more transactions.
     """
 
-    def __init__(self, client: Any, cluster: Cluster, group: str, key: PartitionKey, generation: int) -> None:
+    def __init__(
+        self, client: Any, cluster: OutputCluster, group: str, key: PartitionKey, generation: int
+    ) -> None:
         self.generation = generation
         """Of the group, in which it was made."""
         self.is_over = False
@@ -111,7 +113,7 @@ class PartitionProducer:
         try:
             targets = await targets_of(self._client, topic)
         except (UnknownTopicOrPartitionError, TopicAuthorizationFailedError) as error:
-            return [(Packed.of(waiting), _failed(error))]
+            return [(MessageBatch.of(waiting), _failed(error))]
         alone = len(waiting) if are_alone else 0
         create, most_bytes = self._client.create_batch, self._cluster.limits.get(topic)
         packed = pack(waiting, create, targets, most_bytes, alone)
@@ -133,9 +135,9 @@ class PartitionProducer:
                 raise AbortedError(self._tell(gone[0], UnknownTopicOrPartitionError()))
         return results.result()
 
-    async def _send_batch(self, topic: str, batch: Packed) -> "asyncio.Future[Any]":
+    async def _send_batch(self, topic: str, batch: MessageBatch) -> "asyncio.Future[Any]":
         if batch.builder is None:
-            return _failed(NoSuchPartitionError())
+            return _failed(MissingPartitionError())
         try:
             written: asyncio.Future[Any] = await self._client.send_batch(
                 batch.builder, topic, partition=batch.partition
@@ -147,7 +149,7 @@ class PartitionProducer:
         written.add_done_callback(_hear)
         return written
 
-    async def _abort(self, failed: Sequence[tuple[Packed, Exception]]) -> None:
+    async def _abort(self, failed: Sequence[tuple[MessageBatch, Exception]]) -> None:
         """Some can't be written. The others go with the next one."""
         # It has counted a failed batch's sequence number: the broker would refuse what follows.
         self.is_over = True
@@ -162,7 +164,7 @@ class PartitionProducer:
             raise RefusedBatchError(self._divided(divisible))
         raise AbortedError(", ".join(sorted({self._tell(*it) for it in refused})))
 
-    def _tell(self, batch: Packed, error: Exception) -> str:
+    def _tell(self, batch: MessageBatch, error: Exception) -> str:
         """Have the records of its messages fail, or wait; why there is no commit."""
         if fault_of(error) is not Fault.TOPIC:
             self._cluster.fail(batch.messages, error)
@@ -172,7 +174,7 @@ class PartitionProducer:
         self._cluster.wait(batch.messages)
         return self._cluster.outages.why(topic)
 
-    def _divided(self, refused: Sequence[tuple[Packed, Exception]]) -> set[str]:
+    def _divided(self, refused: Sequence[tuple[MessageBatch, Exception]]) -> set[str]:
         """Topics whose messages have to go alone; of the others smaller batches will do."""
         alone = set()
         for batch, error in refused:
@@ -200,14 +202,14 @@ class PartitionProducer:
 
 
 async def start_partition_producer(
-    cluster: Cluster, client_id: str, group: str, key: PartitionKey, generation: int
+    cluster: OutputCluster, client_id: str, group: str, key: PartitionKey, generation: int
 ) -> PartitionProducer:
     """Nobody who had one before can write any more; their last transaction has ended. Raises KafkaError."""
     client = await start_producer(cluster.access, client_id, transactional_id(group, key))
     return PartitionProducer(client, cluster, group, key, generation)
 
 
-async def end_older(cluster: Cluster, client_id: str, group: str, key: PartitionKey) -> None:
+async def end_older(cluster: OutputCluster, client_id: str, group: str, key: PartitionKey) -> None:
     """As if one was started, but for those of the release before, which had another id. Raises KafkaError."""
     with suppress(TransactionalIdAuthorizationFailed):  # then they can't write by it, either
         await discard(await start_producer(cluster.access, client_id, older_transactional_id(group, key)))

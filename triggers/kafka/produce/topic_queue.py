@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from headrace.runtime.partitions.offsets.pending_produces import Outgoing
-from headrace.triggers.kafka.produce.packing import Packed, Waiting
+from headrace.triggers.kafka.produce.packing import MessageBatch, Waiting
 
 SILENT_SECONDS = 0.5
 
@@ -19,15 +19,15 @@ class TopicQueue:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.waiting: Waiting = deque()
-        self.packed: deque[Packed] = deque()
+        self.packed: deque[MessageBatch] = deque()
         """Those that are sent next, once there is room."""
         self.alone = 0
         """So many of those that wait go in a batch each: one of them had its batch refused."""
         self.sender: object = None
         """By whom the last batch was sent: what another one sends might overtake it."""
         self.is_sending = False
-        self._open: set[Packed] = set()
-        self._again: list[Packed] = []
+        self._open: set[MessageBatch] = set()
+        self._again: list[MessageBatch] = []
         self._last_news = asyncio.get_running_loop().time()
         self._is_quiet = asyncio.Event()
         self._is_quiet.set()
@@ -58,19 +58,19 @@ class TopicQueue:
             yield from batch.messages
         yield from self.waiting
 
-    def on_sent(self, batch: Packed) -> None:
+    def on_sent(self, batch: MessageBatch) -> None:
         """It is on its way."""
         self._open.add(batch)
         self._is_quiet.clear()
 
-    def on_ended(self, batch: Packed) -> None:
+    def on_ended(self, batch: MessageBatch) -> None:
         """It is known what became of it."""
         self._open.discard(batch)
         self._last_news = asyncio.get_running_loop().time()
         if not self._open:
             self._is_quiet.set()
 
-    def come_back(self, batch: Packed) -> None:
+    def come_back(self, batch: MessageBatch) -> None:
         """Its messages have to go once more."""
         self._again.append(batch)
 

@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator
 
 from headrace.runtime.config.concurrency import MaxConcurrency, max_concurrency
-from headrace.runtime.config.on_failure import FAILED, FailureSettings
+from headrace.runtime.config.on_failure import FAILED, OnFailureSettings
 from headrace.runtime.kafka.names import BROKERS_OPTION, BROKERS_VARIABLE
 from headrace.runtime.settings.declare import section, setting
 from headrace.runtime.settings.types import (
@@ -256,7 +256,7 @@ class KafkaAttributes(ClusterAttributes, ClientAttributes):
         effect="What has changed within it by topicPattern is one rebalance; within topicRefresh where that"
         " is longer. Too low rebalances for each of many topics that are made one by one.",
     )
-    on_failure: FailureSettings = section("onFailure", FailureSettings, effect=FAILED)
+    on_failure: OnFailureSettings = section("onFailure", OnFailureSettings, effect=FAILED)
     explicit_ack_semantics: AckSemantics = explicit_ack_semantics()
     ack_deadline_seconds: Annotated[Seconds, Ge(0)] = setting(
         "ackDeadline",

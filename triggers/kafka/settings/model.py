@@ -7,7 +7,7 @@ from typing import ClassVar
 from headrace.runtime.config.concurrency import CONCURRENCY_RULES
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.settings.declare import Rule
-from headrace.runtime.streams.limits import Limits
+from headrace.runtime.streams.limits import StreamLimits
 from headrace.triggers.kafka.settings.access import broker_access
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
 from headrace.triggers.kafka.settings.failure_rules import FAILURE_RULES
@@ -31,10 +31,10 @@ class KafkaSettings(KafkaAttributes):
     )
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> StreamLimits:
         """How much is held."""
         name = "maxInFlight" if self.max_in_flight else "channelBufferSize"
-        return Limits(self.channel_buffer_size, self.max_in_flight, name, self.max_buffered_bytes)
+        return StreamLimits(self.channel_buffer_size, self.max_in_flight, name, self.max_buffered_bytes)
 
     def of_replica(self, index: int | None) -> "KafkaSettings":
         """With a groupInstanceId of its own: variables are expanded, and those of one run are numbered."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from headrace.runtime.config.on_failure import FailureSettings
+from headrace.runtime.config.on_failure import OnFailureSettings
 from headrace.runtime.settings.declare import setting
 from headrace.runtime.settings.types import Text
 
@@ -18,7 +18,7 @@ def _path(text: str) -> str:
     return text
 
 
-class V3ioFailureSettings(FailureSettings):
+class V3ioFailureSettings(OnFailureSettings):
     """`onFailure`."""
 
     dead_letter_topic: Annotated[Text, AfterValidator(_path)] = setting(

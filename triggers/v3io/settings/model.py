@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from headrace.runtime.settings.declare import Rule
-from headrace.runtime.streams.limits import Limits
+from headrace.runtime.streams.limits import StreamLimits
 from headrace.runtime.v3io.addresses import V3IO_VARIABLE
-from headrace.runtime.v3io.place import StreamPlace
+from headrace.runtime.v3io.place import StreamPath
 from headrace.triggers.v3io.settings.attributes import V3ioAttributes
 from headrace.triggers.v3io.settings.rules import RULES, given_place
 from headrace.triggers.v3io.settings.url import parse_url
@@ -55,21 +55,21 @@ class V3ioSettings(V3ioAttributes):
         return {name: self.topic for name in names if name != self.topic}
 
     @property
-    def place(self) -> StreamPlace:
+    def place(self) -> StreamPath:
         """The stream."""
-        return StreamPlace(self.container_name, _path(self.stream_path))
+        return StreamPath(self.container_name, _path(self.stream_path))
 
     @property
-    def dead_letter_place(self) -> StreamPlace | None:
+    def dead_letter_place(self) -> StreamPath | None:
         """Where failed records go, if anywhere."""
         path = _path(self.on_failure.dead_letter_topic)
-        return StreamPlace(self.container_name, path) if path else None
+        return StreamPath(self.container_name, path) if path else None
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> StreamLimits:
         """How much is held: some reads of each shard."""
         reads = _READS_AHEAD + self.record_batch_size_chan
-        return Limits(self.read_batch_size * reads, 0, "readBatchSize", self.max_buffered_bytes)
+        return StreamLimits(self.read_batch_size * reads, 0, "readBatchSize", self.max_buffered_bytes)
 
 
 def _path(text: str) -> str:

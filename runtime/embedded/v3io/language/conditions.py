@@ -8,7 +8,7 @@ from headrace.runtime.embedded.v3io.language.syntax import Expression, Lookup
 
 
 @lru_cache(maxsize=32)  # a source may be long
-def _parsed(source: str) -> tuple[Expression, int]:
+def _parsed_condition(source: str) -> tuple[Expression, int]:
     """The condition, and how many words it has."""
     parser = Parser(source)
     condition = parser.expression()
@@ -18,7 +18,7 @@ def _parsed(source: str) -> tuple[Expression, int]:
 
 def holds(source: str, lookup: Lookup, steps: Steps | None = None) -> bool:
     """Whether the condition is true of an item. MalformedError where it is none, or takes too many steps."""
-    condition, word_count = _parsed(source)
+    condition, word_count = _parsed_condition(source)
     taken = steps or Steps()
     taken.take(word_count)
     return condition.value(taken.counted(lookup)) is True

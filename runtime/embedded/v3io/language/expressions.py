@@ -42,12 +42,12 @@ def updated(source: str, lookup: Lookup, steps: Steps | None = None) -> Mapping[
     taken.take(parser.word_count)
     new: dict[str, Value | None] = {}
     current = taken.counted(lambda name: new[name] if name in new else lookup(name))
-    for change in _parsed(parser):
+    for change in _parsed_changes(parser):
         new[change.name] = change.new_value(current)
     return new
 
 
-def _parsed(parser: Parser) -> list[_Set | _Remove]:
+def _parsed_changes(parser: Parser) -> list[_Set | _Remove]:
     changes = list[_Set | _Remove]()
     while not parser.is_at_end():
         changes += _changes(parser)

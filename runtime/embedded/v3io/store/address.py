@@ -33,7 +33,7 @@ class Address(NamedTuple):
         return Address(self.path, name)
 
 
-def parse(path: str) -> Address:
+def parse_address(path: str) -> Address:
     """A path as it stands in a request, whose slashes may repeat. Empty names: the root. V3ioError."""
     try:
         text = unquote_to_bytes(path).decode()

@@ -3,7 +3,7 @@
 import time
 
 
-class Clock:
+class WriteClock:
     """Each time is later than all before, whatever the machine's clock does: conditions compare them."""
 
     def __init__(self, last_ns: int) -> None:

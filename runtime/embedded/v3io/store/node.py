@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 NANOSECONDS = 1_000_000_000
 
 
-class Kind(IntEnum):
+class NodeKind(IntEnum):
     """As `__obj_type` says it. The platform's number of a shard is known, the others are ours.
 
     Both kinds of directories stand between those of files.
@@ -19,7 +19,7 @@ class Kind(IntEnum):
     SHARD = 3
 
 
-_DIRECTORIES = {Kind.DIRECTORY, Kind.STREAM}
+_DIRECTORIES = {NodeKind.DIRECTORY, NodeKind.STREAM}
 
 
 class Node(NamedTuple):

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from headrace.runtime.embedded.v3io.database import Database
 from headrace.runtime.embedded.v3io.errors import no_such_file, not_a_directory, not_empty
 from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.clock import Clock
-from headrace.runtime.embedded.v3io.store.node import COLUMNS, Kind, Node
+from headrace.runtime.embedded.v3io.store.clock import WriteClock
+from headrace.runtime.embedded.v3io.store.node import COLUMNS, Node, NodeKind
 
 _FIND = f"SELECT {COLUMNS} FROM nodes WHERE folder = ? AND name = ?"  # noqa: S608  # a constant
 _CHILDREN = f"""
@@ -19,7 +19,7 @@ _MAKE = "INSERT INTO nodes (folder, name, kind, mtime_ns, ctime_ns) VALUES (?, ?
 class Nodes:
     """Each change of a node gives it a new mtime. What changes several is the caller's transaction."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: WriteClock) -> None:
         self._database = database
         self._clock = clock
 
@@ -41,7 +41,9 @@ class Nodes:
 
         Each is read when it is taken: nothing may be written meanwhile.
         """
-        first, last = (Kind.DIRECTORY, Kind.STREAM) if is_directories_only else (Kind.FILE, Kind.SHARD)
+        first, last = (
+            (NodeKind.DIRECTORY, NodeKind.STREAM) if is_directories_only else (NodeKind.FILE, NodeKind.SHARD)
+        )
         rows = self._database.execute(_CHILDREN, (folder, after, start, first, last, most))
         return map(Node._make, rows)
 
@@ -51,7 +53,7 @@ class Nodes:
         assert row is not None
         return bytes(row[0])
 
-    def make(self, address: Address, kind: Kind) -> Node:
+    def make(self, address: Address, kind: NodeKind) -> Node:
         """With the directories above it. V3ioError where one of them is something else."""
         self._make_folder(address)
         now_ns = self._clock.next_ns()
@@ -81,6 +83,6 @@ class Nodes:
             return
         parent = self.find(address.parent)
         if parent is None:
-            self.make(address.parent, Kind.DIRECTORY)
+            self.make(address.parent, NodeKind.DIRECTORY)
         elif not parent.is_directory:
             raise not_a_directory()

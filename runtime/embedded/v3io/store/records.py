@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.runtime.embedded.v3io.database import Database
-from headrace.runtime.embedded.v3io.store.clock import Clock
+from headrace.runtime.embedded.v3io.store.clock import WriteClock
 from headrace.runtime.embedded.v3io.store.node import Node
 from headrace.runtime.embedded.v3io.store.nodes import Nodes
 
@@ -15,13 +15,13 @@ _READ = f"SELECT {_COLUMNS} FROM records WHERE shard = ? AND sequence >= ? ORDER
 _ARRIVAL = "SELECT arrival_ns FROM records WHERE shard = ? AND sequence = ?"
 
 
-class NewRecord(NamedTuple):
+class IncomingRecord(NamedTuple):
     client_info: bytes | None
     partition_key: str | None
     data: bytes
 
 
-class Record(NamedTuple):
+class StoredRecord(NamedTuple):
     """`arrival_ns` doesn't fall from one to the next."""
 
     sequence: int
@@ -31,13 +31,13 @@ class Record(NamedTuple):
     data: bytes
 
 
-class Records:
-    def __init__(self, database: Database, nodes: Nodes, clock: Clock) -> None:
+class ShardRecords:
+    def __init__(self, database: Database, nodes: Nodes, clock: WriteClock) -> None:
         self._database = database
         self._nodes = nodes
         self._clock = clock
 
-    def append(self, shard: Node, new: Sequence[NewRecord]) -> int:
+    def append(self, shard: Node, new: Sequence[IncomingRecord]) -> int:
         """The sequence number of the first; the others follow it. In the caller's transaction."""
         first, arrival_ns = shard.last_sequence + 1, self._clock.next_ns()
         rows = ((shard.inode, first + count, arrival_ns, *record) for count, record in enumerate(new))
@@ -45,9 +45,9 @@ class Records:
         self._nodes.touch(shard, last_sequence=shard.last_sequence + len(new))
         return first
 
-    def read(self, shard: Node, first: int, most: int) -> Iterator[Record]:
+    def read(self, shard: Node, first: int, most: int) -> Iterator[StoredRecord]:
         """From the sequence number `first` on."""
-        return map(Record._make, self._database.execute(_READ, (shard.inode, first, most)))
+        return map(StoredRecord._make, self._database.execute(_READ, (shard.inode, first, most)))
 
     def arrival_ns(self, shard: Node, sequence: int) -> int:
         """When a record that is kept arrived, in nanoseconds since 1970."""

@@ -1,10 +1,10 @@
-"""Records that are gone: too old, or of a shard that was deleted. They are deleted a few at a time."""
+"""ShardRecords that are gone: too old, or of a shard that was deleted. They are deleted a few at a time."""
 
 import time
 
 from headrace.runtime.embedded.v3io.database import Database
 from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Node
-from headrace.runtime.embedded.v3io.store.records import Records
+from headrace.runtime.embedded.v3io.store.records import ShardRecords
 
 _MOST_AT_ONCE = 1000
 _HOUR_NS = 3600 * NANOSECONDS
@@ -17,7 +17,7 @@ _DISCARD = (
 class Retention:
     """What is garbage is written down in the transaction that makes it so, and swept by later ones."""
 
-    def __init__(self, database: Database, records: Records) -> None:
+    def __init__(self, database: Database, records: ShardRecords) -> None:
         self._database = database
         self._records = records
 

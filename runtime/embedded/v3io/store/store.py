@@ -6,10 +6,10 @@ from pathlib import Path
 
 from headrace.runtime.embedded.v3io.database import Database, open_database
 from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.clock import Clock
-from headrace.runtime.embedded.v3io.store.node import Kind
+from headrace.runtime.embedded.v3io.store.clock import WriteClock
+from headrace.runtime.embedded.v3io.store.node import NodeKind
 from headrace.runtime.embedded.v3io.store.nodes import Nodes
-from headrace.runtime.embedded.v3io.store.records import Records
+from headrace.runtime.embedded.v3io.store.records import ShardRecords
 from headrace.runtime.embedded.v3io.store.retention import Retention
 
 
@@ -19,7 +19,7 @@ class Store:
 
     database: Database
     nodes: Nodes
-    records: Records
+    records: ShardRecords
     retention: Retention
     containers: frozenset[str]
 
@@ -28,10 +28,10 @@ def open_store(folder: Path, containers: Iterable[str]) -> Store:
     """The store in `folder`, with these containers. UsageError where the file can't be used."""
     database = open_database(folder)
     (last_ns,) = database.row("SELECT coalesce(max(mtime_ns), 0) FROM nodes") or (0,)
-    clock, names = Clock(last_ns), frozenset(containers)
+    clock, names = WriteClock(last_ns), frozenset(containers)
     nodes = Nodes(database, clock)
     for name in sorted(names):
         if nodes.find(Address("", name)) is None:
-            nodes.make(Address("", name), Kind.DIRECTORY)
-    records = Records(database, nodes, clock)
+            nodes.make(Address("", name), NodeKind.DIRECTORY)
+    records = ShardRecords(database, nodes, clock)
     return Store(database, nodes, records, Retention(database, records), names)

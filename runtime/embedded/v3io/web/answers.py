@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from aiohttp import web
 
-from headrace.runtime.embedded.v3io.errors import V3ioError
+from headrace.runtime.embedded.v3io.errors import ApiError
 from headrace.runtime.embedded.v3io.store.node import NANOSECONDS
 
 _JSON = "application/json"
@@ -33,11 +33,11 @@ def item_answer(content: Mapping[str, Any], mtime_ns: int) -> web.Response:
     return answer
 
 
-def function_error(error: V3ioError) -> web.Response:
+def function_error(error: ApiError) -> web.Response:
     return json_answer({"ErrorCode": error.code, "ErrorMessage": error.message}, error.status)
 
 
-def object_error(error: V3ioError) -> web.Response:
+def object_error(error: ApiError) -> web.Response:
     """Of what isn't a function's call."""
     text = f"<Error><Code>{error.code}</Code><Message>{escape(error.message)}</Message></Error>"
     return xml_answer(text, error.status)

@@ -8,35 +8,35 @@ from aiohttp import web
 
 from headrace.runtime.embedded.ports import HOST
 from headrace.runtime.embedded.v3io.errors import (
-    V3ioError,
+    ApiError,
     container_not_found,
     invalid_argument,
     too_large,
 )
 from headrace.runtime.embedded.v3io.listing import Listing
 from headrace.runtime.embedded.v3io.scans import Scans
-from headrace.runtime.embedded.v3io.store.address import Address, parse
+from headrace.runtime.embedded.v3io.store.address import Address, parse_address
 from headrace.runtime.embedded.v3io.store.store import Store
 from headrace.runtime.embedded.v3io.streams import Streams
 from headrace.runtime.embedded.v3io.web.answers import function_error, object_error
-from headrace.runtime.embedded.v3io.web.call import Call
+from headrace.runtime.embedded.v3io.web.call import FunctionCall
 from headrace.runtime.embedded.v3io.web.consuming import Consuming
 from headrace.runtime.embedded.v3io.web.items import Items
 from headrace.runtime.embedded.v3io.web.keys import AccessKey
 from headrace.runtime.embedded.v3io.web.objects import Objects
 from headrace.runtime.embedded.v3io.web.producing import Producing
 from headrace.runtime.web.bodies import whole_body
-from headrace.runtime.web.cross_origin import Guard
+from headrace.runtime.web.cross_origin import CrossOriginGuard
 from headrace.runtime.web.refusals import TOO_LONG, RefusedError
 
 MOST_BODY_BYTES = 10 << 20
 
 _FUNCTION = "X-v3io-function"
-_GUARD = Guard(HOST)
+_GUARD = CrossOriginGuard(HOST)
 
 _log = logging.getLogger(__name__)
 
-Function = Callable[[Call], Awaitable[web.Response]]
+Function = Callable[[FunctionCall], Awaitable[web.Response]]
 
 
 def functions_of(store: Store) -> dict[str, Function]:
@@ -74,33 +74,33 @@ class Api:
             return await self._answered(request)
         except RefusedError:
             raise
-        except V3ioError as refusal:
+        except ApiError as refusal:
             error = refusal
         except sqlite3.Error as failure:
             _log.error("%s %s failed, and nothing of it is kept: %s", request.method, request.path, failure)
-            error = V3ioError(500, -5, f"Input/output error: {failure}")
+            error = ApiError(500, -5, f"Input/output error: {failure}")
         except Exception:  # a mistake of ours ends one request, and is seen in the log
             _log.exception("%s %s failed", request.method, request.path)
-            error = V3ioError(500, -5, "Input/output error: the server's log has more")
+            error = ApiError(500, -5, "Input/output error: the server's log has more")
         return function_error(error) if is_function else object_error(error)
 
     async def _answered(self, request: web.BaseRequest) -> web.Response:
         if refusal := _GUARD.refusal(request.method, request.headers):
-            raise V3ioError(403, -13, f"Permission denied: {refusal}")
+            raise ApiError(403, -13, f"Permission denied: {refusal}")
         self._access_key.check(request.headers)
         path, _, query = request.raw_path.partition("?")
-        address, body = parse(path), await _body(request)
+        address, body = parse_address(path), await _body(request)
         if not address.name and request.method == "GET":
             return self._listing.containers()
         if address.container not in self._containers:
             raise container_not_found(address.container)
         if function := request.headers.get(_FUNCTION):
-            return await self._called(function, Call(address, body))
+            return await self._called(function, FunctionCall(address, body))
         if request.method == "GET" and not address.folder:
             return self._listing.contents(address.container, query)
         return self._of_object(request, address, body)
 
-    async def _called(self, function: str, call: Call) -> web.Response:
+    async def _called(self, function: str, call: FunctionCall) -> web.Response:
         called = self._functions.get(function.lower())
         if called is None:
             raise invalid_argument(f"there is no function {function[:40]!r} here")
@@ -117,7 +117,7 @@ class Api:
                 return self._objects.put(address, body, asked_range)
             case "DELETE":
                 return self._objects.delete(address)
-        raise V3ioError(405, -22, f"Method not allowed: {request.method[:40]}")
+        raise ApiError(405, -22, f"Method not allowed: {request.method[:40]}")
 
 
 async def _body(request: web.BaseRequest) -> bytes:

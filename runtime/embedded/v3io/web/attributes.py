@@ -6,7 +6,7 @@ from typing import Any
 from headrace.runtime.embedded.v3io.errors import invalid_argument
 from headrace.runtime.embedded.v3io.language.steps import Steps
 from headrace.runtime.embedded.v3io.language.values import Typed, Value, decoded
-from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Kind, Node
+from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Node, NodeKind
 
 Attributes = dict[str, dict[str, Any]]
 
@@ -73,7 +73,7 @@ class ItemView:
             return None
         if name in _SYSTEM:
             return _SYSTEM[name](self._node)
-        if name in _OF_SHARDS and self._node.kind == Kind.SHARD:
+        if name in _OF_SHARDS and self._node.kind == NodeKind.SHARD:
             return _OF_SHARDS[name](self._node)
         return None
 

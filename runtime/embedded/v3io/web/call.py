@@ -10,7 +10,7 @@ from headrace.runtime.embedded.v3io.store.address import Address
 _RESOURCE = (("StreamName", "TableName"), ("ShardId", "Key"))
 
 
-class Call:
+class FunctionCall:
     """Its fields are checked when they are taken. Everything raises V3ioError."""
 
     def __init__(self, address: Address, body: bytes) -> None:

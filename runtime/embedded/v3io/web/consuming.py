@@ -12,16 +12,16 @@ from headrace.runtime.embedded.v3io.errors import (
     invalid_argument,
     shard_id_out_of_range,
 )
-from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Kind, Node
-from headrace.runtime.embedded.v3io.store.records import Record
+from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Node, NodeKind
+from headrace.runtime.embedded.v3io.store.records import StoredRecord
 from headrace.runtime.embedded.v3io.store.store import Store
 from headrace.runtime.embedded.v3io.streams import stream_at
 from headrace.runtime.embedded.v3io.web.answers import json_answer
-from headrace.runtime.embedded.v3io.web.call import Call
+from headrace.runtime.embedded.v3io.web.call import FunctionCall
 
 _LOCATION = struct.Struct(">QQ")  # the shard's inode, which is never used again, and a sequence number
 _DEFAULT_RECORDS = 1000
-_MOST_RECORDS = 10_000
+_MAX_GET_RECORDS = 10_000
 _MOST_ANSWER_BYTES = 10 << 20
 _MOST_NUMBER = (1 << 63) - 1
 _MILLISECOND_NS = 1_000_000
@@ -30,27 +30,27 @@ _MILLISECOND_NS = 1_000_000
 class Consuming:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._seeks: dict[str, Callable[[Call, Node], int]] = {
+        self._seeks: dict[str, Callable[[FunctionCall, Node], int]] = {
             "EARLIEST": lambda _, shard: shard.first_sequence,
             "LATEST": lambda _, shard: shard.last_sequence + 1,
             "SEQUENCE": _by_sequence,
             "TIME": self._by_time,
         }
 
-    async def seek(self, call: Call) -> web.Response:
+    async def seek(self, call: FunctionCall) -> web.Response:
         shard = self._shard(call)
         kind = call.text("Type").upper()
         if kind not in self._seeks:
             raise invalid_argument(f"Type is {kind[:40]!r}, expected {', '.join(self._seeks)}")
         return json_answer({"Location": _location(shard, self._seeks[kind](call, shard))})
 
-    async def get_records(self, call: Call) -> web.Response:
+    async def get_records(self, call: FunctionCall) -> web.Response:
         """At the end of the shard, none."""
         shard = self._shard(call)
         first = _sequence_at(call.text("Location"), shard)
         most = call.whole("Limit", 1, _MOST_NUMBER, _DEFAULT_RECORDS)
-        read = self._store.records.read(shard, first, min(most, _MOST_RECORDS))
-        shown, last = _shown(read)
+        read = self._store.records.read(shard, first, min(most, _MAX_GET_RECORDS))
+        shown, last = _shown_records(read)
         following = last.sequence + 1 if last else first
         return json_answer(
             {
@@ -61,14 +61,14 @@ class Consuming:
             }
         )
 
-    def _behind_ms(self, shard: Node, last: Record | None) -> int:
+    def _behind_ms(self, shard: Node, last: StoredRecord | None) -> int:
         """By how much the last record of the shard is younger than the last of the answer."""
         if last is None or last.sequence == shard.last_sequence:
             return 0
         latest_ns = self._store.records.arrival_ns(shard, shard.last_sequence)
         return (latest_ns - last.arrival_ns) // _MILLISECOND_NS
 
-    def _shard(self, call: Call) -> Node:
+    def _shard(self, call: FunctionCall) -> Node:
         """Without its records that are too old. V3ioError, also for one that no record has made yet."""
         stream = stream_at(self._store, call.address.parent)
         name = call.address.name
@@ -77,17 +77,17 @@ class Consuming:
         if int(name) >= stream.shard_count:
             raise shard_id_out_of_range(int(name), stream.shard_count)
         shard = self._store.nodes.existing(call.address)
-        if shard.kind != Kind.SHARD:
+        if shard.kind != NodeKind.SHARD:
             raise invalid_argument(f"what is at {shard.path} is no shard")
         return self._store.retention.enforced(shard, stream.retention_hours)
 
-    def _by_time(self, call: Call, shard: Node) -> int:
+    def _by_time(self, call: FunctionCall, shard: Node) -> int:
         seconds = call.whole("TimestampSec", 0, _MOST_NUMBER // NANOSECONDS - 1)
         rest = call.whole("TimestampNSec", 0, NANOSECONDS - 1, 0)
         return self._store.records.first_since(shard, seconds * NANOSECONDS + rest)
 
 
-def _by_sequence(call: Call, shard: Node) -> int:
+def _by_sequence(call: FunctionCall, shard: Node) -> int:
     """One above the last is the end: whoever has read all goes on there."""
     wanted = call.whole("StartingSequenceNumber", 0, _MOST_NUMBER)
     if wanted > shard.last_sequence + 1:
@@ -111,7 +111,7 @@ def _sequence_at(location: str, shard: Node) -> int:
     return int(sequence)
 
 
-def _shown(records: Iterable[Record]) -> tuple[list[dict[str, Any]], Record | None]:
+def _shown_records(records: Iterable[StoredRecord]) -> tuple[list[dict[str, Any]], StoredRecord | None]:
     """As many as an answer may hold, as they travel, and the last of them."""
     shown, size, last = [], 0, None
     for record in records:
@@ -124,7 +124,7 @@ def _shown(records: Iterable[Record]) -> tuple[list[dict[str, Any]], Record | No
     return shown, last
 
 
-def _fields(record: Record) -> dict[str, Any]:
+def _fields(record: StoredRecord) -> dict[str, Any]:
     seconds, rest = divmod(record.arrival_ns, NANOSECONDS)
     fields: dict[str, Any] = {
         "ArrivalTimeSec": seconds,

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from headrace.runtime.embedded.v3io.errors import (
-    V3ioError,
+    ApiError,
     condition_failed,
     invalid_argument,
     not_permitted,
@@ -17,11 +17,11 @@ from headrace.runtime.embedded.v3io.language.errors import MalformedError
 from headrace.runtime.embedded.v3io.language.expressions import updated
 from headrace.runtime.embedded.v3io.language.values import check_name, decoded, encoded
 from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.node import Kind, Node
+from headrace.runtime.embedded.v3io.store.node import Node, NodeKind
 from headrace.runtime.embedded.v3io.store.store import Store
 from headrace.runtime.embedded.v3io.web.answers import item_answer
 from headrace.runtime.embedded.v3io.web.attributes import RESERVED, Attributes, ItemView, names_in
-from headrace.runtime.embedded.v3io.web.call import Call
+from headrace.runtime.embedded.v3io.web.call import FunctionCall
 
 _MERGE = "CreateOrReplaceAttributes"
 _MOST_CHARACTERS = 10 << 20
@@ -33,12 +33,12 @@ class Items:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def get(self, call: Call) -> web.Response:
+    async def get(self, call: FunctionCall) -> web.Response:
         node = self._store.nodes.existing(call.address)
         chosen = ItemView(node).chosen(names_in(call.text("AttributesToGet")))
         return item_answer({"Item": chosen}, node.mtime_ns)
 
-    async def put(self, call: Call) -> web.Response:
+    async def put(self, call: FunctionCall) -> web.Response:
         sent = _checked(call.fields("Item"))
         is_merge = _is_merge(call, default=False)
         node = self._store.nodes.find(call.address)
@@ -47,7 +47,7 @@ class Items:
             raise condition_failed()
         return self._write(call.address, node, view.own | sent if is_merge else sent)
 
-    async def update(self, call: Call) -> web.Response:
+    async def update(self, call: FunctionCall) -> web.Response:
         _is_merge(call, default=True)
         node = self._store.nodes.find(call.address)
         view = ItemView(node)
@@ -72,19 +72,19 @@ class Items:
             written = self._store.nodes.touch(node, attributes=text)
         else:
             with self._store.database.transaction():
-                made = self._store.nodes.make(address, Kind.FILE)
+                made = self._store.nodes.make(address, NodeKind.FILE)
                 written = self._store.nodes.touch(made, attributes=text)
         return item_answer({}, written.mtime_ns)
 
 
-def _is_merge(call: Call, *, default: bool) -> bool:
+def _is_merge(call: FunctionCall, *, default: bool) -> bool:
     mode = call.text("UpdateMode")
     if mode not in {"", _MERGE}:
         raise invalid_argument(f"UpdateMode is {mode[:40]!r}, expected {_MERGE} or none")
     return default or mode == _MERGE
 
 
-def _holds(call: Call, view: ItemView) -> bool:
+def _holds(call: FunctionCall, view: ItemView) -> bool:
     condition = call.text("ConditionExpression")
     try:
         return not condition or holds(condition, view.value, view.steps)
@@ -93,7 +93,7 @@ def _holds(call: Call, view: ItemView) -> bool:
 
 
 def _checked(sent: dict[str, Any]) -> Attributes:
-    """Attributes that may be kept. V3ioError."""
+    """Attributes that may be kept. ApiError."""
     _check_owner(sent)
     for name, typed in sent.items():
         try:
@@ -116,5 +116,5 @@ def _check_size(characters: int) -> None:
         raise invalid_argument(f"an item has at most {_MOST_CHARACTERS} characters of attributes")
 
 
-def _no_expression() -> V3ioError:
+def _no_expression() -> ApiError:
     return invalid_argument("UpdateExpression is missing: send what is to be set, as in SET age = age + 1")

@@ -6,7 +6,7 @@ import hmac
 import re
 from collections.abc import Iterator, Mapping
 
-from headrace.runtime.embedded.v3io.errors import V3ioError
+from headrace.runtime.embedded.v3io.errors import ApiError
 
 VARIABLE = "V3IO_ACCESS_KEY"
 """Of the server's environment, with the key that clients have to show: everybody sees a command line."""
@@ -19,12 +19,12 @@ class AccessKey:
         self._key = key.encode()
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """V3ioError for who shows another key, or none."""
-        if self._key and not any(hmac.compare_digest(self._key, shown) for shown in _shown(headers)):
-            raise V3ioError(401, -13, "Permission denied: send the access key as X-v3io-session-key")
+        """ApiError for who shows another key, or none."""
+        if self._key and not any(hmac.compare_digest(self._key, shown) for shown in _shown_keys(headers)):
+            raise ApiError(401, -13, "Permission denied: send the access key as X-v3io-session-key")
 
 
-def _shown(headers: Mapping[str, str]) -> Iterator[bytes]:
+def _shown_keys(headers: Mapping[str, str]) -> Iterator[bytes]:
     """All that may be the key: a header of its own, a password, an AWS credential."""
     yield headers.get("X-v3io-session-key", "").encode(errors="replace")
     authorization = headers.get("Authorization", "")

@@ -11,7 +11,7 @@ from headrace.runtime.embedded.v3io.errors import (
     not_permitted,
 )
 from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Kind, Node
+from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Node, NodeKind
 from headrace.runtime.embedded.v3io.store.store import Store
 from headrace.runtime.embedded.v3io.web.answers import empty
 from headrace.runtime.embedded.v3io.web.ranges import APPEND, part_of
@@ -65,16 +65,16 @@ class Objects:
             raise not_a_directory()
         if node is None:
             with self._store.database.transaction():
-                self._store.nodes.make(address, Kind.DIRECTORY)
+                self._store.nodes.make(address, NodeKind.DIRECTORY)
 
     def _put_file(self, address: Address, node: Node | None, data: bytes, *, is_appended: bool) -> None:
         if node is not None and node.is_directory:
             raise is_a_directory()
-        if node is not None and node.kind == Kind.SHARD:
+        if node is not None and node.kind == NodeKind.SHARD:
             raise not_permitted("PutRecords writes to shards")
         before = self._store.nodes.data(node) if node is not None and is_appended else b""
         with self._store.database.transaction():
-            file = node or self._store.nodes.make(address, Kind.FILE)
+            file = node or self._store.nodes.make(address, NodeKind.FILE)
             self._store.nodes.touch(file, data=before + data)
 
 

@@ -10,31 +10,31 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from headrace.runtime.embedded.v3io.errors import (
-    V3ioError,
+    ApiError,
     invalid_argument,
     shard_id_out_of_range,
 )
 from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.node import Kind, Node
-from headrace.runtime.embedded.v3io.store.records import NewRecord
+from headrace.runtime.embedded.v3io.store.node import Node, NodeKind
+from headrace.runtime.embedded.v3io.store.records import IncomingRecord
 from headrace.runtime.embedded.v3io.store.store import Store
 from headrace.runtime.embedded.v3io.streams import stream_at
 from headrace.runtime.embedded.v3io.web.answers import json_answer
-from headrace.runtime.embedded.v3io.web.call import Call
+from headrace.runtime.embedded.v3io.web.call import FunctionCall
 
-MOST_RECORDS = 1000
+MAX_PUT_RECORDS = 1000
 _MOST_DATA_BYTES = 2 << 20
 _MOST_CLIENT_INFO_BYTES = 16
 _MOST_PARTITION_KEY_BYTES = 256
 
-Outcome = dict[str, int | str]
+PutOutcome = dict[str, int | str]
 
 
 class _Placed(NamedTuple):
     """`place` is the record's among those of its call."""
 
     place: int
-    record: NewRecord
+    record: IncomingRecord
 
 
 class Producing:
@@ -42,17 +42,17 @@ class Producing:
         self._store = store
         self._turns = defaultdict[int, Iterator[int]](itertools.count)
 
-    async def put_records(self, call: Call) -> web.Response:
+    async def put_records(self, call: FunctionCall) -> web.Response:
         """A record that is refused refuses no other."""
         stream = stream_at(self._store, call.address)
-        sent = call.items("Records", MOST_RECORDS)
-        outcomes: list[Outcome] = [{} for _ in sent]
+        sent = call.items("Records", MAX_PUT_RECORDS)
+        outcomes: list[PutOutcome] = [{} for _ in sent]
         placed = defaultdict[int, list[_Placed]](list)
         for place, fields in enumerate(sent):
             try:
                 shard_id, record = self._placed(fields, stream)
                 placed[shard_id].append(_Placed(place, record))
-            except V3ioError as error:
+            except ApiError as error:
                 outcomes[place] = {"ErrorCode": error.code, "ErrorMessage": error.message}
         failed = sum(map(bool, outcomes))
         if placed:
@@ -67,7 +67,7 @@ class Producing:
             if shard is not None:
                 self._store.retention.enforced(shard, stream.retention_hours)
 
-    def _append(self, stream: Address, placed: dict[int, list[_Placed]], outcomes: list[Outcome]) -> None:
+    def _append(self, stream: Address, placed: dict[int, list[_Placed]], outcomes: list[PutOutcome]) -> None:
         with self._store.database.transaction():
             for shard_id, entries in placed.items():
                 shard = self._shard(stream.below(str(shard_id)))
@@ -80,13 +80,13 @@ class Producing:
         """Its first record makes it, be it of a file that somebody has put in its place."""
         node = self._store.nodes.find(address)
         if node is None:
-            return self._store.nodes.make(address, Kind.SHARD)
+            return self._store.nodes.make(address, NodeKind.SHARD)
         if node.is_directory:
             raise invalid_argument(f"a directory is in the place of shard {address.name}: delete it")
-        return node if node.kind == Kind.SHARD else self._store.nodes.touch(node, kind=Kind.SHARD)
+        return node if node.kind == NodeKind.SHARD else self._store.nodes.touch(node, kind=NodeKind.SHARD)
 
-    def _placed(self, fields: Any, stream: Node) -> tuple[int, NewRecord]:
-        """A shard's number, and what goes there. V3ioError."""
+    def _placed(self, fields: Any, stream: Node) -> tuple[int, IncomingRecord]:
+        """A shard's number, and what goes there. ApiError."""
         if not isinstance(fields, dict):
             raise invalid_argument("a record is an object with Data")
         data = _decoded(fields, "Data", _MOST_DATA_BYTES)
@@ -94,7 +94,7 @@ class Producing:
             raise invalid_argument("a record has Data, in base64")
         client_info = _decoded(fields, "ClientInfo", _MOST_CLIENT_INFO_BYTES)
         key = _partition_key(fields.get("PartitionKey"))
-        return self._shard_id(fields.get("ShardId"), key, stream), NewRecord(client_info, key, data)
+        return self._shard_id(fields.get("ShardId"), key, stream), IncomingRecord(client_info, key, data)
 
     def _shard_id(self, wanted: Any, key: str | None, stream: Node) -> int:
         """What it says, else what its key says, else the next in turn: a stream begins with shard 0."""

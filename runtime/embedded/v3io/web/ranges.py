@@ -2,7 +2,7 @@
 
 import re
 
-from headrace.runtime.embedded.v3io.errors import V3ioError, invalid_argument
+from headrace.runtime.embedded.v3io.errors import ApiError, invalid_argument
 
 APPEND = "-1"
 """Of a PUT: behind what is there."""
@@ -12,7 +12,7 @@ _RANGE = re.compile(r"bytes=([0-9]{1,18})(?:-([0-9]{1,18})?)?|bytes=-([0-9]{1,18
 
 
 def part_of(header: str, size: int) -> slice:
-    """What of an object of `size` bytes is asked for. V3ioError where there is no such part."""
+    """What of an object of `size` bytes is asked for. ApiError where there is no such part."""
     found = _RANGE.fullmatch(header.strip())
     if found is None:
         raise invalid_argument(f"Range is {header[:40]!r}, expected bytes=FIRST-LAST")
@@ -20,5 +20,5 @@ def part_of(header: str, size: int) -> slice:
     start = size - min(int(suffix), size) if suffix else int(first)
     end = min(int(last) + 1, size) if last else size
     if start >= end:
-        raise V3ioError(416, -22, f"Invalid range: {header[:40]!r} of {size} bytes")
+        raise ApiError(416, -22, f"Invalid range: {header[:40]!r} of {size} bytes")
     return slice(start, end)

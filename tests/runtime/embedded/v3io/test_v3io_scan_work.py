@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from headrace.runtime.embedded.v3io import scans
-from headrace.runtime.embedded.v3io.errors import V3ioError
+from headrace.runtime.embedded.v3io.errors import ApiError
 from headrace.runtime.embedded.v3io.scans import Scans
 from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.node import Kind
+from headrace.runtime.embedded.v3io.store.node import NodeKind
 from headrace.runtime.embedded.v3io.store.store import open_store
-from headrace.runtime.embedded.v3io.web.call import Call
+from headrace.runtime.embedded.v3io.web.call import FunctionCall
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def scan(tmp_path: Path) -> Iterator[Scans]:
     store = open_store(tmp_path, ["c"])
     with store.database.transaction():
         for number in range(100):
-            node = store.nodes.make(Address("c", f"{number:02}"), Kind.FILE)
+            node = store.nodes.make(Address("c", f"{number:02}"), NodeKind.FILE)
             store.nodes.touch(node, attributes=json.dumps({"n": {"N": str(number)}}))
     yield Scans(store)
     store.database.close()
 
 
 async def page(scan: Scans, **fields: str) -> dict[str, Any]:
-    answer = await scan.get_items(Call(Address("", "c"), json.dumps(fields).encode()))
+    answer = await scan.get_items(FunctionCall(Address("", "c"), json.dumps(fields).encode()))
     assert isinstance(answer.body, bytes)
     found: dict[str, Any] = json.loads(answer.body)
     return found
@@ -57,7 +57,7 @@ async def test_a_scan_that_finds_nothing_in_all_its_steps_is_refused(
 ) -> None:
     assert (await page(scan, FilterExpression="n < 0"))["Items"] == []
     monkeypatch.setattr(scans, "_MOST_STEPS", 100)
-    with pytest.raises(V3ioError, match="FilterExpression: no item fits among those that 100 steps get over"):
+    with pytest.raises(ApiError, match="FilterExpression: no item fits among those that 100 steps get over"):
         await page(scan, FilterExpression="n < 0")
 
 

@@ -4,8 +4,8 @@ from io import BytesIO
 from typing import Any
 
 from headrace.triggers.kafka.group.heartbeat import Heartbeat
-from headrace.triggers.kafka.group.kip848.refusals import Verdict, line, verdict
-from headrace.triggers.kafka.group.session_end import SessionEnd
+from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, line, verdict
+from headrace.triggers.kafka.group.session_end import SessionDeadline
 from headrace.triggers.kafka.group.settings import GroupSettings
 from headrace.triggers.kafka.group.wire import (
     HeartbeatRequest,
@@ -46,7 +46,7 @@ def test_an_answer_may_say_nothing_of_partitions() -> None:
 
 
 def test_a_session_ends_earlier_where_something_is_not_released() -> None:
-    end = SessionEnd(rebalance_timeout_seconds=60.0)
+    end = SessionDeadline(rebalance_timeout_seconds=60.0)
     end.session_seconds = 45.0
     second = 10**9
     for sent, is_revoking, ends in ((0, False, 45), (10, False, 55), (40, True, 70), (50, False, 95)):
@@ -55,7 +55,7 @@ def test_a_session_ends_earlier_where_something_is_not_released() -> None:
 
 
 def test_what_an_answer_that_never_came_may_have_revoked_counts_from_then() -> None:
-    end = SessionEnd(rebalance_timeout_seconds=30.0)
+    end = SessionDeadline(rebalance_timeout_seconds=30.0)
     end.session_seconds = 45.0
     second = 10**9
     end.sent(0, is_revoking=False)
@@ -68,10 +68,10 @@ def test_what_an_answer_that_never_came_may_have_revoked_counts_from_then() -> N
 
 
 def test_what_a_user_can_mend_is_said() -> None:
-    assert verdict(69) is Verdict.END
+    assert verdict(69) is RefusalAction.END
     assert "protocol classic" in line(69, "", SETTINGS, "b:1")
     assert "uniform" in line(112, "only uniform", SETTINGS, "b:1")
-    assert verdict(111) is Verdict.WAIT
+    assert verdict(111) is RefusalAction.WAIT
     assert "box-1" in line(111, "", SETTINGS, "b:1")
-    assert verdict(16) is Verdict.RETRY
+    assert verdict(16) is RefusalAction.RETRY
     assert "not the coordinator" in line(16, "not the coordinator", SETTINGS, "b:1")

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from headrace.runtime.kafka.guarded_connections import guard_connections
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.triggers.kafka.client.topics import Topic
+from headrace.triggers.kafka.client.topics import TopicDescription
 from headrace.triggers.kafka.group.fetch_wire import FetchCommitsResponse, read_commits
-from headrace.triggers.kafka.group.heartbeat import Answer
-from headrace.triggers.kafka.group.holdings import Moves
+from headrace.triggers.kafka.group.heartbeat import HeartbeatAnswer
+from headrace.triggers.kafka.group.holdings import PartitionMoves
 from headrace.triggers.kafka.group.kip848.coordinator import Coordinator
-from headrace.triggers.kafka.group.kip848.move_history import Neighbours
-from headrace.triggers.kafka.group.kip848.refusals import Verdict, verdict
+from headrace.triggers.kafka.group.kip848.move_history import MoveHistory
+from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, verdict
 from headrace.triggers.kafka.group.machine import Machine
-from headrace.triggers.kafka.group.nameless import Nameless
+from headrace.triggers.kafka.group.nameless import UnnamedTopics
 from headrace.triggers.kafka.group.wire import HeartbeatResponse, read_answer
 from headrace.triggers.kafka.start_offsets import _is_readable
 
@@ -46,7 +46,7 @@ answers = st.builds(
 )
 
 
-def read(answer: Any) -> Answer | KafkaError:
+def read(answer: Any) -> HeartbeatAnswer | KafkaError:
     try:
         return read_answer(HeartbeatResponse.decode(BytesIO(answer.encode())))
     except KafkaError as error:
@@ -68,7 +68,7 @@ def test_a_member_stays_one_whatever_it_is_answered(said: list[Any]) -> None:
             continue
         assert found.interval_seconds >= 0.05
         if found.error_code:
-            assert isinstance(verdict(found.error_code), Verdict)
+            assert isinstance(verdict(found.error_code), RefusalAction)
             machine.unheard()
             continue
         machine.answered(heartbeat, found)
@@ -88,7 +88,7 @@ def test_commits_of_another_group_are_not_ours() -> None:
 
 @pytest.mark.parametrize("number", [-1, 8, 2**31 - 1])
 def test_a_partition_that_is_not_there_holds_no_other_up(number: int) -> None:
-    topic = Topic("id", 8, frozenset())
+    topic = TopicDescription("id", 8, frozenset())
 
     class Group:
         def given_id(self, _: PartitionKey) -> None:
@@ -99,7 +99,7 @@ def test_a_partition_that_is_not_there_holds_no_other_up(number: int) -> None:
 
 
 def test_ids_without_a_name_are_said_once_they_have_had_their_time(caplog: pytest.LogCaptureFixture) -> None:
-    nameless, second = Nameless("g"), 10**9
+    nameless, second = UnnamedTopics("g"), 10**9
     for now in (0, 4, 6, 8):
         nameless.look(frozenset({b"\1" * 16}), now * second)
         assert len(caplog.messages) == (now > 5)
@@ -156,8 +156,8 @@ async def test_who_is_in_a_group_may_be_told_by_anything(
 
     asked = Asked()
     asked.groups = groups
-    neighbours = Neighbours(asked, "g", lambda: "me")  # type: ignore[arg-type]
-    neighbours.on_changed(Moves())
+    neighbours = MoveHistory(asked, "g", lambda: "me")  # type: ignore[arg-type]
+    neighbours.on_changed(PartitionMoves())
     (look,) = neighbours._looks
     await asyncio.wait([look])
     assert look.exception() is None

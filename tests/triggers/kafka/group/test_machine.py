@@ -9,16 +9,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE, LEAVE_FOR_NOW, Answer, Heartbeat, Part
-from headrace.triggers.kafka.group.kip848.refusals import Verdict, verdict
-from headrace.triggers.kafka.group.machine import Machine, State
+from headrace.triggers.kafka.group.heartbeat import (
+    JOIN,
+    LEAVE,
+    LEAVE_FOR_NOW,
+    Heartbeat,
+    HeartbeatAnswer,
+    TopicIdPartition,
+)
+from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, verdict
+from headrace.triggers.kafka.group.machine import Machine, MemberState
 
 ID, ID2 = b"a" * 16, b"b" * 16
 NAMES = {ID: "orders"}
 ORDERS = frozenset({"orders"})
 
 
-def _parts(*numbers: int, topic: bytes = ID) -> frozenset[Part]:
+def _parts(*numbers: int, topic: bytes = ID) -> frozenset[TopicIdPartition]:
     return frozenset((topic, number) for number in numbers)
 
 
@@ -26,8 +33,8 @@ def _keys(*numbers: int) -> frozenset[PartitionKey]:
     return frozenset(PartitionKey("orders", number) for number in numbers)
 
 
-def _answer(epoch: int, assigned: frozenset[Part] | None = None) -> Answer:
-    return Answer(0, "", epoch, 3.0, assigned)
+def _answer(epoch: int, assigned: frozenset[TopicIdPartition] | None = None) -> HeartbeatAnswer:
+    return HeartbeatAnswer(0, "", epoch, 3.0, assigned)
 
 
 def _joined(*numbers: int, is_static: bool = False) -> Machine:
@@ -40,7 +47,7 @@ def _joined(*numbers: int, is_static: bool = False) -> Machine:
     return machine
 
 
-def _beat(machine: Machine, epoch: int, assigned: frozenset[Part] | None = None) -> None:
+def _beat(machine: Machine, epoch: int, assigned: frozenset[TopicIdPartition] | None = None) -> None:
     beat = machine.next_heartbeat()
     assert beat is not None
     machine.answered(beat, _answer(epoch, assigned))
@@ -48,7 +55,7 @@ def _beat(machine: Machine, epoch: int, assigned: frozenset[Part] | None = None)
 
 def test_nothing_is_said_before_it_has_topics() -> None:
     machine = Machine(is_static=False)
-    assert machine.state is State.UNSUBSCRIBED
+    assert machine.state is MemberState.UNSUBSCRIBED
     assert machine.next_heartbeat() is None
 
 
@@ -56,7 +63,7 @@ def test_a_join_says_everything_and_owns_nothing() -> None:
     machine = Machine(is_static=False)
     machine.subscribe(["orders"])
     beat = machine.next_heartbeat()
-    assert machine.state is State.JOINING
+    assert machine.state is MemberState.JOINING
     assert beat is not None
     assert (beat.epoch, beat.topics, beat.owned, beat.is_full) == (JOIN, ORDERS, frozenset(), True)
 
@@ -68,7 +75,7 @@ def test_what_was_given_is_named_as_owned_once() -> None:
     assert beat is not None
     assert (beat.epoch, beat.topics, beat.owned) == (1, None, _parts(0, 1))
     machine.answered(beat, _answer(1))
-    assert machine.state is State.STABLE
+    assert machine.state is MemberState.STABLE
     again = machine.next_heartbeat()
     assert again is not None
     assert again.owned is None
@@ -79,7 +86,7 @@ def test_what_is_revoked_stays_owned_until_it_is_released() -> None:
     _beat(machine, 1)
     _beat(machine, 1, _parts(0))
     assert machine.move(NAMES).revoked == _keys(1)
-    assert machine.state is State.RECONCILING
+    assert machine.state is MemberState.RECONCILING
     assert machine.next_heartbeat() == Heartbeat(1)
     machine.released(_keys(1))
     beat = machine.next_heartbeat()
@@ -107,7 +114,7 @@ def test_a_topic_made_anew_comes_after_the_one_before_has_gone() -> None:
 def test_a_fenced_member_joins_again_once_all_is_released() -> None:
     machine = _joined(0, 1)
     assert machine.fenced() == _keys(0, 1)
-    assert machine.state is State.FENCED
+    assert machine.state is MemberState.FENCED
     assert machine.next_heartbeat() is None
     machine.released(_keys(0, 1))
     beat = machine.next_heartbeat()
@@ -149,7 +156,7 @@ def test_who_was_no_member_has_nobody_to_leave() -> None:
 
 @given(st.integers(-5, 200))
 def test_each_refusal_has_a_verdict(code: int) -> None:
-    assert verdict(code) in Verdict
+    assert verdict(code) in RefusalAction
 
 
 PARTS = tuple((ID, number) for number in range(6))
@@ -245,7 +252,7 @@ class Groups(RuleBasedStateMachine):
         held = [key for it in self.running.values() for key in it.machine.holdings.held]
         assert sorted(held) == (sorted(_keys(*range(6))) if self.running else [])
         for member in self.running.values():
-            assert member.machine.state is State.STABLE
+            assert member.machine.state is MemberState.STABLE
             assert member.delivered == set(member.machine.holdings.held)
 
     @invariant()

@@ -22,7 +22,7 @@ from headrace.triggers.kafka.group import session
 from headrace.triggers.kafka.group.commit_wire import CommitRequest
 from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE
 from headrace.triggers.kafka.group.kip848.commits import MemberCommits
-from headrace.triggers.kafka.group.machine import State
+from headrace.triggers.kafka.group.machine import MemberState
 from headrace.triggers.kafka.group.settings import GroupSettings
 
 
@@ -319,4 +319,4 @@ async def test_other_topics_are_read_after_a_word(broker: Broker, topic: str) ->
         await member.until(lambda: len(member.has) == 10)
         member.session.subscribe([other])
         await member.until(lambda: len(member.has) == 2)
-        assert member.session.machine.state in {State.STABLE, State.RECONCILING}
+        assert member.session.machine.state in {MemberState.STABLE, MemberState.RECONCILING}

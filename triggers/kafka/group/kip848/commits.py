@@ -22,7 +22,7 @@ from headrace.triggers.kafka.client.commits import Commit
 from headrace.triggers.kafka.group.commit_wire import CommitRequest, read_errors
 from headrace.triggers.kafka.group.fetch_wire import FetchCommitsRequest, read_commits
 from headrace.triggers.kafka.group.kip848.refusals import LOST, STALE_MEMBER_EPOCH
-from headrace.triggers.kafka.group.session import Session
+from headrace.triggers.kafka.group.session import GroupSession
 
 _RETRY_SECONDS = 0.1
 _MOVED = {
@@ -36,7 +36,7 @@ _OF_ONE_PARTITION = {it.errno for it in (UnknownTopicOrPartitionError, TopicAuth
 class MemberCommits:
     """Of one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: GroupSession) -> None:
         self._session = session
 
     @property

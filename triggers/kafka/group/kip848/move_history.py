@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 from headrace.runtime.kafka.requests.consumer_groups import DescribeConsumerGroup
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.tasks import end_tasks, start_task
-from headrace.triggers.kafka.group.holdings import Moves
+from headrace.triggers.kafka.group.holdings import PartitionMoves
 from headrace.triggers.kafka.group.kip848.coordinator import Coordinator
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ Others = Mapping[PartitionKey, str]
 """Client ids, with their hosts."""
 
 
-class Neighbours:
+class MoveHistory:
     """Looks after each change of the group. `came` and `went` are what moved here last."""
 
     def __init__(self, coordinator: Coordinator, group: str, member_id: Callable[[], str]) -> None:
@@ -31,7 +31,7 @@ class Neighbours:
         self._had: Others = {}  # by the look before
         self._looks: set[asyncio.Task[None]] = set()
 
-    def on_changed(self, moves: Moves) -> None:
+    def on_changed(self, moves: PartitionMoves) -> None:
         """The group is another one than before, and these have moved here."""
         look = start_task(self._look(moves), "neighbours")
         self._looks.add(look)
@@ -41,7 +41,7 @@ class Neighbours:
         """Nobody is to know any more."""
         await end_tasks(self._looks)
 
-    async def _look(self, moves: Moves) -> None:
+    async def _look(self, moves: PartitionMoves) -> None:
         try:
             (group,) = (await self._coordinator.ask_aside(DescribeConsumerGroup(self._group))).groups
             _, _, _, _, _, _, _, members, *_ = group

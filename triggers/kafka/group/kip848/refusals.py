@@ -34,7 +34,7 @@ _WAITING = {
 }
 
 
-class Verdict(Enum):
+class RefusalAction(Enum):
     """What a member does about a refusal."""
 
     LOST = "lost"
@@ -47,13 +47,13 @@ class Verdict(Enum):
     """Waiting doesn't mend it."""
 
 
-def verdict(error_code: int) -> Verdict:
+def verdict(error_code: int) -> RefusalAction:
     """Whatever isn't known is tried again."""
     if error_code in _FATAL:
-        return Verdict.END
+        return RefusalAction.END
     if error_code in LOST:
-        return Verdict.LOST
-    return Verdict.WAIT if error_code in _WAITING else Verdict.RETRY
+        return RefusalAction.LOST
+    return RefusalAction.WAIT if error_code in _WAITING else RefusalAction.RETRY
 
 
 def line(error_code: int, message: str, settings: GroupSettings, brokers: str) -> str:
