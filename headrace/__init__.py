@@ -11,12 +11,12 @@ Here are the types that a handler may be annotated with:
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.runtime.worker.api.context import Context
     from headrace.runtime.worker.api.event import StreamEvent as Event
     from headrace.runtime.worker.api.sdk import QualifiedOffset, Response
-    from headrace.runtime.worker.context import Context
 else:
     _PLACES = {
-        "Context": ("headrace.runtime.worker.context", "Context"),
+        "Context": ("headrace.runtime.worker.api.context", "Context"),
         "Event": ("headrace.runtime.worker.api.event", "StreamEvent"),
         "QualifiedOffset": ("headrace.runtime.worker.api.sdk", "QualifiedOffset"),
         "Response": ("headrace.runtime.worker.api.sdk", "Response"),

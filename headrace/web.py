@@ -16,11 +16,10 @@ from collections.abc import Iterable
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from headrace.runtime.web.bodies import body_in_parts, whole_body
-from headrace.runtime.web.bounds import Limits
+from headrace.runtime.web.addresses import ListenError
 from headrace.runtime.web.cross_origin import CrossOriginGuard, is_form_type
-from headrace.runtime.web.frames import frames
-from headrace.runtime.web.listening import ListenError
+from headrace.runtime.web.limits import Limits
+from headrace.runtime.web.payloads import body_in_parts, frames, whole_body
 from headrace.runtime.web.refusals import RefusedError
 from headrace.runtime.web.server import Server
 

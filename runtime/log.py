@@ -6,13 +6,19 @@ import os
 import queue
 import sys
 import threading
-from typing import Literal
+from collections import deque
+from typing import Any, Literal
 
 from headrace.runtime.log_lines import HANDLER_LOG, ConsoleFormatter, JsonFormatter
 
 QUEUED_LINES = 10_000
+
+
 QUEUED_BYTES = 16 << 20
+
+
 CLOSE_SECONDS = 1.0
+
 
 LogFormat = Literal["console", "json"]
 
@@ -113,3 +119,38 @@ def set_up_logging(level: str, log_format: LogFormat, replica: str = "") -> None
 def _is_terminal() -> bool:
     """Of a person who wants colours."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+_MOST_TAIL_LINES = 200
+
+
+_MOST_TAIL_CHARS = 500
+
+
+class LogTail(logging.Handler):
+    """Keeps them. Who adds it to a logger takes it off again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addFilter(has_no_credentials)
+        self._lines: deque[dict[str, Any]] = deque(maxlen=_MOST_TAIL_LINES)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by the logger, on whichever thread."""
+        try:
+            text = record.getMessage()
+        except Exception:  # what a handler of a log can't show, the others say
+            return
+        self._lines.append(
+            {"time": round(record.created, 3), "level": record.levelname, "text": text[:_MOST_TAIL_CHARS]}
+        )
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Oldest first."""
+        return list(self._lines)
+
+
+LOG_TAIL = LogTail()
+
+
+"""Of the process: it has one log."""

@@ -5,21 +5,33 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
 from headrace.runtime.users import look_into
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
 _KEPT_BYTES = 16 << 20
+
+
 MARK = "HEADRACE_WORKER"
+
+
 """The environment variable that all which a worker starts inherits: its value tells whose it is."""
+
+
 _MAX_ROUNDS = 20  # a process may fork before its turn comes
 
 
 _PRIVATE = 0o077
+
+
 _handlers_umask = -1
 
 
@@ -168,3 +180,43 @@ def describe_exit(code: int) -> str:
         return f"signal {signal.Signals(-code).name}"
     except ValueError:  # a real-time signal: most have no name
         return f"signal {-code}"
+
+
+PASSED_ON = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TERM"),
+    *("PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH", "NUCLIO_PYTHON_*"),
+    *("JAVA_HOME", "SPARK_*", "HADOOP_CONF_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("OMP_*", "OPENBLAS_*", "MKL_*", "CUDA_*"),
+)
+
+
+"""To workers. Names; a `*` at the end stands for any rest. docs/operate/security.md lists them."""
+
+
+FOR_TRACES = ("OTEL_*",)
+
+
+"""To workers as well: where their spans go, and with which headers."""
+
+
+PASSED_TO_JAVA = (
+    *PASSED_ON,
+    *("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SSL_CERT*"),
+    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    *("HADOOP_*", "YARN_CONF_DIR", "KUBECONFIG", "KUBERNETES_SERVICE_*"),  # clusters that Spark may run on
+)
+
+
+"""To embedded servers and their tools, where a proxy and its certificate are between them and their jars."""
+
+
+def picked(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """The variables of these names; each as in PASSED_ON."""
+    exact = set(names)
+    starts = tuple(name[:-1] for name in exact if name.endswith("*"))
+    return {key: value for key, value in environment.items() if key in exact or key.startswith(starts)}
+
+
+def for_java() -> dict[str, str]:
+    """The environment of an embedded server, and of what prepares one."""
+    return picked(os.environ, PASSED_TO_JAVA)

@@ -8,11 +8,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.runtime.embedded.ivy import JarSet, fetch_jars
-from headrace.runtime.embedded.jar_lock import JarLock, sha256
 from headrace.runtime.embedded.java import find_java
 from headrace.runtime.embedded.kafka.jars import KAFKA_JARS
 from headrace.runtime.embedded.kafka.jars import LOCK as KAFKA_LOCK
+from headrace.runtime.embedded.maven_jars import JarLock, JarSet, fetch_jars, sha256
 from headrace.runtime.embedded.spark.jars import LOCK as SPARK_LOCK
 from headrace.runtime.embedded.spark.jars import spark_jar_set
 

@@ -2,16 +2,27 @@
 
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
 _BUSY_SECONDS = 30  # another worker's transaction on the same SQLite file
+
+
 _CONNECT_SECONDS = 5
+
+
 _MOST_SECONDS = "headrace_most_seconds"
+
+
 """An option of a connection, before its transaction begins."""
+
+
 _STEPS_BETWEEN_LOOKS = 10_000  # of SQLite's machine: some tenths of a millisecond
+
+
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {"timeout": _BUSY_SECONDS},
     # A server whose machine is gone is found within half a minute, not when TCP gives up.
@@ -87,3 +98,50 @@ def _bound(connection: sa.Connection) -> None:
     """Each statement of the transaction ends in time."""
     if (seconds := connection.get_execution_options().get(_MOST_SECONDS)) is not None:
         connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
+
+
+MOST_SECONDS = 30.0
+
+
+_CANCELLED = "57014"  # PostgreSQL's word for a statement that took too long
+
+
+class TooLongError(Exception):
+    """BoundedRead was ended. One line for whoever asked."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"that takes longer than {seconds:g} s to read: ask for less")
+
+
+class BoundedRead:
+    """Statements of one transaction, which have so many seconds together."""
+
+    def __init__(self, connection: sa.Connection, seconds: float) -> None:
+        self._connection, self._seconds = connection, seconds
+        self._until = time.monotonic() + seconds
+
+    def rows(self, query: Any) -> Sequence[sa.RowMapping]:
+        """All of them: a query has its own limit. Raises TooLongError."""
+        if time.monotonic() > self._until:
+            raise TooLongError(self._seconds)
+        return self._connection.execute(query).mappings().all()
+
+
+@contextmanager
+def bounded_read(engine: sa.Engine, seconds: float | None = None) -> Iterator[BoundedRead]:
+    """Raises TooLongError, and SQLAlchemy's errors. By default it has MOST_SECONDS."""
+    seconds = MOST_SECONDS if seconds is None else seconds
+    try:
+        with read_only(engine).connect() as connection:
+            connection.execution_options(headrace_most_seconds=seconds)
+            yield BoundedRead(connection, seconds)
+    except sa.exc.DBAPIError as error:
+        if not _is_an_end(error.orig):
+            raise
+        raise TooLongError(seconds) from None
+
+
+def _is_an_end(cause: Any) -> bool:
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+    return getattr(cause, "sqlstate", None) == _CANCELLED

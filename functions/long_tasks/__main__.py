@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from headrace.functions.long_tasks.pool import WorkerPool
-from headrace.functions.long_tasks.settings import SettingsError, read_settings
-from headrace.functions.long_tasks.tasks import load_task
+from headrace.functions.long_tasks.settings import SettingsError, load_task, read_settings
 
 
 @click.command()

@@ -1,6 +1,7 @@
 """What tasks have saved of their work, for whoever runs them next. One file for each request."""
 
 import os
+import threading
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -75,3 +76,37 @@ def name_of(event: Event) -> str:
     """Of one request. With its content: a topic that is made anew has other records at the same offsets."""
     content = sha256(repr((event.key, event.body, event.timestamp)).encode()).hexdigest()[:16]
     return f"{event.topic}-{event.shard_id}-{event.offset}-{content}"
+
+
+class Progress:
+    """Of one request. The task uses it; `leave` comes from the drain callback, in another thread."""
+
+    def __init__(self, checkpoints: Checkpoints, name: str) -> None:
+        self._checkpoints = checkpoints
+        self._name = name
+        self._leaving = threading.Event()
+        self.saved = checkpoints.load(name)
+        """What was saved last, by this attempt or one before it; None for a task that begins."""
+
+    @property
+    def should_save(self) -> bool:
+        """The partition is about to leave, or the replica to stop, and nothing was saved since that was said.
+
+        The task goes on: what it does within the wait still counts. After it, its worker is killed.
+        """
+        return self._leaving.is_set()
+
+    def save(self, state: bytes) -> None:
+        """At any time, as often as is worth it: a kill that nobody announces loses what comes after."""
+        self._leaving.clear()
+        self._checkpoints.save(self._name, state)
+        self.saved = state
+
+    def leave(self) -> None:
+        """Ask the task to save."""
+        self._leaving.set()
+
+    def drop(self) -> None:
+        """The request is answered."""
+        if self.saved is not None:
+            self._checkpoints.drop(self._name)

@@ -5,16 +5,37 @@ What is said here is the order of these things; README.md says how it is set up.
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
 from google.protobuf.message import DecodeError
 
-from headrace.functions.long_tasks.checkpoints import checkpoints_in, name_of
-from headrace.functions.long_tasks.communication_pb2 import Request
-from headrace.functions.long_tasks.delivery import deliver
-from headrace.functions.long_tasks.progress import Progress
-from headrace.functions.long_tasks.tasks import read_task_settings
+from headrace.functions.long_tasks.checkpoints import Progress, checkpoints_in, name_of
+from headrace.functions.long_tasks.communication_pb2 import Request, Response
+from headrace.functions.long_tasks.settings import read_task_settings
+
+_RETRY_SECONDS = 1.0
+
+
+def deliver(context: Any, event: Any, sequence: int, *, is_processed: bool) -> None:
+    """With the key of its request. Returns once the broker has it, however long its topic can't be written.
+
+    A message that can't be written costs its record an attempt. Waiting here makes that one for each time
+    that the topic is away: whoever failed at once would have spent all of them within seconds, and dead
+    letters of what was processed.
+    """
+    # False for sequence 0 is no bytes at all, which is a message like others and no tombstone.
+    value = Response(sequence=sequence, isprocessed=is_processed).SerializeToString()
+    topic = context.user_data.settings.ack_topic
+    while True:
+        try:
+            context.produce(topic, value, key=event.key).result()
+        except Exception as error:
+            context.logger.warn_with("the response can't be written, and is tried again", error=str(error))
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
 
 
 class GivenUpError(Exception):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from headrace.functions.long_tasks.checkpoints import Progress
 from headrace.functions.long_tasks.communication_pb2 import Request
-from headrace.functions.long_tasks.progress import Progress
 
 _STEP = 1000
 

@@ -5,22 +5,50 @@ It acks by returning, which comes after the write.
 
 import os
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.engine import open_engine
-from headrace.functions.database.migrate import migrate
-from headrace.functions.database.reading import TooLongError
+from headrace.functions.database.engine import TooLongError, open_engine
 from headrace.functions.database.retry import error_text, retry_write
+from headrace.functions.database.schema import migrate
 from headrace.functions.events import Event
-from headrace.functions.model_metrics.ingest import rows_of
-from headrace.functions.model_metrics.messages.topics import ModelTopics
+from headrace.functions.model_metrics.messages.feedback import FeedbackRow, extract_feedback
+from headrace.functions.model_metrics.messages.responses import (
+    Ignored,
+    ModelTopics,
+    ResponseRow,
+    extract_response,
+)
 from headrace.functions.model_metrics.settings import read_settings
 from headrace.functions.model_metrics.store.tables import MIGRATIONS
-from headrace.functions.model_metrics.store.writer import Writer
+from headrace.functions.model_metrics.store.writer import IgnoredRow, Rows, Writer
 from headrace.functions.model_metrics.web.metrics_reader import MetricsReader
 from headrace.functions.model_metrics.web.routes import error_response, respond
+
+
+def rows_of(events: Sequence[Event], topics: ModelTopics, feedback_topic: str) -> Rows:
+    """Each event is in one of them."""
+    responses: list[ResponseRow] = []
+    feedback: list[FeedbackRow] = []
+    ignored: list[IgnoredRow] = []
+    for event in events:
+        found = extract_feedback(event) if event.topic == feedback_topic else extract_response(event, topics)
+        match found:
+            case ResponseRow():
+                responses.append(found)
+            case FeedbackRow():
+                feedback.append(found)
+            case Ignored():
+                ignored.append(_ignored(event, found))
+    return Rows(responses, feedback, ignored)
+
+
+def _ignored(event: Event, reason: Ignored) -> IgnoredRow:
+    at = event.timestamp
+    milliseconds = -1 if at is None else round(at.replace(tzinfo=UTC).timestamp() * 1000)
+    return IgnoredRow(event.topic, event.shard_id, event.offset, milliseconds, reason)
 
 
 def init_context(context: Any) -> None:

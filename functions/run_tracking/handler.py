@@ -11,7 +11,7 @@ from headrace.functions.run_tracking.settings import read_settings
 
 _PARTS = {
     "ingestion": "headrace.functions.run_tracking.ingestion.service",
-    "control": "headrace.functions.run_tracking.control.part",
+    "control": "headrace.functions.run_tracking.control",
     "frontier": "headrace.functions.run_tracking.frontier.service",
     "backend": "headrace.functions.run_tracking.backend.service",
     "summaries": "headrace.functions.run_tracking.summaries.service",

@@ -22,7 +22,7 @@ _COMMANDS = {
     "schema": ("schema", "Print the JSON schema of function.yaml."),
     "status": ("running.status", "Show what runs: workers, partitions, what has halted and why."),
     "top": ("running.top", "Watch what runs: lag, rate, in flight, restarts."),
-    "try": ("trying.command", "Call a handler with one record, here and now."),
+    "try": ("try_record.command", "Call a handler with one record, here and now."),
     "v3io": ("v3io.commands", "A v3io server, and hands on it or any other one."),
     "validate": ("validate", "Say all that is wrong with functions, and what is in effect."),
 }

@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
+from headrace.runtime.admin.token import TOKEN_VARIABLE
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.config.trigger import CommandSettings
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.log import set_up_logging
 from headrace.runtime.processes import keep_to_itself
-from headrace.runtime.processor.admin.token import TOKEN_VARIABLE
 from headrace.runtime.processor.loading import load_functions
 from headrace.runtime.processor.option_fields import parameters
 from headrace.runtime.processor.options import RunOptions, command_settings
 from headrace.runtime.processor.run import run_functions
+from headrace.runtime.settings.findings import HIDDEN
 from headrace.runtime.settings.overrides import exposed_keys, parse_overrides
-from headrace.runtime.settings.resolved import HIDDEN
 from headrace.runtime.users import ways_into_us
 
 logger = logging.getLogger(__name__)

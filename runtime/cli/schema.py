@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 import click
 
-from headrace.runtime.cli.reference.commands import command_reference
-from headrace.runtime.cli.reference.metrics import metrics_reference
+from headrace.runtime.cli.reference_pages import command_reference, metrics_reference
 from headrace.runtime.config.example import kind_example, spark_example
 from headrace.runtime.config.json_schema import function_schema
 from headrace.runtime.config.reference import configuration_reference

@@ -14,8 +14,8 @@ from headrace.runtime.errors import ConfigError, printable
 from headrace.runtime.processor.loading import LoadedFunction, load_functions
 from headrace.runtime.processor.option_fields import parameter
 from headrace.runtime.processor.options import RunOptions, command_settings
+from headrace.runtime.settings.findings import ResolvedSetting
 from headrace.runtime.settings.overrides import parse_overrides
-from headrace.runtime.settings.resolved import ResolvedSetting
 
 _WIDEST_VALUE = 30
 

@@ -1,10 +1,8 @@
 """`spec.env`: the environment variables of a function's workers."""
 
 from headrace.runtime.settings.checks import Suggestions
-from headrace.runtime.settings.findings import Findings
-from headrace.runtime.settings.resolved import ResolvedSetting, hidden_setting
-from headrace.runtime.settings.scalars import text_of_scalar
-from headrace.runtime.settings.variables import MissingVariableError
+from headrace.runtime.settings.findings import Findings, ResolvedSetting, hidden_setting
+from headrace.runtime.settings.written_values import MissingVariableError, text_of_scalar
 from headrace.runtime.settings.yaml_source import Path
 
 _ENV: Path = ("spec", "env")

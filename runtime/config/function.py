@@ -26,15 +26,12 @@ from headrace.runtime.config.trigger import CommandSettings, TriggerReader, Trig
 from headrace.runtime.config.trigger_kinds import TriggerKind, annotated_models, installed_kinds
 from headrace.runtime.errors import ConfigError, Problem
 from headrace.runtime.settings.declare import ANNOTATION_PREFIX, CHECKED_ANNOTATIONS, annotation_keys
-from headrace.runtime.settings.findings import Findings
-from headrace.runtime.settings.inline import read_inline
+from headrace.runtime.settings.findings import Findings, ResolvedSetting
 from headrace.runtime.settings.names import nearest_name
 from headrace.runtime.settings.overrides import Override, overridden
 from headrace.runtime.settings.reader import ANNOTATIONS, ReadContext, ReadResult, read_settings
-from headrace.runtime.settings.resolved import ResolvedSetting
-from headrace.runtime.settings.scalars import text_of_scalar
-from headrace.runtime.settings.variables import MissingVariableError
-from headrace.runtime.settings.yaml_source import Path, YamlSource, read_yaml
+from headrace.runtime.settings.written_values import MissingVariableError, text_of_scalar
+from headrace.runtime.settings.yaml_source import Path, YamlSource, read_inline, read_yaml
 
 __all__ = ["FunctionSpec", "TriggerSpec", "load_function"]
 

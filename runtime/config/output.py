@@ -14,7 +14,7 @@ from headrace.runtime.settings.findings import Findings
 from headrace.runtime.settings.names import NAME_RULE, is_name
 from headrace.runtime.settings.reader import ReadContext, ReadResult, read_settings
 from headrace.runtime.settings.types import Text, Texts
-from headrace.runtime.settings.variables import MissingVariableError
+from headrace.runtime.settings.written_values import MissingVariableError
 from headrace.runtime.settings.yaml_source import Path
 
 OUTPUTS: Path = ("spec", "outputs")

@@ -9,11 +9,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, WithJsonSchema
 
 from headrace.runtime.settings.declare import Settings, setting
-from headrace.runtime.settings.findings import Findings
+from headrace.runtime.settings.findings import Findings, hidden_setting
 from headrace.runtime.settings.reader import ReadContext, read_settings
-from headrace.runtime.settings.resolved import hidden_setting
 from headrace.runtime.settings.types import Anything, Text, Texts
-from headrace.runtime.settings.variables import MissingVariableError
+from headrace.runtime.settings.written_values import MissingVariableError
 from headrace.runtime.settings.yaml_source import Path
 
 _SPARK: Path = ("spec", "spark")

@@ -4,20 +4,20 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
-from headrace.runtime.config.delivery import BatchPolicy
+from headrace.runtime.config.delivery_policy import BatchPolicy
 from headrace.runtime.dispatch.batcher import Batcher
 from headrace.runtime.dispatch.plan_committer import RETRY_SECONDS, PlanCommitter, is_short_of_plans
 from headrace.runtime.dispatch.run_scheduler import Prefetcher
 from headrace.runtime.dispatch.run_sizer import MAX_RUN_BYTES
 from headrace.runtime.dispatch.state import DispatcherState
+from headrace.runtime.partitions.flow_control import missing_of_plan
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.offsets.checkpoint import PlannedBatches
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.partition_lane import PartitionLane
-from headrace.runtime.partitions.room import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.workers.handle import WorkerHandle
@@ -25,10 +25,16 @@ from headrace.runtime.workers.sender import KEPT_SECONDS, Part
 
 logger = logging.getLogger(__name__)
 
+
 _MAX_PASSED = 100
 
+
 Refuse = Callable[[AssignedPartition, PartitionLane], None]
+
+
 EndSession = Callable[[str], Awaitable[bool]]
+
+
 """End what runs in a Spark session; whether nothing of it runs any more."""
 
 
@@ -316,3 +322,26 @@ def _is_next(lane: PartitionLane, plan: PlannedBatches) -> bool:
 
 def _still_planned(parts: Collection[tuple[AssignedPartition, PlannedBatches]]) -> list[AssignedPartition]:
     return [partition for partition, _ in parts if partition.lane.state is PartitionState.PLANNING]
+
+
+class OrphanedSparkSessions:
+    """Tried once for each assignment. Whoever repeats a planned batch makes sure of it (handout.Batches)."""
+
+    def __init__(self, end_session: Callable[[str], Awaitable[bool]]) -> None:
+        self._end_session = end_session
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def end(self, partitions: Iterable[AssignedPartition], own: Collection[str]) -> None:
+        """Those that the partitions' plans name, but for our workers' `own`."""
+        named = {plan.session for partition in partitions if (plan := partition.plan.plan) is not None}
+        for session in named - {"", *own}:
+            task = start_task(self._end(session), f"the end of Spark session {session}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Cancel what is still tried."""
+        await end_tasks(self._tasks)
+
+    async def _end(self, session: str) -> None:
+        await self._end_session(session)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from headrace.runtime.config.delivery import BatchPolicy
+from headrace.runtime.config.delivery_policy import BatchPolicy
+from headrace.runtime.partitions.flow_control import missing_of_plan
 from headrace.runtime.partitions.offsets.checkpoint import PlannedBatches
 from headrace.runtime.partitions.partition import AssignedPartition
-from headrace.runtime.partitions.room import missing_of_plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,37 +9,35 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.dispatch.ack_stalls import log_what_stays_open
 from headrace.runtime.dispatch.allocators import Allocator
 from headrace.runtime.dispatch.batch_scheduler import (
     BatchScheduler,
     EndSession,
+    OrphanedSparkSessions,
     RunScheduler,
     Scheduler,
     no_session,
 )
 from headrace.runtime.dispatch.failure_handler import FailureHandler
 from headrace.runtime.dispatch.interface import Feed
-from headrace.runtime.dispatch.old_sessions import OrphanedSparkSessions
 from headrace.runtime.dispatch.outcomes import Outcomes
 from headrace.runtime.dispatch.partition_acks import PartitionAcks
 from headrace.runtime.dispatch.produce_tracker import ProduceTracker
-from headrace.runtime.dispatch.reloads import Reloads
-from headrace.runtime.dispatch.revoking import PartitionRevoker
+from headrace.runtime.dispatch.revoking import PartitionRevoker, Reloads
 from headrace.runtime.dispatch.state import DispatcherState
 from headrace.runtime.dispatch.stragglers import Stragglers
-from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.books.log import PartitionLog
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.chunk import ChunkSlice
-from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.key import PartitionKey, PartitionLog
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.record_buffer import sizes_of
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.records import FrameKind, WireRecord
-from headrace.runtime.wire.undecodable import UndecodableRecord
+from headrace.runtime.wire.undecoded import UndecodableRecord
 from headrace.runtime.workers.handle import Spawn, WorkerHandle
 from headrace.runtime.workers.watchdog import Watchdog
 

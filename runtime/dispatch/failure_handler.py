@@ -15,7 +15,7 @@ from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import stuck_at, stuck_lane
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.wire.records import WireRecord
-from headrace.runtime.wire.undecodable import UndecodableError
+from headrace.runtime.wire.undecoded import UndecodableError
 
 logger = logging.getLogger(__name__)
 

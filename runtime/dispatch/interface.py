@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
+from headrace.runtime.partitions.flow_control import is_out_of_order
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport
 from headrace.runtime.partitions.partition import AssignedPartition
-from headrace.runtime.partitions.room import is_out_of_order
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.records import WireRecord

@@ -3,23 +3,51 @@
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from headrace.runtime.dispatch.ack_stalls import AckStallMonitor
-from headrace.runtime.dispatch.ages import OldestOpen
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
+from headrace.runtime.partitions.flow_control import is_out_of_order
 from headrace.runtime.partitions.key import describe_partitions
 from headrace.runtime.partitions.partition import AssignedPartition
-from headrace.runtime.partitions.room import is_out_of_order
 from headrace.runtime.workers.handle import WorkerHandle
 from headrace.runtime.workers.in_flight import RunningRecord
 
+
+class OldestOpen:
+    """Seen from look to look, so true to the time between two. Times are seconds of one clock."""
+
+    def __init__(self) -> None:
+        self._lowest: dict[int, tuple[int, float]] = {}  # open, by lane: its offset, and since when
+
+    def look(self, partitions: Mapping[int, AssignedPartition], now: float) -> None:
+        """Once. `partitions` by their lanes."""
+        for lane_id in self._lowest.keys() - partitions.keys():
+            del self._lowest[lane_id]
+        for lane_id, partition in partitions.items():
+            partition.oldest_open_seconds = self._open(lane_id, partition, now)
+            partition.oldest_unacked_seconds = partition.unacked.look(now)
+
+    def _open(self, lane_id: int, partition: AssignedPartition, now: float) -> float:
+        ledger = partition.ledger
+        lowest = self._lowest.get(lane_id, (-1, now))[0]
+        if not ledger.open_count or lowest != ledger.committable:
+            self._lowest[lane_id] = ledger.committable, now
+        return now - self._lowest[lane_id][1] if ledger.open_count else 0.0
+
+
 logger = logging.getLogger(__name__)
 
+
 _INTERVAL_SECONDS = 1.0
+
+
 _MOST_NAMED = 3
+
+
 _MOST_LISTED = 100
 
 

@@ -4,8 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from headrace.runtime.config.delivery import AckMode
-from headrace.runtime.config.failure import Then
+from headrace.runtime.config.delivery_policy import AckMode, Then
 from headrace.runtime.dispatch.failure_handler import FailureHandler
 from headrace.runtime.dispatch.partition_acks import PartitionAcks
 from headrace.runtime.dispatch.produce_tracker import ProduceTracker

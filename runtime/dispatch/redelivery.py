@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.offsets.failed_records import FailedRecord
 from headrace.runtime.partitions.offsets.failure_text import in_one_line, log_extra

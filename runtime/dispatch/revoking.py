@@ -112,3 +112,26 @@ class PartitionRevoker:
 
 def _lanes_of(partitions: Iterable[AssignedPartition]) -> Iterator[PartitionLane]:
     return (lane for partition in partitions for lane in partition.lane.parts)
+
+
+_WHY = "its code has changed"
+
+
+class Reloads:
+    """Of one dispatcher. Owns no state: a worker that is about to go says so itself."""
+
+    def __init__(self, shared: DispatcherState) -> None:
+        self._shared = shared
+
+    async def run(self) -> None:
+        """Returns once each worker has another process, however long a record takes."""
+        await asyncio.gather(*map(self._reload, self._shared.workers))
+
+    async def _reload(self, worker: WorkerHandle) -> None:
+        pid = worker.pid
+        worker.retire()
+        while worker.in_flight.runs and worker.pid == pid:
+            self._shared.news.clear()
+            await self._shared.news.wait()
+        if worker.pid == pid:
+            worker.restart(_WHY)

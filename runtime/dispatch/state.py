@@ -3,11 +3,11 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch.allocators import Allocator
 from headrace.runtime.dispatch.interface import Feed, NoFeed, Output
 from headrace.runtime.dispatch.run_sizer import RunSizer
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.wire.lease import Lease

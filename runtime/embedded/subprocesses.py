@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from headrace.runtime.environment import for_java
+from headrace.runtime.processes import for_java
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -144,7 +144,7 @@ async def _describe_consumer(admin: Any, brokers: BrokerAccess, name: str) -> Co
     """By the protocol consumer: to who asks in the old way such a group is dead. None where it isn't one."""
     from aiokafka.errors import GroupIdNotFound, IncompatibleBrokerVersion, for_code
 
-    from headrace.runtime.kafka.requests.consumer_groups import DescribeConsumerGroup
+    from headrace.runtime.kafka.protocol import DescribeConsumerGroup
 
     async def ask() -> Any:
         coordinator = await admin.find_coordinator(name)

@@ -2,15 +2,21 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import start_client
 
 _LEADER_SECONDS = 20.0
+
+
 _POLL_SECONDS = 0.01
+
+
 _ENDS_SECONDS = 2.0
+
+
 _TOPIC_ALREADY_EXISTS = 36
 
 
@@ -103,3 +109,22 @@ def refuse_errors(answers: Sequence[Any], fine: set[int]) -> None:
         if code and code not in fine:
             said = next(filter(None, message), for_code(code).description)
             raise BrokerError(f"topic {topic}: {said}")
+
+
+ResourceKind = Literal["topic", "broker"]
+
+
+async def read_config(admin: Any, kind: ResourceKind, name: str) -> Mapping[str, str]:
+    """All settings of a topic, or of the broker of that id, defaults too; secret ones are left out.
+
+    Raises KafkaError, TopicAuthorizationFailedError and ClusterAuthorizationFailedError where this user may
+    not ask.
+    """
+    from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+    from aiokafka.errors import for_code
+
+    (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType[kind.upper()], name)])
+    code, message, _, _, entries = answer.resources[0]
+    if code:
+        raise for_code(code)(message)
+    return {entry[0]: entry[1] for entry in entries if entry[1] is not None}

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple, overload
 
-from headrace.runtime.wire.decoder import Decode
 from headrace.runtime.wire.records import Buffer, Headers, WireRecord
+from headrace.runtime.wire.undecoded import Decode
 
 _ids = count()
 

@@ -1,8 +1,11 @@
 """How a partition is named: topic and number, as people read them."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
+
+from headrace.runtime.wire.records import is_another_log
 
 
 class PartitionKey(NamedTuple):
@@ -26,3 +29,43 @@ def _ranges(ordered: list[tuple[str, int]]) -> Iterator[str]:
         run = [key for _, key in group]
         (topic, first), (_, last) = run[0], run[-1]
         yield f"{topic}/{first}" if first == last else f"{topic}/{first}-{last}"
+
+
+_MOST_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """`id`: by its source; empty where that says none.
+
+    `cuts`: the offsets from which on others have taken the places of what was there, as far as this process
+    has seen, in order of time.
+    """
+
+    id: str = ""
+    cuts: tuple[int, ...] = ()
+
+    @property
+    def stamp(self) -> str:
+        """What those are given who name its records later."""
+        return f"{self.id}:{len(self.cuts)}"
+
+    def has(self, stamp: str, offset: int) -> bool:
+        """Whether what had this offset in the log of that stamp has it here. Empty: whoever asks can't tell.
+
+        The stamp may be any text, and of a process that saw other cuts: then its id decides.
+        """
+        seen = stamp.rpartition(":")[2]
+        is_known = seen.isdecimal() and len(seen) <= _MOST_DIGITS
+        later = self.cuts[int(seen) :] if is_known else ()
+        return not is_another_log(stamp, self.stamp) and all(offset < cut for cut in later)
+
+    def renamed(self, new_id: str) -> "PartitionLog":
+        """As its source names it now: another log, where that is another id."""
+        if self.id and new_id and new_id != self.id:
+            return PartitionLog(new_id)
+        return replace(self, id=new_id or self.id)
+
+    def cut(self, offset: int) -> "PartitionLog":
+        """From there on it has other records."""
+        return replace(self, cuts=(*self.cuts, offset))

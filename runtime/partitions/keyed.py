@@ -11,7 +11,7 @@ from headrace.runtime.partitions.record_buffer import RecordBuffer
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.waiting_lane import Books
 from headrace.runtime.wire.records import WireRecord
-from headrace.runtime.wire.undecodable import UndecodableRecord
+from headrace.runtime.wire.undecoded import UndecodableRecord
 
 KeyedOrdering = Literal["key", "none"]
 

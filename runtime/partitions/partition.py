@@ -3,10 +3,17 @@
 from collections.abc import Iterator, Sequence
 from itertools import filterfalse, islice
 
-from headrace.runtime.partitions.books.log import PartitionLog
 from headrace.runtime.partitions.buffer import Buffer, Records, Span
-from headrace.runtime.partitions.buffers.bounds import FlowLimit
-from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.flow_control import (
+    ChunkRoom,
+    FlowLimit,
+    LooseRoom,
+    RangeRoom,
+    ReadAhead,
+    RecordRoom,
+    Room,
+)
+from headrace.runtime.partitions.key import PartitionKey, PartitionLog
 from headrace.runtime.partitions.keyed import KeyedLanes, KeyedOrdering
 from headrace.runtime.partitions.offsets.ack_window import AckWindow
 from headrace.runtime.partitions.offsets.awaiting_ack import AwaitingAck
@@ -22,7 +29,6 @@ from headrace.runtime.partitions.offsets.pending_produces import (
 from headrace.runtime.partitions.partition_lane import PartitionLane
 from headrace.runtime.partitions.range_buffer import OffsetRange, RangeBuffer
 from headrace.runtime.partitions.record_buffer import RecordBuffer
-from headrace.runtime.partitions.room import ChunkRoom, LooseRoom, RangeRoom, ReadAhead, RecordRoom, Room
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.records import WireRecord
 

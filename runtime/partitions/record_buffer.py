@@ -12,7 +12,7 @@ from headrace.runtime.partitions.chunk import Chunk, ChunkRecord, ChunkSlice, of
 from headrace.runtime.partitions.offsets.failed_records import FailedRecords
 from headrace.runtime.partitions.offsets.ledger import Ledger
 from headrace.runtime.wire.records import WireRecord
-from headrace.runtime.wire.undecodable import UndecodableError, UndecodableRecord
+from headrace.runtime.wire.undecoded import UndecodableError, UndecodableRecord
 
 DECODED_BYTES = 600
 """What a decoded record takes beside its key and value, about."""

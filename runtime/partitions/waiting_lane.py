@@ -3,10 +3,9 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from headrace.runtime.partitions.books.log import PartitionLog
 from headrace.runtime.partitions.buffer import Buffer, Records, Span
 from headrace.runtime.partitions.chunk import Chunk, ChunkRecord
-from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.key import PartitionKey, PartitionLog
 from headrace.runtime.partitions.lane import Plain
 from headrace.runtime.partitions.offsets.batch_plan import BatchPlan
 from headrace.runtime.partitions.offsets.failed_records import FailedRecords

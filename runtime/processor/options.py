@@ -19,7 +19,7 @@ from headrace.runtime.processor.option_fields import Reach, argument, option
 from headrace.runtime.settings.reader import Origin, OverrideValue
 from headrace.runtime.users import OPTION as WORKER_USER_OPTION
 from headrace.runtime.v3io.addresses import V3IO_OPTION, V3IO_OVERRIDE_VARIABLE, checked_web_api
-from headrace.runtime.web.hosts import TcpAddress
+from headrace.runtime.web.addresses import TcpAddress
 
 _SETS = "HEADRACE_REPLICA_SETS"
 

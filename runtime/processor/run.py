@@ -10,18 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.runtime import worker as worker_room
+from headrace.runtime.admin.server import admin_server
+from headrace.runtime.admin.status_source import StartingStatus
+from headrace.runtime.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, kept_for_commands, take_token
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.config.handler_lookup import module_file
 from headrace.runtime.embedded.spark.server import SparkServer
 from headrace.runtime.embedded.spark.sharing import sharing
-from headrace.runtime.environment import picked
 from headrace.runtime.errors import UsageError
-from headrace.runtime.processor.admin.front import StartingStatus
-from headrace.runtime.processor.admin.log_tail import LOG_TAIL
-from headrace.runtime.processor.admin.server import admin_server
-from headrace.runtime.processor.admin.token import NO_TOKEN, TOKEN_VARIABLE, AdminToken, take_token
-from headrace.runtime.processor.admin.token_file import kept_for_commands
-from headrace.runtime.processor.code.source_code import written_out
+from headrace.runtime.log import LOG_TAIL
+from headrace.runtime.processes import picked
+from headrace.runtime.processor.handler_code import written_out
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.processor import Processor
 from headrace.runtime.processor.replica_heartbeat import SupervisorLink, stop_seconds
@@ -31,7 +30,7 @@ from headrace.runtime.processor.supervisor import Supervisor
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.users import OURS, ProcessUser, find_user, gain_no_privileges
-from headrace.runtime.web.hosts import TcpAddress
+from headrace.runtime.web.addresses import TcpAddress
 from headrace.triggers.base import Hurrying
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from headrace.runtime.kafka.names import DEFAULT_PORT
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.stopping import Stopping
 from headrace.runtime.processor.trigger_classes import trigger_class
-from headrace.runtime.web.hosts import reachable
+from headrace.runtime.web.addresses import reachable
 from headrace.triggers.base import EmbeddedNeeds, Listening
 
 logger = logging.getLogger(__name__)

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.single_lane import EventLane
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
+from headrace.runtime.partitions.lane import EventLane
 
 
 class SharedWorkersDispatch:

@@ -18,13 +18,13 @@ from typing import IO, Any
 
 import aiohttp
 
+from headrace.runtime.admin.routes import NAME
+from headrace.runtime.admin.status_source import Action, NotHaltedError
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import BrokerError, HeadraceError, UsageError
+from headrace.runtime.log import LOG_TAIL
 from headrace.runtime.metrics.exposition import merged
 from headrace.runtime.processes import handlers_umask
-from headrace.runtime.processor.admin.log_tail import LOG_TAIL
-from headrace.runtime.processor.admin.reported import Action, NotHaltedError
-from headrace.runtime.processor.admin.routes import NAME
 from headrace.runtime.processor.option_fields import command_line
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.replica_heartbeat import SILENT_SECONDS, ReplicaHeartbeat, stop_seconds

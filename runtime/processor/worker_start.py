@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
 from headrace.runtime.processor.trigger_classes import trigger_class
 from headrace.runtime.spark.link import SparkLink

@@ -1,13 +1,86 @@
 """What reading a function's file brings up: problems, notices, and the settings in effect."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
-from headrace.runtime.errors import Problem
-from headrace.runtime.settings.declare import Rule
-from headrace.runtime.settings.reader import ReadResult
-from headrace.runtime.settings.resolved import ResolvedSetting, resolved_settings
-from headrace.runtime.settings.yaml_source import Path, YamlSource
+from headrace.runtime.errors import Problem, masked
+from headrace.runtime.settings.checks import as_written
+from headrace.runtime.settings.declare import DeclaredSetting, Rule, settings_of
+from headrace.runtime.settings.reader import ANNOTATIONS, Origin, ReadResult
+from headrace.runtime.settings.types import ANYTHING
+from headrace.runtime.settings.yaml_source import Path, YamlSource, show_path
+
+HIDDEN = "(set, not shown)"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSetting:
+    """One setting in effect. `value` is JSON, None where the default is no value; a secret is HIDDEN.
+
+    `key` is the annotation or the environment's variables that gave the value, `line` its line in the
+    file; "" and 0 where there is none.
+    """
+
+    path: str
+    value: object
+    origin: Origin
+    key: str = ""
+    line: int = 0
+
+
+def resolved_settings(read: ReadResult[Any], source: YamlSource) -> Iterator[ResolvedSetting]:
+    """Every setting of the model that is built and has an effect. Mappings that others read are left out."""
+    for declared in settings_of(type(read.values)):
+        has_effect = declared.setting.built and not declared.setting.no_effect
+        if has_effect and declared.shape is not ANYTHING and declared.name not in read.broken:
+            yield _resolved(declared, read, source)
+
+
+def hidden_setting(
+    path: Path, given_at: Path, source: YamlSource, variables: tuple[str, ...] = ()
+) -> ResolvedSetting:
+    """What is given at `given_at`, shown as `path`, where any value may be a secret."""
+    if variables:
+        key, line = ", ".join(variables), source.line(given_at)
+        return ResolvedSetting(show_path(path), HIDDEN, "environment", key, line)
+    if source.is_overridden(given_at):
+        return ResolvedSetting(show_path(path), HIDDEN, "command line")
+    return ResolvedSetting(show_path(path), HIDDEN, "attribute", line=source.line(given_at))
+
+
+def _resolved(declared: DeclaredSetting, read: ReadResult[Any], source: YamlSource) -> ResolvedSetting:
+    origin, given_at = read.origins.get(declared.name, "default"), read.paths[declared.name]
+    is_in_file = origin in ("attribute", "annotation") or declared.name in read.variables
+    return ResolvedSetting(
+        show_path((*read.path, *declared.keys)),
+        _shown(declared, attrgetter(declared.name)(read.values), origin),
+        origin,
+        key=read.variables.get(declared.name) or _key(declared, origin, given_at),
+        line=source.line(given_at) if is_in_file else 0,
+    )
+
+
+def _shown(declared: DeclaredSetting, value: object, origin: Origin) -> object:
+    if declared.setting.secret:
+        return HIDDEN if value else ""
+    if declared.setting.absent and origin == "default":
+        return None
+    return _masked(as_written(value))
+
+
+def _masked(value: object) -> object:
+    """Whatever the setting: an address of any kind may hold a password."""
+    if isinstance(value, list):
+        return [_masked(item) for item in value]
+    return masked(value) if isinstance(value, str) else value
+
+
+def _key(declared: DeclaredSetting, origin: Origin, given_at: Path) -> str:
+    if origin == "environment":
+        return declared.setting.environment
+    return str(given_at[len(ANNOTATIONS)]) if origin == "annotation" else ""
 
 
 @dataclass(frozen=True, slots=True)

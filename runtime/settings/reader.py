@@ -12,10 +12,13 @@ from typing import Any, Generic, Literal, TypeVar
 from headrace.runtime.errors import Problem
 from headrace.runtime.settings.checks import NOT_BUILT, NotAcceptedError, checked
 from headrace.runtime.settings.declare import DeclaredSetting, Settings, fields_of
-from headrace.runtime.settings.scalars import text_of_scalar
-from headrace.runtime.settings.secret_files import SecretFileError, SecretFolder
 from headrace.runtime.settings.types import ANYTHING, COUNTS, TEXT, TEXTS
-from headrace.runtime.settings.variables import MissingVariableError
+from headrace.runtime.settings.written_values import (
+    MissingVariableError,
+    SecretFileError,
+    SecretFolder,
+    text_of_scalar,
+)
 from headrace.runtime.settings.yaml_source import Path, YamlSource
 
 Origin = Literal["attribute", "annotation", "command line", "environment", "fallback", "default"]

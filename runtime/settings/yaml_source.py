@@ -16,17 +16,32 @@ from yaml.constructor import ConstructorError, SafeConstructor
 
 from headrace.runtime.errors import Problem, one_line
 from headrace.runtime.settings.checks import Suggestions
-from headrace.runtime.settings.variables import expanded
+from headrace.runtime.settings.written_values import expanded
 
 Path = tuple[str | int, ...]
 
+
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 _TAG = "tag:yaml.org,2002:"
+
+
 _MAX_DEPTH = 100  # libyaml's composer recurses in C and takes the process down some thousands deep
+
+
 _MAX_NODES = 100_000  # a few nested aliases can stand for billions of values
+
+
 _LONGEST_KEY_SHOWN = 100
+
+
 _INTEGER_BITS = 64  # nothing counts further, and Python refuses to print the longest integers
+
+
 _PLAIN_TEXT = frozenset({_TAG + "str", _TAG + "timestamp", _TAG + "value"})
+
+
 _NUMBER_OR_FLAG = frozenset({_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"})
 
 
@@ -243,3 +258,48 @@ def _why(said: str, row: str) -> str:
         return "a second document (---); one file holds one function"
     # Quoted names come from the file, and could be the start of an unquoted secret.
     return re.sub(r"'[^'\s]{3,}'", "a name", said)
+
+
+_INLINE_START = re.compile(r"#\s*@nuclio\.configure\s*")
+
+
+_INLINE_KEY = "function.yaml"
+
+
+_NO_INLINE = (
+    "has no inline configuration, a comment block that begins with # @nuclio.configure;"
+    " add one, or name the function.yaml or its folder"
+)
+
+
+def read_inline(text: str, file: str) -> YamlSource:
+    """The configuration in Python source, with the lines of `file`. Problems as read_yaml has them."""
+    block = _inline_block(text)
+    source = read_yaml(block, file)
+    if source.problems:
+        return source
+    data = source.data if isinstance(source.data, dict) else {}
+    faults = tuple(
+        source.problem((key,), f"unknown key in @nuclio.configure; expected {_INLINE_KEY}")
+        for key in data
+        if key != _INLINE_KEY
+    )
+    if _INLINE_KEY not in data and not faults:
+        said = (
+            f"@nuclio.configure holds no {_INLINE_KEY}: with the configuration below it"
+            if block
+            else _NO_INLINE
+        )
+        faults = (source.problem((), said),)
+    lines = {path[1:]: line for path, line in source.lines.items() if path[0] == _INLINE_KEY}
+    return replace(source, data=data.get(_INLINE_KEY), lines=lines, problems=faults)
+
+
+def _inline_block(text: str) -> str:
+    """The block's YAML on the lines and columns where it stands in `text`; "" without one."""
+    lines = text.split("\n")
+    start = next((at for at, line in enumerate(lines, 1) if _INLINE_START.fullmatch(line)), None)
+    if start is None:
+        return ""
+    block = takewhile(lambda line: line.startswith("#"), lines[start:])
+    return "\n" * start + "\n".join(line.replace("#", " ", 1) for line in block)

@@ -7,19 +7,23 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from headrace.runtime.config.delivery import MAX_EVENTS, BatchPolicy
+from headrace.runtime.config.delivery_policy import MAX_EVENTS, BatchPolicy
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.partitions.books.log import PartitionLog
-from headrace.runtime.partitions.buffers.bounds import most_out_of_order
 from headrace.runtime.partitions.chunk import ChunkSlice
-from headrace.runtime.partitions.key import PartitionKey, describe_partitions
+from headrace.runtime.partitions.flow_control import (
+    ReadAhead,
+    StreamLimits,
+    decoded_in,
+    is_out_of_order,
+    missing_of_plan,
+    most_out_of_order,
+)
+from headrace.runtime.partitions.key import PartitionKey, PartitionLog, describe_partitions
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_keys, of_ranges, of_records
-from headrace.runtime.partitions.room import ReadAhead, decoded_in, is_out_of_order, missing_of_plan
 from headrace.runtime.partitions.status import PartitionStatus, is_stuck, open_problem, status
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.limits import StreamLimits
 from headrace.runtime.streams.rebalance_pauses import RebalancePauses
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.records import WireRecord

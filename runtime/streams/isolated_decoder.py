@@ -15,13 +15,12 @@ import sys
 from functools import partial
 from typing import IO
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.environment import PASSED_ON, picked
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.partitions.chunk import ChunkRecord
+from headrace.runtime.processes import PASSED_ON, picked
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.decoder import Decode
 from headrace.runtime.wire.records import FrameKind, RunHeader, WireRecord
-from headrace.runtime.wire.undecodable import UndecodableError, UndecodableRecord
+from headrace.runtime.wire.undecoded import Decode, UndecodableError, UndecodableRecord
 
 SECONDS = 30
 """For one record."""

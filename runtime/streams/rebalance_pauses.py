@@ -3,7 +3,7 @@
 import time
 from collections.abc import Collection
 
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 
 

@@ -1,10 +1,11 @@
 """Conditions between settings that streams of every kind have, by these names."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from headrace.runtime.config.trigger_fields import TriggerFields
-from headrace.runtime.settings.declare import Rule
+from headrace.runtime.settings.declare import Rule, setting
 from headrace.runtime.settings.durations import format_duration
+from headrace.runtime.settings.types import CHOICE
 
 
 def _heartbeat_below_session(settings: Any, _trigger: TriggerFields) -> str:
@@ -76,12 +77,17 @@ def _batch_is_never_halved(settings: Any, trigger: TriggerFields) -> str:
 
 
 _HEARTBEAT = ("heartbeat_interval_seconds", "session_timeout_seconds")
+
+
 _THEN = ("on_failure.then", "on_failure.dead_letter_topic")
+
 
 HEARTBEAT_RULES = (
     Rule("heartbeat_interval_seconds", _HEARTBEAT, _heartbeat_below_session),
     Rule("heartbeat_interval_seconds", _HEARTBEAT, _heartbeat_at_most_a_third, is_error=False),
 )
+
+
 ACK_RULES = (
     Rule(
         "worker_allocation_mode",
@@ -95,6 +101,8 @@ ACK_RULES = (
         is_error=False,
     ),
 )
+
+
 ON_FAILURE_RULES = (
     Rule(
         "on_failure.max_backoff_seconds",
@@ -110,3 +118,20 @@ ON_FAILURE_RULES = (
         is_error=False,
     ),
 )
+
+
+AllocationMode = Annotated[Literal["pool", "static"], CHOICE]
+
+
+AckSemantics = Annotated[Literal["auto", "individual", "cumulative"], CHOICE]
+
+
+def explicit_ack_semantics() -> Any:
+    """The setting."""
+    return setting(
+        "explicitAckSemantics",
+        "auto",
+        effect="cumulative settles every lower record too, finished or not, but for those that have failed"
+        " and are to be tried again; with individual lower ones that nobody acks stay open. auto is"
+        " cumulative for functions that mlrun has written, else individual.",
+    )

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy, FailurePolicy
 from headrace.runtime.spark.link import SparkLink
 from headrace.runtime.testing.results import LogLine, Range, TrialResult
 from headrace.runtime.testing.trial import Trial, TrialInput, kept_logs

@@ -15,7 +15,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.testing.results import LogLine, Outcome, Partition, Range, Record, TrialResult
@@ -23,8 +23,8 @@ from headrace.runtime.testing.trial_lane import TrialLane, TrialRecord
 from headrace.runtime.testing.trial_listener import RefuseMessage, TrialListener
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.records import FrameKind
-from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 from headrace.runtime.worker.frame_handler import handle_frame

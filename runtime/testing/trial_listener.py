@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
-from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.config.delivery_policy import AckMode
 from headrace.runtime.metrics.custom_metric import CustomMetric, CustomSample
 from headrace.runtime.metrics.custom_metrics import CustomMetrics
 from headrace.runtime.partitions.lane import Lane

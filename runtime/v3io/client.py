@@ -9,18 +9,58 @@ from typing import Any, Self, TypeVar
 import aiohttp
 from yarl import URL
 
-from headrace.runtime.errors import one_line
-from headrace.runtime.v3io.access import V3ioAccess
-from headrace.runtime.v3io.errors import V3ioAwayError, V3ioRefusedError
+from headrace.runtime.errors import BrokerError, one_line
+from headrace.runtime.v3io.addresses import V3ioAccess
+
+
+class V3ioError(BrokerError):
+    """A call to a web API that came to nothing."""
+
+
+class V3ioAwayError(V3ioError):
+    """It did not answer, or can't for now: the call may have been done all the same. Waiting helps."""
+
+
+class V3ioRefusedError(V3ioError):
+    """It answered, and nothing was done. `status` is HTTP's, `reason` what it said."""
+
+    def __init__(self, said: str, status: int, reason: str) -> None:
+        super().__init__(said)
+        self.status = status
+        self.reason = reason
+
+    @property
+    def is_absent(self) -> bool:
+        """There is no such stream, shard or item."""
+        return self.status == 404
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Who asks may not do that, or isn't known."""
+        return self.status in {401, 403}
+
 
 T = TypeVar("T")
 
+
 CALL_SECONDS = 30.0
+
+
 """For one request and its answer."""
+
+
 FIRST_SECONDS = 5.0
+
+
 """For the first answer that there ever is, then twice that: so soon an address that is another's is said."""
+
+
 _DOUBT = "; is that the address of a v3io web API?"
+
+
 _AWAY = frozenset({429, 500, 502, 503, 504})
+
+
 _MISUNDERSTOOD = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
 

@@ -5,12 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.errors import V3ioAwayError, V3ioRefusedError
-from headrace.runtime.v3io.group.names import state_name
-from headrace.runtime.v3io.group.sessions import SessionState, decode_state, encode_state
+from headrace.runtime.v3io.addresses import StreamPath
+from headrace.runtime.v3io.client import V3ioAwayError, V3ioClient, V3ioRefusedError
+from headrace.runtime.v3io.group_format import SessionState, decode_state, encode_state, state_name
 from headrace.runtime.v3io.items import get_item, put_attributes
-from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.retry import backoff_seconds
 from headrace.runtime.v3io.streams import describe
 

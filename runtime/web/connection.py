@@ -8,9 +8,9 @@ from typing import Any, cast
 from aiohttp import StreamReader, web
 from aiohttp.http import RawRequestMessage
 
-from headrace.runtime.web.bounds import SharedLimits
-from headrace.runtime.web.costs import FrameMemory, RequestMemory
-from headrace.runtime.web.message_ends import HEAD_END, UnclearFramingError, request_ends
+from headrace.runtime.web.limits import SharedLimits
+from headrace.runtime.web.memory_budget import FrameMemory, RequestMemory
+from headrace.runtime.web.message_framing import HEAD_END, UnclearFramingError, request_ends
 from headrace.runtime.web.refusals import (
     FinalResponse,
     RefusedError,

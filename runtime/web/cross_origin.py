@@ -5,7 +5,7 @@ As Go's http.CrossOriginProtection, and stricter: reading counts too, since a We
 
 from collections.abc import Container, Iterable, Mapping
 
-from headrace.runtime.web.hosts import AllowedHosts
+from headrace.runtime.web.addresses import AllowedHosts
 
 _PORTS = {"http": ":80", "https": ":443"}
 _OF_FORMS = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})

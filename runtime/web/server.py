@@ -9,9 +9,9 @@ from typing import Any
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 
-from headrace.runtime.web.bounds import Limits, SharedLimits
+from headrace.runtime.web.addresses import BACKLOG, listen_error, listen_on, url_of
 from headrace.runtime.web.connection import LINGER_SECONDS, Connection
-from headrace.runtime.web.listening import BACKLOG, listen_error, listen_on, url_of
+from headrace.runtime.web.limits import Limits, SharedLimits
 from headrace.runtime.web.refusals import SERVER, FinalResponse, RefusedError, malformed
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

@@ -7,14 +7,29 @@ process that is frozen can't take that back. docs/design/fencing-and-rebalance.m
 import os
 import time
 import weakref
+from functools import partial
 
 from headrace.runtime.wire import shared_memory
-from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.kill_list import KillList
 
+# The time of a suspended machine counts: its partitions went to others meanwhile. Where no clock has that
+# (macOS), the monotonic one has to do.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+now_ns = partial(time.clock_gettime_ns, _CLOCK)
+
+
+"""ns since some beginning."""
+
+
 _NEVER = 2**64 - 1
+
+
 # Words. The end is there twice: by wire/clock.py, and by the clock that is cheap enough for each record.
 _END_MONOTONIC, _END = 0, 1
+
+
 _WORDS = 2
 
 

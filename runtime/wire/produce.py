@@ -4,6 +4,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
+from headrace.runtime.wire.framing import MAX_REASON, bounded
 from headrace.runtime.wire.records import (
     FrameKind,
     Headers,
@@ -12,7 +13,6 @@ from headrace.runtime.wire.records import (
     encode_headers,
     frame,
 )
-from headrace.runtime.wire.text import MAX_REASON, bounded
 
 PRODUCE_WINDOW_BYTES = 1 << 20
 """How much one worker may have produced that isn't confirmed, but for one record that is larger."""

@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from headrace.runtime.wire.text import MAX_REASON, bounded
+from headrace.runtime.wire.framing import MAX_REASON, bounded
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]

@@ -18,8 +18,8 @@ from pathlib import Path
 from headrace.runtime.processes import die, die_with_parent, keep_freed_memory
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.records import FrameKind
-from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.stack_dump import dump_stack_on_signal, stop_dumping
 from headrace.runtime.wire.start import decode_start
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from headrace.runtime.wire.slots.progress import ProgressSlot
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.worker.api.user_traceback import describe_failure
 
 

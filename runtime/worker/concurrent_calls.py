@@ -9,18 +9,18 @@ from types import CoroutineType
 from typing import Any
 
 from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.records import FrameKind, RunHeader
-from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker import results
 from headrace.runtime.worker.api.event import PartitionView
+from headrace.runtime.worker.api.event_classes import EventSource
 from headrace.runtime.worker.api.record_id import CURRENT_RECORD, CURRENT_RECORD_ID, RecordId
 from headrace.runtime.worker.api.sdk import Response
-from headrace.runtime.worker.api.sources import EventSource
 from headrace.runtime.worker.api.user_traceback import describe_failure
 from headrace.runtime.worker.cancellation import late_reason
 from headrace.runtime.worker.context_variables import await_inside
 from headrace.runtime.worker.inbox import Inbox, PendingRun
-from headrace.runtime.worker.returned.stream import ReplySender
+from headrace.runtime.worker.replies import ReplySender
 
 RETURNED_LATE = "the handler returned after that"
 

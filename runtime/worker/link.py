@@ -7,9 +7,9 @@ from typing import Protocol, cast
 
 from headrace.runtime.processes import die
 from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import MAX_LINE, bounded_values
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.records import FrameKind
-from headrace.runtime.wire.slots.progress import ProgressSlot
-from headrace.runtime.wire.text import MAX_LINE, bounded_values
 from headrace.runtime.worker.api.record_id import CURRENT_RECORD_ID
 from headrace.runtime.worker.api.serial_writer import SerialWriter
 

@@ -14,27 +14,25 @@ from pathlib import Path
 from types import CoroutineType
 from typing import Any
 
-from headrace.runtime.spark.token import SharedToken
+from headrace.runtime.spark.link import SharedToken
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.decoder import Decode
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.records import FrameKind
-from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
-from headrace.runtime.wire.undecodable import UndecodableRecord
+from headrace.runtime.wire.undecoded import Decode, UndecodableRecord
 from headrace.runtime.worker import results as handler_results
 from headrace.runtime.worker.api.acks import WorkerAcks
+from headrace.runtime.worker.api.context import create_context
 from headrace.runtime.worker.api.event import Event, PartitionView
+from headrace.runtime.worker.api.event_classes import EventSource, load_event_sources
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 from headrace.runtime.worker.api.metrics import HandlerMetrics
 from headrace.runtime.worker.api.producing import WorkerProducer
-from headrace.runtime.worker.api.sources import EventSource, load_event_sources
 from headrace.runtime.worker.api.spark import WorkerSpark
 from headrace.runtime.worker.api.user_traceback import describe_failure
 from headrace.runtime.worker.callbacks import Callbacks
 from headrace.runtime.worker.cancellation import CallCancellation
-from headrace.runtime.worker.chunks import ReceivedChunks, no_decoder
 from headrace.runtime.worker.concurrent_calls import RETURNED_LATE, CallEnvironment, ConcurrentCalls
-from headrace.runtime.worker.context import create_context
 from headrace.runtime.worker.context_variables import ContextVariables, as_coroutine
 from headrace.runtime.worker.handler import (
     Handler,
@@ -42,12 +40,11 @@ from headrace.runtime.worker.handler import (
     load_handler,
     load_named,
 )
-from headrace.runtime.worker.inbox import Inbox, PendingRun
+from headrace.runtime.worker.inbox import Inbox, PendingRun, ReceivedChunks, no_decoder
 from headrace.runtime.worker.link import Sender
+from headrace.runtime.worker.replies import ReplySender, answers
 from headrace.runtime.worker.result_topic import ResultTopic
 from headrace.runtime.worker.results import HandlerReturnedError, RecordOutcome
-from headrace.runtime.worker.returned.replies import answers
-from headrace.runtime.worker.returned.stream import ReplySender
 from headrace.runtime.worker.tracing import NoTraces, Traces
 
 _QUICK_NS = 100_000

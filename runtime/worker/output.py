@@ -12,7 +12,7 @@ from typing import Any
 
 from nuclio_sdk.json_encoder import Encoder
 
-from headrace.runtime.wire.text import MAX_LINE, MAX_REASON, bounded
+from headrace.runtime.wire.framing import MAX_LINE, MAX_REASON, bounded
 from headrace.runtime.worker.api.serial_writer import SerialWriter
 
 SendLog = Callable[[dict[str, object]], None]

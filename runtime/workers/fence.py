@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from headrace.runtime.environment import PASSED_ON, picked
+from headrace.runtime.processes import PASSED_ON, picked
 from headrace.runtime.tasks import end_tasks, start_task, until_ended
 from headrace.runtime.wire.lease import Lease
 

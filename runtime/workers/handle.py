@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from headrace.runtime.errors import HandlerLoadError
-from headrace.runtime.metrics.trigger import RestartReason
+from headrace.runtime.metrics.runtime_metrics import RestartReason
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.processes import describe_exit
 from headrace.runtime.tasks import end_tasks

@@ -9,8 +9,8 @@ from itertools import groupby
 from operator import itemgetter
 
 from headrace.runtime.partitions.lane import Lane
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.records import ProtocolViolationError, RunHeader, WireRecord
-from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 
 
 @dataclass(slots=True, eq=False)

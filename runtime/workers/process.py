@@ -14,8 +14,8 @@ from itertools import count
 from headrace.runtime.processes import MARK, handlers_umask, kill_marked
 from headrace.runtime.users import OURS, ProcessUser
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.records import Buffer, FrameKind, ProtocolViolationError
-from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.stack_dump import StackDump, place_in
 from headrace.runtime.wire.start import WorkerStart, encode_start
 from headrace.runtime.workers.channel import Channel, OnFrame

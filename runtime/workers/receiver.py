@@ -11,13 +11,12 @@ from typing import Any
 from headrace.runtime.log_lines import HANDLER_LOG
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.framing import MAX_LINE, MAX_REASON, bounded, bounded_values
 from headrace.runtime.wire.metrics import decode_metrics
 from headrace.runtime.wire.produce import ProduceRequest, decode_produce
+from headrace.runtime.wire.progress_slot import AckedSpan, Progress, ProgressSlot
 from headrace.runtime.wire.records import Ack, FrameKind, ProtocolViolationError, WireRecord
 from headrace.runtime.wire.reply import MAX_PART_BYTES, Reply, decode_part, decode_reply
-from headrace.runtime.wire.slots.acks import AckedSpan
-from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
-from headrace.runtime.wire.text import MAX_LINE, MAX_REASON, bounded, bounded_values
 from headrace.runtime.workers.crash_attribution import (
     CrashOutcome,
     KillReason,

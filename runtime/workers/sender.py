@@ -8,9 +8,9 @@ from typing import Protocol
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.records import Buffer, FrameKind, RunHeader, WireRecord
 from headrace.runtime.wire.reply import encode_taken
+from headrace.runtime.wire.undecoded import ChunkCache
 from headrace.runtime.workers.in_flight import InFlight, RunningRecord
 
 # Some times what a chunk of 1 MB takes to be decoded; a lane may wait so long for its turn.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.settings.durations import format_duration
 from headrace.runtime.tasks import end_tasks, start_task
 from headrace.runtime.workers.crash_attribution import KillReason

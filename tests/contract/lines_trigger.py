@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from headrace.runtime.config.on_failure import OnFailureSettings
+from headrace.runtime.config.shared_attributes import OnFailureSettings
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.config.trigger_kinds import TriggerKind
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text

@@ -14,7 +14,7 @@ from running_trigger import made, running, written
 from servers import SharedV3io
 from worker_bench import kill_worker_process, until
 
-from headrace.runtime.processor.running import RunningTrigger
+from headrace.runtime.processor.running_trigger import RunningTrigger
 from headrace.triggers.base import TriggerStatus
 
 COUNTS = """

@@ -13,7 +13,7 @@ METHODS = ("delivery", "embedded", "run", "stop", "problems", "status")
 HEAD = """
 from headrace.triggers.base import Dispatch, Trigger
 from headrace.runtime.config.trigger import TriggerSpec
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from lines_trigger import LinesTrigger
 """
 WHOLE = {

@@ -20,7 +20,7 @@ from root import ROOT
 from spark import SharedSpark
 
 from headrace.functions.spark.temporary_folder import sweep
-from headrace.functions.spark_pipeline.pipeline import Pipeline
+from headrace.functions.spark_pipeline.handler import Pipeline
 from headrace.functions.spark_pipeline.settings import PipelineError, read_settings
 from headrace.runtime.config.function import load_function
 

@@ -133,14 +133,14 @@ def test_what_has_a_type_is_there() -> None:
     context = run.context
     worker = ROOT / "runtime/worker"
     for path, name, real in (
-        (worker / "given/sdk.py", "TriggerInfo", context.trigger),
-        (worker / "given/sdk.py", "Event", event),
-        (worker / "given/sdk.py", "QualifiedOffset", QualifiedOffset("t", 0, 0)),
-        (worker / "given/sdk.py", "Response", Response()),
-        (worker / "given/sdk.py", "Logger", context.logger),
-        (worker / "given/sdk.py", "Platform", context.platform),
-        (worker / "given/event.py", "StreamEvent", event),
-        (worker / "context.py", "Context", context),
+        (worker / "api/sdk.py", "TriggerInfo", context.trigger),
+        (worker / "api/sdk.py", "Event", event),
+        (worker / "api/sdk.py", "QualifiedOffset", QualifiedOffset("t", 0, 0)),
+        (worker / "api/sdk.py", "Response", Response()),
+        (worker / "api/sdk.py", "Logger", context.logger),
+        (worker / "api/sdk.py", "Platform", context.platform),
+        (worker / "api/event.py", "StreamEvent", event),
+        (worker / "api/context.py", "Context", context),
     ):
         names = [it for it in names_typed_in(path, name) if it != "spark"]  # asks for a server
         assert names

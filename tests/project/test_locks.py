@@ -12,9 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 from root import ROOT
 
-from headrace.runtime.embedded.ivy import JarSet
-from headrace.runtime.embedded.jar_lock import jar_file_name
 from headrace.runtime.embedded.kafka.jars import KAFKA_JARS
+from headrace.runtime.embedded.maven_jars import JarSet, jar_file_name
 from headrace.runtime.embedded.spark.jars import spark_jar_set
 
 BILL = ROOT / "sbom.cdx.json"

@@ -2,7 +2,7 @@
 
 import logging
 
-from headrace.runtime.processor.admin.log_tail import LogTail
+from headrace.runtime.log import LogTail
 
 
 class SaslAuthenticateRequest_v1:  # noqa: N801  # as aiokafka calls it

@@ -12,8 +12,7 @@ from messages import Messages, OnTheirWay
 from shape import record_key
 from taken_back import TakenBack
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.config.failure import Then
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy, Then
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 

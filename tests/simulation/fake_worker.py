@@ -12,11 +12,11 @@ from typing import Any, NoReturn, Protocol
 
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.records import Buffer, FrameKind
-from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart, decode_start, encode_start
+from headrace.runtime.worker.api.context import Platform
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
-from headrace.runtime.worker.context import Platform
 from headrace.runtime.worker.frame_handler import handle_frame
 from headrace.runtime.worker.handler import Handler
 from headrace.runtime.worker.loop import WorkerLoop

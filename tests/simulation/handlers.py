@@ -12,7 +12,7 @@ from fake_worker import FakeProcess
 from group import Group
 from shape import Shape
 
-from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.config.delivery_policy import AckMode
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.worker.api.producing import PendingMessage, ProduceError
 from headrace.runtime.worker.api.sdk import QualifiedOffset, Response

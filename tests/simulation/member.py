@@ -16,8 +16,8 @@ from shape import Shape
 from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.batch_scheduler import BatchScheduler
 from headrace.runtime.dispatch.dispatcher import Dispatcher
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
+from headrace.runtime.partitions.flow_control import StreamLimits
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, Encoded
@@ -25,7 +25,6 @@ from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallbac
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.assignment import Assignment, StartOffsets
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.limits import StreamLimits
 from headrace.runtime.streams.offset_store import CommitRefusedError
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.produce import Message

@@ -4,8 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy, Then
+from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy, FailurePolicy, Then
 
 Delivery = Literal["records", "chunks", "ranges"]
 Ordering = Literal["partition", "key", "none"]

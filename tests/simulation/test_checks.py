@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from checks import Call, Delivery, History
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 

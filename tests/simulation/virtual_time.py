@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from headrace.runtime.wire import clock
+from headrace.runtime.wire import lease
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def _clock(loop: VirtualLoop) -> Iterator[None]:
     }
     with ExitStack() as patches:
         patches.enter_context(patch.multiple(time, **clocks))
-        for module in [found for found in sys.modules.values() if vars(found).get("now_ns") is clock.now_ns]:
+        for module in [found for found in sys.modules.values() if vars(found).get("now_ns") is lease.now_ns]:
             patches.enter_context(patch.object(module, "now_ns", now_ns))
         yield
 

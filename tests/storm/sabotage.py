@@ -17,8 +17,8 @@ from typing import Any
 # Name: the process, the method, and whether it is before or after it.
 WORKER, PROCESSOR = "headrace.runtime.worker", "headrace"
 FAILPOINTS = {
-    "before-handler": (WORKER, "headrace.runtime.wire.slots.progress:ProgressSlot.enter", "after"),
-    "after-handler": (WORKER, "headrace.runtime.wire.slots.progress:ProgressSlot.leave", "before"),
+    "before-handler": (WORKER, "headrace.runtime.wire.progress_slot:ProgressSlot.enter", "after"),
+    "after-handler": (WORKER, "headrace.runtime.wire.progress_slot:ProgressSlot.leave", "before"),
     "before-ack": (WORKER, "headrace.runtime.worker.api.acks:WorkerAcks.ack", "before"),
     "after-ack": (WORKER, "headrace.runtime.worker.api.acks:WorkerAcks.ack", "after"),
     "before-commit": (PROCESSOR, "headrace.runtime.streams.committer:Committer._send", "before"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from worker_bench import QUICK_RETRIES, Bench, until
 
-from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
+from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.partitions.partition import AssignedPartition
 

@@ -20,15 +20,14 @@ from http_function import http_function
 
 from headrace.functions.run_tracking.frontier import service
 from headrace.functions.run_tracking.settings import read_settings
+from headrace.runtime.admin import server as admin
 from headrace.runtime.embedded.v3io import listening
-from headrace.runtime.embedded.v3io.store.store import open_store
-from headrace.runtime.embedded.v3io.web.api import Api
-from headrace.runtime.embedded.v3io.web.keys import AccessKey
-from headrace.runtime.processor.admin import server as admin
+from headrace.runtime.embedded.v3io.api import AccessKey, Api
+from headrace.runtime.embedded.v3io.store import open_store
 from headrace.runtime.tasks import start_task
-from headrace.runtime.web import bounds
-from headrace.runtime.web.bounds import Limits
-from headrace.runtime.web.hosts import TcpAddress
+from headrace.runtime.web import limits
+from headrace.runtime.web.addresses import TcpAddress
+from headrace.runtime.web.limits import Limits
 from headrace.runtime.web.server import Server
 from headrace.triggers.http import trigger
 
@@ -113,7 +112,7 @@ SERVERS = {"http": http, "admin": admin_of_a_run, "v3io": v3io, "frontier": fron
 async def main(kind: str, folder: str) -> None:
     trigger.IDLE_SECONDS = admin.IDLE_SECONDS = listening._IDLE_SECONDS = IDLE_SECONDS
     cast("Any", service).Limits = partial(Limits, idle_seconds=IDLE_SECONDS)
-    bounds.RATE_SECONDS = RATE_SECONDS
+    limits.RATE_SECONDS = RATE_SECONDS
     async with SERVERS[kind](Path(folder)) as (url, done):
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()

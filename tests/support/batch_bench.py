@@ -10,8 +10,7 @@ from pathlib import Path
 
 from worker_bench import QUICK_RETRIES, Bench, bench, records
 
-from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy, FailurePolicy
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint

@@ -13,8 +13,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
@@ -26,7 +25,7 @@ from headrace.triggers.kafka.client.commits import (
     tell_partitions_apart,
 )
 from headrace.triggers.kafka.client.internals import generation
-from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.group.offsets import GroupOffsets
 from headrace.triggers.kafka.start_offsets import GroupTopics
 
 TP = TopicPartition("t", 0)

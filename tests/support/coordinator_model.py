@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE, Heartbeat, HeartbeatAnswer, TopicIdPartition
+from headrace.triggers.kafka.group.kip848.machine import (
+    JOIN,
+    LEAVE,
+    Heartbeat,
+    HeartbeatAnswer,
+    TopicIdPartition,
+)
 from headrace.triggers.kafka.group.kip848.refusals import LOST
 
 FENCED, UNKNOWN = 110, 25

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.streams.isolated_decoder import IsolatedDecoder
 from headrace.triggers.kafka.dead_letters import KafkaDeadLetters
 from headrace.triggers.kafka.settings.model import KafkaSettings

@@ -2,7 +2,7 @@
 
 from batch_bench import BatchBench
 
-from headrace.runtime.config.failure import FailurePolicy, Then
+from headrace.runtime.config.delivery_policy import FailurePolicy, Then
 
 BAD = """
     def handler(context, events):

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from worker_bench import QUICK, QUICK_RETRIES, Bench
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.failure import Then
+from headrace.runtime.config.delivery_policy import DeliveryPolicy, Then
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint

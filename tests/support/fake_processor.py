@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from headrace.runtime.admin.status_source import Action, NotHaltedError
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.reported import Action, NotHaltedError
 
 
 class FakeProcessor:

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from v3io_scene import GROUP, PLACE, TOPIC, V3ioScene
 
-from headrace.runtime.v3io.access import V3ioAccess
+from headrace.runtime.v3io.addresses import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.group.names import sequence_attribute, state_name
-from headrace.runtime.v3io.group.sessions import SessionState
+from headrace.runtime.v3io.group_format import SessionState, sequence_attribute, state_name
 from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import SHARD, get_item, put_attributes
 from headrace.runtime.v3io.streams import get, seek

@@ -8,8 +8,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.tasks import end_tasks
-from headrace.triggers.kafka.group.session import GroupSession
-from headrace.triggers.kafka.group.settings import GroupSettings
+from headrace.triggers.kafka.group.kip848.machine import GroupSettings
+from headrace.triggers.kafka.group.kip848.session import GroupSession
 
 
 class GroupMember:

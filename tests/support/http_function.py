@@ -14,9 +14,8 @@ import yaml
 from worker_bench import PRELUDE, until
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.processor.running import RunningTrigger
-from headrace.runtime.processor.running_function import RunningFunction
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry
+from headrace.runtime.processor.running_trigger import RunningFunction, RunningTrigger
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 from inference_responses import as_json
 
-from headrace.functions.model_metrics.messages.extraction import ResponseRow
 from headrace.functions.model_metrics.messages.feedback import FeedbackRow, Kind
 from headrace.functions.model_metrics.messages.payload import ContentType
+from headrace.functions.model_metrics.messages.responses import ResponseRow
 
 AT = datetime(2026, 5, 17, 12, 30, 1, 250_000, tzinfo=UTC)
 RESPONSE = ResponseRow(

@@ -22,8 +22,8 @@ from kafka_records import group_offsets
 from replica import QUICK_GROUP, Replica, replica, wait_until
 
 from headrace.functions.database.engine import open_engine, read_only
-from headrace.functions.model_metrics.messages.extraction import Ignored
 from headrace.functions.model_metrics.messages.payload import ContentType
+from headrace.functions.model_metrics.messages.responses import Ignored
 from headrace.functions.model_metrics.store.tables import IGNORED, RESPONSES
 
 FUNCTION = Path(__file__).parents[2] / "functions" / "model_metrics" / "function.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 from refetching import Log
 from worker_bench import QUICK, Bench, bench
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.partitions.offsets.pending_produces import (
     DeliveryCallback,
     DeliveryReport,

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.functions.run_tracking.store.identities import context_id
+from headrace.functions.run_tracking.store.tables import context_id
 
 ARTIFACTS = 3
 CONTEXTS: tuple[dict[str, Any] | None, ...] = (None, {"subset": "train"}, {"subset": "val", "fold": 1})

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from headrace.functions.run_tracking.store import tables as t
-from headrace.functions.run_tracking.store.identities import context_id, id_of_name
+from headrace.functions.run_tracking.store.tables import context_id, id_of_name
 
 BEGAN = datetime(2026, 5, 17, 12, tzinfo=UTC)
 

@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.processor.running import RunningTrigger
-from headrace.runtime.processor.running_function import RunningFunction
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry
+from headrace.runtime.processor.running_trigger import RunningFunction, RunningTrigger
 
 
 def made(folder: Path) -> RunningTrigger:

@@ -20,7 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 _TESTS = f"{Path(__file__).parents[1]}/"
 _SERVERS = {"broker", "guarded", "v3io", "spark", "databases", "own_server"}
 _STARTERS = {
-    *("subprocess", "multiprocessing", "WorkerProcess", "RunningTrigger", "Processor", "Opener"),
+    *("subprocess", "multiprocessing", "WorkerProcess", "RunningTrigger", "Processor", "IsolatedDecoder"),
     *("EmbeddedKafka", "EmbeddedV3io", "SparkServer", "find_java", "kafka_jars"),
 }
 """Names whose use is a way to a process. Where none is in sight, the mark `processes` says so."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from replica import wait_until
 
-from headrace.runtime.embedded.ivy import pyspark_jars
 from headrace.runtime.embedded.java import Java, dying_with_parent
+from headrace.runtime.embedded.maven_jars import pyspark_jars
 from headrace.runtime.embedded.ports import HOST, free_port
 from headrace.runtime.embedded.spark.command import _OPENED
 

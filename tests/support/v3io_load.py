@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from commits import Sample
 from v3io_scene import GROUP, PLACE, TOPIC, V3ioScene
 
-from headrace.runtime.v3io.access import V3ioAccess
-from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.errors import V3ioError
-from headrace.runtime.v3io.group.names import LAST_SEQUENCE, sequence_attribute
-from headrace.runtime.v3io.group.sessions import SessionState
+from headrace.runtime.v3io.addresses import V3ioAccess
+from headrace.runtime.v3io.client import V3ioClient, V3ioError
+from headrace.runtime.v3io.group_format import LAST_SEQUENCE, SessionState, sequence_attribute
 from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import get_item
 from headrace.runtime.v3io.records import NewRecord

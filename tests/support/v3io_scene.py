@@ -14,13 +14,11 @@ from replica import Replica, replica, wait_until
 from worker_bench import PRELUDE
 
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
-from headrace.runtime.v3io.access import V3ioAccess
-from headrace.runtime.v3io.client import V3ioClient, nothing
-from headrace.runtime.v3io.errors import V3ioRefusedError
-from headrace.runtime.v3io.group.lags import read_lags
-from headrace.runtime.v3io.group.sessions import SessionState
+from headrace.runtime.v3io.addresses import StreamPath, V3ioAccess
+from headrace.runtime.v3io.client import V3ioClient, V3ioRefusedError, nothing
+from headrace.runtime.v3io.group_format import SessionState
+from headrace.runtime.v3io.group_offsets import read_lags
 from headrace.runtime.v3io.group_state import StateItem
-from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.records import NewRecord
 from headrace.runtime.v3io.streams import create, put
 

@@ -5,13 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from headrace.runtime.v3io import streams
-from headrace.runtime.v3io.access import V3ioAccess
+from headrace.runtime.v3io.addresses import StreamPath, V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.group.names import sequence_attribute, state_name
-from headrace.runtime.v3io.group.sessions import SessionState
+from headrace.runtime.v3io.group_format import SessionState, sequence_attribute, state_name
 from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.items import get_item, put_attributes
-from headrace.runtime.v3io.place import StreamPath
 from headrace.runtime.v3io.records import NewRecord
 
 T = TypeVar("T")

@@ -11,15 +11,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.dispatch.allocators import Allocator, PoolAllocator, StaticAllocator
 from headrace.runtime.dispatch.batch_scheduler import EndSession, no_session
 from headrace.runtime.dispatch.dispatcher import Dispatcher
 from headrace.runtime.dispatch.interface import Output
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_keys, of_records

@@ -5,12 +5,12 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import FailurePolicy
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.lane import EventLane
 from headrace.runtime.partitions.offsets.failure_text import in_one_line, is_alike, log_extra
-from headrace.runtime.partitions.single_lane import EventLane
 from headrace.runtime.wire.records import SentRecord, WireRecord
 from headrace.triggers.cron.event import id_of, record_of, said
 

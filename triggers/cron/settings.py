@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge
 from pydantic import AfterValidator
 
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import FailurePolicy
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.declare import Rule, Settings, section, setting
 from headrace.runtime.settings.types import CHOICE, Anything, Count, Seconds, Text, spelled

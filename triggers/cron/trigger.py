@@ -3,27 +3,75 @@
 import asyncio
 import logging
 import math
+import time
 from dataclasses import replace
+from typing import Protocol
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy, FailurePolicy
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.tasks import end_tasks
 from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.cron.clock import Clock, MachineClock, read_clock
 from headrace.triggers.cron.event import body_of, head_of, said
 from headrace.triggers.cron.firings import Firings, ReportThrottle
 from headrace.triggers.cron.schedule import Schedule, zone_of
 from headrace.triggers.cron.settings import CronSettings
-from headrace.triggers.cron.timetable import Due, IntervalTimetable, Timetable, WallClockTimetable
+from headrace.triggers.cron.timetable import (
+    ClockReading,
+    Due,
+    IntervalTimetable,
+    Timetable,
+    WallClockTimetable,
+)
+
+
+class Clock(Protocol):
+    """What the machine says of time. Tests have one that they turn."""
+
+    def wall(self) -> float:
+        """Seconds since 1970. May be set, both ways."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, those that the machine sleeps included."""
+
+    async def sleep(self, seconds: float) -> None:
+        """For so long, if the machine doesn't sleep meanwhile."""
+
+
+class MachineClock:
+    """Keeps Clock."""
+
+    def wall(self) -> float:
+        """As Clock says."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """As Clock says."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    async def sleep(self, seconds: float) -> None:
+        """As Clock says."""
+        await asyncio.sleep(seconds)
+
+
+def read_clock(clock: Clock) -> ClockReading:
+    """Both clocks."""
+    return ClockReading(clock.wall(), clock.monotonic())
+
 
 logger = logging.getLogger(__name__)
 
+
 LONGEST_SLEEP_SECONDS = 1.0
+
+
 """Then clocks are looked at anew: somebody may have set them."""
+
+
 _EVENT = "headrace.triggers.cron.event:CronEvent"
+
+
 _ONCE = FailurePolicy(max_attempts=1, then="report")  # firings have attempts of their own
 
 

@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 from headrace.runtime.deadlines import Deadlines
 from headrace.runtime.dispatch.interface import Dispatch
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.lane import CutShort
+from headrace.runtime.partitions.lane import CutShort, EventLane
 from headrace.runtime.partitions.offsets.failure_text import in_one_line, log_extra
-from headrace.runtime.partitions.single_lane import EventLane
 from headrace.runtime.wire.records import SentRecord, WireRecord
 from headrace.runtime.wire.reply import NOBODY, Reply
-from headrace.triggers.http.stream import AnswerStream
+from headrace.triggers.http.responses import AnswerStream
 
 logger = logging.getLogger(__name__)
 

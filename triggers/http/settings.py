@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Le
 from pydantic import AfterValidator
 
-from headrace.runtime.config.concurrency import CONCURRENCY_RULES, MaxConcurrency, max_concurrency
+from headrace.runtime.config.shared_attributes import CONCURRENCY_RULES, MaxConcurrency, max_concurrency
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.settings.declare import Rule, Settings, section, setting
 from headrace.runtime.settings.types import Anything, Count, Flag, Text, Texts

@@ -1,9 +1,12 @@
 """What the first line of a request asks for, between method and version. Pure."""
 
+from collections.abc import Sequence
 from typing import AnyStr, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 Fields: TypeAlias = dict[AnyStr, AnyStr | list[AnyStr]]
+
+
 _UTF8 = "surrogateescape"  # what is no UTF-8 comes back as it was
 
 
@@ -41,3 +44,24 @@ def path_of(target: str) -> str:
             parts.append(part)
     is_folder = last in {"", ".", ".."} and bool(parts)
     return "/" + "/".join(parts) + ("/" if is_folder else "")
+
+
+class Ingresses:
+    """Prefixes by whole parts, as Kubernetes has them: /orders covers /orders/7, and not /ordersheet."""
+
+    def __init__(self, paths: Sequence[str], name: str, namespace: str) -> None:
+        """In `paths`, `{{.Name}}`, `{{.Namespace}}` and `{{.Version}}` stand for the function's."""
+        filled = [
+            path.replace("{{.Name}}", name)
+            .replace("{{.Namespace}}", namespace)
+            .replace("{{.Version}}", "latest")
+            for path in paths
+        ]
+        self._prefixes = tuple(f"/{path.strip('/')}".rstrip("/") for path in filled)
+
+    def cover(self, target: str) -> bool:
+        """Whether a request for this, as it stands in its first line, is for the function."""
+        if not self._prefixes:
+            return True
+        path = path_of(target)
+        return any(path == prefix or path.startswith(f"{prefix}/") for prefix in self._prefixes)

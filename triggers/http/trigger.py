@@ -6,24 +6,21 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy, FailurePolicy
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.errors import printable
-from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.web.bodies import is_waiting, whole_body
-from headrace.runtime.web.bounds import Limits
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
+from headrace.runtime.web.limits import Limits
+from headrace.runtime.web.payloads import is_waiting, whole_body
 from headrace.runtime.web.server import Server
 from headrace.triggers.base import Dispatch, EmbeddedNeeds, Trigger, TriggerStatus
-from headrace.triggers.http.answers import headers_of, send_parts, text_answer
-from headrace.triggers.http.askers import RequestGuard
-from headrace.triggers.http.cors import PREFLIGHT_VARY, Cors
+from headrace.triggers.http.cross_origin import PREFLIGHT_VARY, Cors, RequestGuard
 from headrace.triggers.http.event import head_of
-from headrace.triggers.http.ingresses import Ingresses
 from headrace.triggers.http.requests import STOPPING, Requests
+from headrace.triggers.http.responses import headers_of, send_parts, text_answer
 from headrace.triggers.http.settings import HttpSettings
-from headrace.triggers.http.target import path_of
+from headrace.triggers.http.target import Ingresses, path_of
 
 logger = logging.getLogger(__name__)
 

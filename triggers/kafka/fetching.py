@@ -11,19 +11,38 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.partitions.chunk import ChunkSlice
+from headrace.runtime.partitions.flow_control import decoded_in, missing_of_plan
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.partition import AssignedPartition
-from headrace.runtime.partitions.room import decoded_in, missing_of_plan
 from headrace.runtime.streams.assignment import AHEAD_BYTES, Assignment
 from headrace.triggers.kafka.client import fetches, undecoded_fetch
 from headrace.triggers.kafka.client.epochs import LeaderEpochs
 from headrace.triggers.kafka.client.fetch_budget import FetchBudget
-from headrace.triggers.kafka.item_limit import FetchItemLimit
+from headrace.triggers.kafka.client.undecoded_fetch import PIECE_BYTES
 from headrace.triggers.kafka.settings.model import KafkaSettings
+
+
+class FetchItemLimit:
+    """The client counts items, and partitions bytes: what the last fetches brought says how large one is."""
+
+    def __init__(self) -> None:
+        self._item_bytes = PIECE_BYTES
+
+    def items(self, left_bytes: int) -> int:
+        """What has place in so many bytes; one at least."""
+        return max(1, left_bytes // self._item_bytes)
+
+    def brought(self, count: int, size_bytes: int) -> None:
+        """A fetch has, of one partition. Large items count for some fetches more."""
+        self._item_bytes = max(1, size_bytes // count, self._item_bytes // 2)
+
 
 logger = logging.getLogger(__name__)
 
+
 _FETCH_WAIT_SECONDS = 1.0
+
+
 _RETRY_SECONDS = 1.0
 
 

@@ -1,8 +1,7 @@
 """What function.yaml may say of a kafka-cluster trigger, and of an output."""
 
 from headrace.runtime.config.output import OutputKind
-from headrace.triggers.kafka.settings.model import KafkaSettings
-from headrace.triggers.kafka.settings.output import KafkaOutputSettings
+from headrace.triggers.kafka.settings.model import KafkaOutputSettings, KafkaSettings
 
 KAFKA = OutputKind(
     kind="kafka-cluster",

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition
@@ -18,7 +18,7 @@ from headrace.triggers.kafka.client import fetches
 from headrace.triggers.kafka.client.epochs import LeaderEpochs, ReadEpoch, end_of_epoch
 from headrace.triggers.kafka.client.internals import refresh_metadata
 from headrace.triggers.kafka.client.topics import TopicDescription, describe_topics
-from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.group.offsets import GroupOffsets
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from headrace.triggers.kafka.dead_letters import KafkaDeadLetters
 from headrace.triggers.kafka.end_offsets import EndOffsets
 from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group.membership import GroupMembership
-from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.group.offsets import GroupOffsets
 from headrace.triggers.kafka.log_watcher import LogWatcher
 from headrace.triggers.kafka.produce.output_producer import OutputProducer
 from headrace.triggers.kafka.ranges import read_record

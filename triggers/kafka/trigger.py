@@ -10,18 +10,18 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.streams.isolated_decoder import IsolatedDecoder
 from headrace.runtime.tasks import outcome, task_group
-from headrace.runtime.wire.clock import now_ns
+from headrace.runtime.wire.lease import now_ns
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
 from headrace.triggers.kafka.client import fetch_requests, fetches, internals, undecoded_fetch
@@ -34,16 +34,13 @@ from headrace.triggers.kafka.fetching import Fetching
 from headrace.triggers.kafka.group.classic import ClassicMembership
 from headrace.triggers.kafka.group.consumer import ConsumerMembership
 from headrace.triggers.kafka.group.membership import GroupMembership
+from headrace.triggers.kafka.group.offsets import GroupOffsets, MemberOffsets, log_commit_expiry
 from headrace.triggers.kafka.group.transactional_offsets import TransactionalOffsets
-from headrace.triggers.kafka.group_offsets import GroupOffsets
 from headrace.triggers.kafka.log_watcher import LogWatcher
-from headrace.triggers.kafka.member_offsets import MemberOffsets
-from headrace.triggers.kafka.membership.expiry import log_commit_expiry
-from headrace.triggers.kafka.produce.known_topics import watch_at_start
+from headrace.triggers.kafka.produce.cluster import watch_at_start
 from headrace.triggers.kafka.produce.output_producer import OutputProducer
 from headrace.triggers.kafka.ranges import RangeWatcher
-from headrace.triggers.kafka.settings.model import KafkaSettings
-from headrace.triggers.kafka.settings.output import KafkaOutputSettings
+from headrace.triggers.kafka.settings.model import KafkaOutputSettings, KafkaSettings
 from headrace.triggers.kafka.stream import KafkaStream
 from headrace.triggers.kafka.topic_subscription import TopicSubscription
 

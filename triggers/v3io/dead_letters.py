@@ -5,9 +5,8 @@ import struct
 
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.errors import V3ioRefusedError
-from headrace.runtime.v3io.place import StreamPath
+from headrace.runtime.v3io.addresses import StreamPath
+from headrace.runtime.v3io.client import V3ioClient, V3ioRefusedError
 from headrace.runtime.v3io.records import NewRecord
 from headrace.runtime.v3io.streams import describe, put
 from headrace.runtime.wire.records import WireRecord

@@ -6,10 +6,10 @@ if its records had been there before the group.
 
 from collections.abc import Collection
 
+from headrace.runtime.v3io.addresses import StreamPath
 from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.group.names import state_name
+from headrace.runtime.v3io.group_format import state_name
 from headrace.runtime.v3io.items import get_item, put_attributes
-from headrace.runtime.v3io.place import StreamPath
 
 
 def _name(shard: int) -> str:

@@ -1,7 +1,7 @@
 """What function.yaml may say of a v3ioStream trigger."""
 
 from headrace.runtime.config.trigger_kinds import TriggerKind
-from headrace.triggers.v3io.settings.model import V3ioSettings
+from headrace.triggers.v3io.settings import V3ioSettings
 
 V3IO = TriggerKind(
     kind="v3ioStream",

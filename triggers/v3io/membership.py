@@ -7,11 +7,11 @@ import time
 from collections.abc import Collection
 from typing import Protocol
 
-from headrace.runtime.v3io.errors import V3ioError, V3ioRefusedError
-from headrace.runtime.v3io.group.sessions import StateError
+from headrace.runtime.v3io.client import V3ioError, V3ioRefusedError
+from headrace.runtime.v3io.group_format import StateError
 from headrace.runtime.v3io.group_state import GroupState, StateItem
 from headrace.runtime.v3io.retry import LogThrottle, backoff_seconds
-from headrace.runtime.wire.clock import now_ns
+from headrace.runtime.wire.lease import now_ns
 from headrace.triggers.v3io.shares import ShardAssignor, ShareDecision, V3ioMember
 
 logger = logging.getLogger(__name__)

@@ -14,12 +14,10 @@ from headrace.runtime.partitions.offsets.checkpoint_text import (
 )
 from headrace.runtime.partitions.offsets.pending_produces import Outgoing
 from headrace.runtime.streams.offset_store import CommitRefusedError
-from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.errors import V3ioError
-from headrace.runtime.v3io.group.names import INODE, LAST_SEQUENCE, sequence_attribute, text_attribute
-from headrace.runtime.v3io.items import SHARD, get_item, put_attributes
-from headrace.runtime.v3io.place import StreamPath
-from headrace.runtime.v3io.values import Attributes
+from headrace.runtime.v3io.addresses import StreamPath
+from headrace.runtime.v3io.client import V3ioClient, V3ioError
+from headrace.runtime.v3io.group_format import INODE, LAST_SEQUENCE, sequence_attribute, text_attribute
+from headrace.runtime.v3io.items import SHARD, Attributes, get_item, put_attributes
 
 FIRST_OFFSET = 1
 """Sequence numbers begin with it."""

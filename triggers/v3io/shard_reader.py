@@ -12,12 +12,11 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.assignment import Assignment
-from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.errors import V3ioError, V3ioRefusedError
+from headrace.runtime.v3io.client import V3ioClient, V3ioError, V3ioRefusedError
 from headrace.runtime.v3io.retry import LogThrottle, backoff_seconds
 from headrace.runtime.v3io.streams import ShardRead, get, seek
 from headrace.triggers.v3io.event import record_of
-from headrace.triggers.v3io.settings.model import V3ioSettings
+from headrace.triggers.v3io.settings import V3ioSettings
 from headrace.triggers.v3io.shard_offsets import FIRST_OFFSET, ShardOffsets, ShardState
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from headrace.runtime.v3io.group.sessions import SessionState, Share
+from headrace.runtime.v3io.group_format import SessionState, Share
 
 
 def cut(replica_count: int, shard_count: int) -> list[tuple[int, ...]]:

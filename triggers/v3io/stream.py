@@ -9,7 +9,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.assignment import StartOffsets
-from headrace.runtime.v3io.errors import V3ioError
+from headrace.runtime.v3io.client import V3ioError
 from headrace.runtime.v3io.retry import LogThrottle, backoff_seconds
 from headrace.runtime.wire.records import WireRecord
 from headrace.triggers.v3io.dead_letters import V3ioDeadLetters

@@ -5,29 +5,28 @@ import logging
 from collections.abc import Collection
 from dataclasses import replace
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.config.trigger import TriggerSpec
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.dispatch.interface import Dispatch
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.assignment import Assignment
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.tasks import end_tasks, outcome, task_group
-from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.errors import V3ioError, V3ioRefusedError
-from headrace.runtime.v3io.group.names import escaped
+from headrace.runtime.v3io.client import V3ioClient, V3ioError, V3ioRefusedError
+from headrace.runtime.v3io.group_format import escaped
 from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.retry import backoff_seconds
 from headrace.runtime.v3io.streams import describe
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.base import EmbeddedNeeds, Trigger, TriggerStatus
+from headrace.triggers.v3io.access import access_of
 from headrace.triggers.v3io.dead_letters import V3ioDeadLetters
 from headrace.triggers.v3io.empty_shards import EmptyShards
 from headrace.triggers.v3io.membership import V3ioMembership
-from headrace.triggers.v3io.settings.keys import access_of
-from headrace.triggers.v3io.settings.model import V3ioSettings
+from headrace.triggers.v3io.settings import V3ioSettings
 from headrace.triggers.v3io.shard_offsets import ShardOffsets
 from headrace.triggers.v3io.shard_reader import ShardReaderContext
 from headrace.triggers.v3io.shares import ShardAssignor

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from headrace.functions.events import Event
-from headrace.functions.model_metrics.messages.extraction import Ignored
-from headrace.functions.model_metrics.messages.labels import label_of
+from headrace.functions.model_metrics.messages.predictions import label_of
+from headrace.functions.model_metrics.messages.responses import Ignored
 from headrace.functions.model_metrics.messages.storable import is_storable
 
 

@@ -1,9 +1,24 @@
 """What a response predicts: of each request of its batch, a class or a number."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.functions.model_metrics.messages.labels import label_of
+from headrace.functions.model_metrics.messages.storable import is_storable
+
+
+def label_of(value: object) -> str:
+    """The same for 1, 1.0 and "1". Raises ValueError for what names no class."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() if is_storable(value):
+            return value
+        case int():
+            return str(value)
+        case float() if math.isfinite(value):
+            return str(int(value)) if value.is_integer() else repr(value)
+    raise ValueError(f"{value!r} names no class")
 
 
 def predictions_of(document: Any) -> list[Any]:

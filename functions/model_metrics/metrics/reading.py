@@ -11,8 +11,7 @@ from headrace.functions.database.engine import read_only
 from headrace.functions.model_metrics.messages.feedback import Kind
 from headrace.functions.model_metrics.messages.predictions import class_of, number_of, predictions_of
 from headrace.functions.model_metrics.metrics.work_queue import Bucket, matches
-from headrace.functions.model_metrics.store.sums import SUMS_KEY
-from headrace.functions.model_metrics.store.tables import FEEDBACK, RESPONSES
+from headrace.functions.model_metrics.store.tables import FEEDBACK, RESPONSES, SUMS_KEY
 
 _MOST_ROWS_AT_ONCE = 5_000
 _MODEL = [pa.field(name, pa.string()) for name in SUMS_KEY[:-1]]

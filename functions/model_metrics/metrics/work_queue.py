@@ -8,8 +8,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from headrace.functions.database.engine import read_only
-from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
-from headrace.functions.model_metrics.store.tables import FEEDBACK, RESPONSES, TOUCHED
+from headrace.functions.model_metrics.store.tables import (
+    CONFUSION,
+    COUNTS,
+    ERRORS,
+    FEEDBACK,
+    RESPONSES,
+    TOUCHED,
+)
 from headrace.functions.model_metrics.store.writer import minutes_of, touch
 
 MINUTE = timedelta(minutes=1)

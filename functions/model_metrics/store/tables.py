@@ -1,14 +1,23 @@
 """What is stored, as it is now. migrations/ makes it so."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from headrace.functions.database.types import Utc, new_metadata
+from headrace.functions.database.schema import Utc, new_metadata
 
 METADATA = new_metadata()
+
+
 MIGRATIONS = "headrace.functions.model_metrics.store:migrations"
+
+
 """By which databases come to have them."""
+
+
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # what SQLite counts up by itself
+
 
 RESPONSES = sa.Table(
     "responses",
@@ -34,7 +43,10 @@ RESPONSES = sa.Table(
     sa.Index(None, "request_id"),
     sa.Index(None, "inference_response_id"),
 )
+
+
 """One row for each response, named as extraction.ResponseRow."""
+
 
 FEEDBACK = sa.Table(
     "feedback",
@@ -58,7 +70,10 @@ FEEDBACK = sa.Table(
     sa.Index(None, "namespace", "model_name", "request_id"),
     sa.Index(None, "is_counted"),
 )
+
+
 """One row for each, named as feedback.FeedbackRow. `is_counted`: its response's bucket was touched for it."""
+
 
 TOUCHED = sa.Table(
     "touched_buckets",
@@ -68,10 +83,13 @@ TOUCHED = sa.Table(
     sa.Column("bucket", Utc, primary_key=True),
     sa.Column("changes", sa.BigInteger, nullable=False),
 )
+
+
 """Minutes whose sums are older than their responses. Written with these, so that none is forgotten.
 
 `changes` counts up: who has summed a bucket takes it off only if it has not been touched meanwhile.
 """
+
 
 IGNORED = sa.Table(
     "ignored_messages",
@@ -83,7 +101,53 @@ IGNORED = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("ingested_at", Utc, nullable=False),
 )
+
+
 """Messages without a row, and why. Counted here, so that one that comes again counts once.
 
 `timestamp_ms` is the message's, -1 where it has none.
 """
+
+
+SUMS_KEY = ("namespace", "model_name", "model_version", "pipeline_name", "bucket")
+
+
+"""Of all three. A response that says no version has an empty one."""
+
+
+def _sums_key() -> list[sa.Column[Any]]:
+    return [sa.Column(name, Utc if name == "bucket" else sa.Text, primary_key=True) for name in SUMS_KEY]
+
+
+COUNTS = sa.Table(
+    "response_counts", METADATA, *_sums_key(), sa.Column("responses", sa.BigInteger, nullable=False)
+)
+
+
+"""How many responses."""
+
+
+CONFUSION = sa.Table(
+    "confusion_counts",
+    METADATA,
+    *_sums_key(),
+    sa.Column("actual", sa.Text, primary_key=True),
+    sa.Column("predicted", sa.Text, primary_key=True),
+    sa.Column("predictions", sa.BigInteger, nullable=False),
+)
+
+
+"""How many predictions of one class had feedback of another, or of the same."""
+
+
+ERRORS = sa.Table(
+    "error_sums",
+    METADATA,
+    *_sums_key(),
+    sa.Column("predictions", sa.BigInteger, nullable=False),
+    sa.Column("absolute", sa.Double, nullable=False),
+    sa.Column("squared", sa.Double, nullable=False),
+)
+
+
+"""Predicted less actual numbers."""

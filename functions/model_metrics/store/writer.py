@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from headrace.functions.model_metrics.messages.extraction import ResponseRow
 from headrace.functions.model_metrics.messages.feedback import FeedbackRow
+from headrace.functions.model_metrics.messages.responses import ResponseRow
 from headrace.functions.model_metrics.store.tables import FEEDBACK, IGNORED, RESPONSES, TOUCHED
 
 _INSERTS: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}

@@ -4,16 +4,34 @@ import asyncio
 import os
 import random
 import sys
+from collections.abc import Iterable
 
 import click
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from headrace.functions.model_metrics.settings import SettingsError, read_settings
 from headrace.functions.model_metrics.traffic.models import MODELS, topic_of
-from headrace.functions.model_metrics.traffic.topics import create_topics
+
+
+async def create_topics(brokers: str, names: Iterable[str], partitions: int) -> None:
+    """Raises KafkaError."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
+    await admin.start()
+    try:
+        topics = [NewTopic(name, partitions, replication_factor=1) for name in sorted(set(names))]
+        answer = await admin.create_topics(topics)
+        for _, code, *_ in answer.topic_errors:
+            if code not in (0, TopicAlreadyExistsError.errno):
+                raise for_code(code)
+    finally:
+        await admin.close()
+
 
 _TURN_SECONDS = 0.1
+
+
 _PARTITIONS = 3
 
 

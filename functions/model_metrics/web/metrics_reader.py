@@ -8,10 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.reading import bounded_read
+from headrace.functions.database.engine import bounded_read
 from headrace.functions.model_metrics.metrics.scores import classification, regression
-from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
-from headrace.functions.model_metrics.store.tables import IGNORED
+from headrace.functions.model_metrics.store.tables import CONFUSION, COUNTS, ERRORS, IGNORED
 from headrace.functions.model_metrics.web.query import NAMES, MetricsQuery, QueryError
 
 _MOST_MODELS = 10_000

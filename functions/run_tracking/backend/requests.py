@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.functions.run_tracking.backend.responses import RequestError, check_run_id
-from headrace.functions.run_tracking.messages.nested import check_context
+from headrace.functions.run_tracking.messages.validation import check_context
 from headrace.functions.run_tracking.store.curves import StepRange
 
 _DEFAULT_DENSITY = 50

@@ -2,23 +2,45 @@
 
 import re
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from typing import Any, NamedTuple, TypeAlias
 
-from headrace.functions.run_tracking.backend import (
-    downloads,
-    editing,
-    experiments_and_tags,
-    health,
-    pages,
-    runs,
-    summaries,
-)
+from headrace.functions.run_tracking.backend import editing, experiments_and_tags, files, runs
 from headrace.functions.run_tracking.backend.requests import check_fields
-from headrace.functions.run_tracking.backend.responses import HttpResponse, RequestError
+from headrace.functions.run_tracking.backend.responses import HttpResponse, RequestError, json_response
 from headrace.functions.run_tracking.backend.state import BackendState
 from headrace.web import is_form_type
 
+
+def live(site: BackendState, event: Any) -> HttpResponse:
+    """The worker answers."""
+    return json_response({"status": "ok"})
+
+
+def ready(site: BackendState, event: Any) -> HttpResponse:
+    """The database, too. Raises SQLAlchemy's errors."""
+    site.names.check()
+    return json_response({"status": "ok"})
+
+
+def version(site: BackendState, event: Any) -> HttpResponse:
+    """Of headrace."""
+    try:
+        found = version_of("headrace")
+    except PackageNotFoundError:  # it runs from a folder that was never installed
+        found = "unknown"
+    return json_response({"version": found, "component": "backend"})
+
+
+def project(site: BackendState, event: Any) -> HttpResponse:
+    """There is one, of no name of its own."""
+    return json_response({"name": "run-tracking", "path": "", "description": "", **site.names.counts()})
+
+
 Handler: TypeAlias = Callable[..., HttpResponse]
+
+
 """Takes the site, the event, and the parts of the path that its pattern has in brackets."""
 
 
@@ -37,7 +59,11 @@ def route(method: str, path: str, handler: Handler) -> Route:
 
 
 _BASE = "/api/v1/rest"
+
+
 _RUNS = f"{_BASE}/runs"
+
+
 _NAMED = tuple(
     one
     for kind in (experiments_and_tags.EXPERIMENT, experiments_and_tags.TAG)
@@ -48,14 +74,15 @@ _NAMED = tuple(
     )
 )
 
+
 ROUTES: tuple[Route, ...] = (
-    *(route("GET", path, pages.page) for path in pages.FILES),
-    route("GET", "/health/live/", health.live),
-    route("GET", "/health/ready/", health.ready),
-    route("GET", f"{_BASE}/version/", health.version),
-    route("GET", f"{_BASE}/projects/", health.project),
-    route("GET", f"{_BASE}/summaries/runs/", summaries.of_runs),
-    route("GET", f"{_BASE}/summaries/experiments/", summaries.of_experiments),
+    *(route("GET", path, files.page) for path in files.FILES),
+    route("GET", "/health/live/", live),
+    route("GET", "/health/ready/", ready),
+    route("GET", f"{_BASE}/version/", version),
+    route("GET", f"{_BASE}/projects/", project),
+    route("GET", f"{_BASE}/summaries/runs/", runs.of_runs),
+    route("GET", f"{_BASE}/summaries/experiments/", runs.of_experiments),
     *_NAMED,
     route("GET", f"{_RUNS}/", runs.listed),
     route("POST", f"{_RUNS}/delete-batch/", editing.delete_batch),
@@ -64,7 +91,7 @@ ROUTES: tuple[Route, ...] = (
     route("POST", f"{_RUNS}/{{}}/metric/get-batch/", runs.metrics),
     route("GET", f"{_RUNS}/{{}}/logs/", runs.logs),
     route("GET", f"{_RUNS}/{{}}/log-records/", runs.log_records),
-    route("GET", f"{_RUNS}/{{}}/artifacts/download/", downloads.artifact),
+    route("GET", f"{_RUNS}/{{}}/artifacts/download/", files.artifact),
     route("PUT", f"{_RUNS}/{{}}/", editing.update),
     route("DELETE", f"{_RUNS}/{{}}/", editing.delete),
     route("POST", f"{_RUNS}/{{}}/clear-tombstone/", editing.clear_tombstone),

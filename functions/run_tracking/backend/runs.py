@@ -1,5 +1,6 @@
 """What there is of runs."""
 
+from pathlib import Path
 from typing import Any
 
 from headrace.functions.run_tracking.backend.requests import number, steps, storable, traces, truth
@@ -11,9 +12,11 @@ from headrace.functions.run_tracking.backend.responses import (
     json_response,
 )
 from headrace.functions.run_tracking.backend.state import BackendState
-from headrace.functions.run_tracking.store.reader import RunFilter
+from headrace.functions.run_tracking.store.readers import RunFilter
 
 _DEFAULT_RUNS, _MOST_RUNS = 100, 500
+
+
 _DEFAULT_LINES, _MOST_LINES = 1_000, 10_000
 
 
@@ -63,3 +66,35 @@ def check_there(site: BackendState, run_id: str) -> None:
 def no_run(run_id: str) -> RequestError:
     """To be raised."""
     return RequestError(404, f"there is no run {run_id}")
+
+
+_DEFAULT_ROWS, _MOST_ROWS = 1_000, 10_000
+
+
+def of_runs(site: BackendState, event: Any) -> HttpResponse:
+    """A row for each metric of each run; `run`, `experiment`, `limit`."""
+    return _rows(site.summaries / "runs", event, ("run", "experiment"))
+
+
+def of_experiments(site: BackendState, event: Any) -> HttpResponse:
+    """A row for each metric of each experiment; `experiment`, `limit`."""
+    return _rows(site.summaries / "experiments", event, ("experiment",))
+
+
+def _rows(folder: Path, event: Any, filters: tuple[str, ...]) -> HttpResponse:
+    """None where nothing has been summed up."""
+    import pyarrow as pa
+    from pyarrow import dataset
+
+    wanted = None
+    for name in filters:
+        if name in event.fields:
+            is_it = dataset.field(name) == pa.scalar(storable(event.fields[name], name), pa.string())
+            wanted = is_it if wanted is None else wanted & is_it
+    limit = number(event.fields, "limit", _DEFAULT_ROWS, 1, _MOST_ROWS)
+    try:
+        # The place itself, not the links to it: a refresh meanwhile leaves these files where they are.
+        found = dataset.dataset(folder.resolve(), format="parquet").head(limit, filter=wanted)
+    except FileNotFoundError:
+        return json_response([])
+    return json_response(found.to_pylist())

@@ -7,10 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.engine import open_engine
-from headrace.functions.database.migrate import migrate
-from headrace.functions.database.reading import TooLongError
+from headrace.functions.database.engine import TooLongError, open_engine
 from headrace.functions.database.retry import error_text, retry_write
+from headrace.functions.database.schema import migrate
 from headrace.functions.run_tracking.backend.responses import RequestError, error_response, json_response
 from headrace.functions.run_tracking.backend.routes import answer
 from headrace.functions.run_tracking.backend.state import BackendState

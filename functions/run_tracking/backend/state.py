@@ -5,13 +5,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.run_tracking.backend.changes import Changes
-from headrace.functions.run_tracking.backend.publishing import ChangePublisher
+from headrace.functions.run_tracking.backend.changes import ChangePublisher, Changes
 from headrace.functions.run_tracking.blobs.store import BlobStore
 from headrace.functions.run_tracking.settings import Settings
 from headrace.functions.run_tracking.store.curves import CurveReader
-from headrace.functions.run_tracking.store.names import NameReader
-from headrace.functions.run_tracking.store.reader import RunReader
+from headrace.functions.run_tracking.store.readers import NameReader, RunReader
 
 
 class BackendState:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from headrace.functions.run_tracking.blobs.signatures import Signatures
 from headrace.functions.run_tracking.blobs.storage_budget import UNFINISHED, StorageBudget
 from headrace.functions.run_tracking.blobs.store import BlobError, FullError, Upload, check_size
-from headrace.functions.run_tracking.messages.keys import check_blob_key, is_blob_key
+from headrace.functions.run_tracking.messages.validation import check_blob_key, is_blob_key
 from headrace.functions.run_tracking.settings import BlobBounds
 
 _PART_BYTES = 1024 * 1024

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from headrace.functions.run_tracking.blobs.signatures import VALID_SECONDS
 from headrace.functions.run_tracking.blobs.store import MOST_BYTES, BlobError, Upload, check_size
-from headrace.functions.run_tracking.messages.keys import check_blob_key, is_blob_key
+from headrace.functions.run_tracking.messages.validation import check_blob_key, is_blob_key
 
 _MOST_AT_ONCE = 1000
 _PART_BYTES = 1024 * 1024

@@ -8,18 +8,38 @@ from contextlib import suppress
 import aiohttp
 import msgspec
 
-from headrace.functions.run_tracking.client.errors import TrackerError
+
+class TrackerError(Exception):
+    """Refused by the server, or not taken by it for too long. One line."""
+
 
 MOST_ITEMS = 100
+
+
 """Of one frame."""
+
+
 _MOST_FRAME_BYTES = 4 * 1024 * 1024  # frontiers take 16 MiB
+
+
 _GATHER_SECONDS = 0.05
+
+
 _REPLY_SECONDS = 60.0
+
+
 _FIRST_PAUSE_SECONDS = 0.1
+
+
 _LONGEST_PAUSE_SECONDS = 5.0
+
+
 # A later attempt finds these as they are.
 _FINAL_STATUSES = frozenset({400, 401, 403, 404})
+
+
 LOST = (aiohttp.ClientError, ConnectionError, TimeoutError)
+
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from headrace.functions.run_tracking.client.errors import TrackerError
-from headrace.functions.run_tracking.client.outbox import LOST, Backoff
+from headrace.functions.run_tracking.client.outbox import LOST, Backoff, TrackerError
 
 _SECONDS = 60.0
 _SLOWEST_BYTES_PER_SECOND = 100_000

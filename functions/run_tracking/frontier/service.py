@@ -12,10 +12,9 @@ from aiohttp import web
 
 from headrace.functions.run_tracking.blobs.open import open_store
 from headrace.functions.run_tracking.frontier.artifacts import routes
-from headrace.functions.run_tracking.frontier.counts import FrontierMetrics
-from headrace.functions.run_tracking.frontier.health import Health
 from headrace.functions.run_tracking.frontier.publishing import ItemPublisher
 from headrace.functions.run_tracking.frontier.sockets import Sockets
+from headrace.functions.run_tracking.frontier.status import FrontierMetrics, Health
 from headrace.functions.run_tracking.settings import Settings, SettingsError
 from headrace.web import Limits, ListenError, Server, refuse_foreign_pages
 

@@ -1,23 +1,86 @@
 """A WebSocket for each run: a frame holds an item or a list of them, and gets one reply."""
 
 import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from weakref import WeakSet
 
 import msgspec
 from aiohttp import WSCloseCode, web
 
-from headrace.functions.run_tracking.frontier.counts import FrontierMetrics
-from headrace.functions.run_tracking.frontier.named import ConnectionLimits
 from headrace.functions.run_tracking.frontier.publishing import ItemPublisher, PublishError
+from headrace.functions.run_tracking.frontier.status import FrontierMetrics
 from headrace.functions.run_tracking.messages.envelopes import encode_messages
-from headrace.functions.run_tracking.messages.items import MOST_ITEM_BYTES, RUN_ID, ItemError, read_frame
+from headrace.functions.run_tracking.messages.items import (
+    MOST_ITEM_BYTES,
+    RUN_ID,
+    AddTag,
+    ClientItem,
+    ItemError,
+    LogCustomObject,
+    LogHParams,
+    LogMetric,
+    RemoveTag,
+    read_frame,
+)
+from headrace.functions.run_tracking.messages.validation import weight_of
 from headrace.functions.run_tracking.settings import RunBounds
 from headrace.web import frames
 
+
+@dataclass(slots=True)
+class ConnectionLimits:
+    """Of one connection, so of one run."""
+
+    bounds: RunBounds
+    _sequences: set[int] = field(default_factory=set)
+    """Hashes: there may be many."""
+    _tags: set[str] = field(default_factory=set)
+
+    def check(self, items: Iterable[ClientItem]) -> None:
+        """Raises ItemError for the first item that would be more than there may be: then none is named."""
+        sequences, tags = set[int](), set(self._tags)
+        for item in items:
+            match item:
+                case LogMetric() | LogCustomObject():
+                    self._sequence(item, sequences)
+                case LogHParams():
+                    self._hparams(item)
+                case AddTag():
+                    tags.add(item.tag_name)
+                    if len(tags) > self.bounds.tags:
+                        raise ItemError(f"a run has at most {self.bounds.tags} tags: RUN_MAX_TAGS")
+                case RemoveTag():
+                    tags.discard(item.tag_name)
+        self._sequences |= sequences
+        self._tags = tags
+
+    def _sequence(self, item: LogMetric | LogCustomObject, new: set[int]) -> None:
+        key = hash((item.name, msgspec.json.encode(item.context) if item.context else b""))
+        if key in self._sequences or key in new:
+            return
+        if len(self._sequences) + len(new) >= self.bounds.sequences:
+            raise ItemError(
+                f"a run has at most {self.bounds.sequences} metrics and the like, each in each context:"
+                " RUN_MAX_SEQUENCES"
+            )
+        new.add(key)
+
+    def _hparams(self, item: LogHParams) -> None:
+        size, names = weight_of(item.value)
+        if size > self.bounds.hparams_bytes or names > self.bounds.hparams:
+            raise ItemError(self.bounds.say_hparams(size, names))
+
+
 _MOST_FRAME_BYTES = 16 * 1024 * 1024
+
+
 _HEARTBEAT_SECONDS = 30.0
+
+
 _OK = '{"status":"ok","error":null}'
+
 
 logger = logging.getLogger(__name__)
 

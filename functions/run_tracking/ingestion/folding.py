@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.functions.run_tracking.ingestion.hparams import HParamsTree
-from headrace.functions.run_tracking.ingestion.quotas import OverQuotaError, Quotas
+from headrace.functions.run_tracking.ingestion.quotas import HParamsTree, OverQuotaError, Quotas
 from headrace.functions.run_tracking.messages.envelopes import Message
 from headrace.functions.run_tracking.messages.items import (
     AddTag,
@@ -30,7 +29,7 @@ from headrace.functions.run_tracking.messages.items import (
     SetRunProperty,
 )
 from headrace.functions.run_tracking.settings import RunBounds
-from headrace.functions.run_tracking.store.identities import context_id, id_of_name
+from headrace.functions.run_tracking.store.tables import context_id, id_of_name
 
 LOG_RECORDS = "__log_records"
 """The sequence that log records are steps of, as Matyan has it."""

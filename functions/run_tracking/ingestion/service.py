@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.functions.database.engine import open_engine
-from headrace.functions.database.migrate import migrate
 from headrace.functions.database.retry import retry_write
+from headrace.functions.database.schema import migrate
 from headrace.functions.events import Event
 from headrace.functions.run_tracking.ingestion.folding import Sourced
 from headrace.functions.run_tracking.ingestion.writer import BatchOutcome, BatchWriter

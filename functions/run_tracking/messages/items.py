@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from headrace.functions.run_tracking.messages.keys import check_blob_key
-from headrace.functions.run_tracking.messages.nested import check_context, check_depth
+from headrace.functions.run_tracking.messages.validation import check_blob_key, check_context, check_depth
 
 RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 """Of a ULID, a UUID, and whatever else is one name of a folder."""

@@ -6,9 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headrace.functions.database.reading import BoundedRead, bounded_read
-from headrace.functions.run_tracking.store.identities import context_id
-from headrace.functions.run_tracking.store.tables import SEQUENCES
+from headrace.functions.database.engine import BoundedRead, bounded_read
+from headrace.functions.run_tracking.store.tables import SEQUENCES, context_id
 
 MOST_POINTS = 1_000_000
 """Of one answer."""

@@ -1,5 +1,6 @@
 """What is stored of all runs, as tables that Spark takes."""
 
+import hashlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -11,9 +12,17 @@ from headrace.functions.database.engine import read_only
 from headrace.functions.run_tracking.store import tables as t
 
 _MOST_ROWS_AT_ONCE = 5_000
+
+
 _MOST_ROWS = 200_000  # of a table: it is in this process's memory, and goes to Spark in one message
+
+
 _MOST_BYTES = 16_000_000
+
+
 _BYTES_OF_NUMBERS = 24
+
+
 STEP_SCHEMA = pa.schema(
     [
         pa.field("run", pa.string()),
@@ -24,6 +33,8 @@ STEP_SCHEMA = pa.schema(
         pa.field("time", pa.timestamp("us", tz="UTC")),
     ]
 )
+
+
 RUN_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("run", "run_name", "experiment")])
 
 
@@ -70,3 +81,42 @@ def _rows(engine: sa.Engine, query: Any) -> Iterator[Any]:
     """As they come, without all of them in memory."""
     with read_only(engine).connect() as connection:
         yield from connection.execution_options(yield_per=_MOST_ROWS_AT_ONCE).execute(query)
+
+
+_VERSION = "1"  # another one where the summaries of the same rows are others
+
+
+def fingerprint(engine: sa.Engine) -> str:
+    """The same as long as runs, experiments and steps are. The database reads all steps, and sends few."""
+    found = hashlib.sha256(_VERSION.encode())
+    with read_only(engine).connect() as connection:
+        for query in (_runs(), _experiments(), _traces(), _steps()):
+            for row in connection.execution_options(yield_per=1_000).execute(query):
+                found.update(repr(tuple(row)).encode(errors="surrogatepass"))
+            found.update(b"\0")
+    return found.hexdigest()
+
+
+def _runs() -> Any:
+    r = t.RUNS.c
+    return sa.select(r.id, r.name, r.experiment_id).order_by(r.id)
+
+
+def _experiments() -> Any:
+    return sa.select(t.EXPERIMENTS).order_by(t.EXPERIMENTS.c.id)
+
+
+def _traces() -> Any:
+    """A step that is said anew, and is the last, may be of the same time."""
+    r = t.TRACES.c
+    key = r.run_id, r.context_id, r.name
+    return sa.select(*key, r.last, r.last_step).order_by(*key)
+
+
+def _steps() -> Any:
+    """No sum of values, which may be too large for one."""
+    s = t.SEQUENCES.c
+    key = s.run_id, s.context_id, s.name
+    of_values = sa.func.count(s.value), sa.func.min(s.value), sa.func.max(s.value)
+    places = sa.func.count(), sa.func.sum(sa.cast(s.step, sa.Double)), sa.func.max(s.time)
+    return sa.select(*key, *of_values, *places).group_by(*key).order_by(*key)

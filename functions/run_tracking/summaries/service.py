@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.functions.database.engine import open_engine
-from headrace.functions.database.migrate import migrate
 from headrace.functions.database.retry import retry_write
+from headrace.functions.database.schema import migrate
 from headrace.functions.run_tracking.settings import Settings
 from headrace.functions.run_tracking.store.tables import MIGRATIONS
 

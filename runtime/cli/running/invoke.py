@@ -14,8 +14,8 @@ import aiohttp
 import click
 from yarl import URL
 
+from headrace.runtime.cli.running.admin_client import admin_option, function_url
 from headrace.runtime.errors import HeadraceError, UsageError, one_line, printable
-from headrace.runtime.processor.admin.client import admin_option, function_url
 from headrace.runtime.settings.durations import DurationError, parse_duration
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # of HTTP: a method, a header's name

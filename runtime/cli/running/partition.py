@@ -6,11 +6,17 @@ from typing import Any
 
 import click
 
-from headrace.runtime.cli.running.access import signed, token_option
+from headrace.runtime.admin.routes import NAME
+from headrace.runtime.admin.status_source import Action, NotHaltedError
+from headrace.runtime.cli.running.admin_client import (
+    admin_option,
+    ask_admin,
+    problem_of,
+    signed,
+    somebody_else,
+    token_option,
+)
 from headrace.runtime.errors import HeadraceError, UsageError, printable
-from headrace.runtime.processor.admin.client import admin_option, ask_admin, problem_of, somebody_else
-from headrace.runtime.processor.admin.reported import Action, NotHaltedError
-from headrace.runtime.processor.admin.routes import NAME
 
 _PLACE = re.compile(rf"({NAME})/([0-9]{{1,9}})")
 

@@ -8,10 +8,9 @@ import click
 
 from headrace.runtime.cli.records.columns import Columns, show_columns, shown
 from headrace.runtime.cli.records.options import as_json_option
-from headrace.runtime.cli.running.access import token_option
+from headrace.runtime.cli.running.admin_client import admin_option, token_option
 from headrace.runtime.cli.running.status_client import RunStatus, ask_json, read_status
 from headrace.runtime.errors import printable
-from headrace.runtime.processor.admin.client import admin_option
 
 
 @click.command()

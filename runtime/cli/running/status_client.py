@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.runtime.cli.running.access import signed
+from headrace.runtime.cli.running.admin_client import ask_admin, problem_of, signed, somebody_else
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.client import ask_admin, problem_of, somebody_else
 
 
 @dataclass(frozen=True, slots=True)

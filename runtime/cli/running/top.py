@@ -9,7 +9,7 @@ import click
 
 from headrace.runtime.cli.records.columns import Columns, View, watch
 from headrace.runtime.cli.records.options import watch_options
-from headrace.runtime.cli.running.access import token_option
+from headrace.runtime.cli.running.admin_client import admin_option, somebody_else, token_option
 from headrace.runtime.cli.running.status_client import (
     PartitionRow,
     RunStatus,
@@ -17,7 +17,6 @@ from headrace.runtime.cli.running.status_client import (
     ask_json,
     read_status,
 )
-from headrace.runtime.processor.admin.client import admin_option, somebody_else
 from headrace.runtime.processor.stopping import until_signal
 
 _HEADS = ("replica", "trigger", "partition", "worker", "lag", "rate", "in flight", "restarts", "state")

@@ -15,12 +15,11 @@ import click
 from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.try_record.outcome import as_json_text, as_lines, log_line
 from headrace.runtime.cli.try_record.record import RecordCoordinates, RecordParam, record_at, record_in_file
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
 from headrace.runtime.config.function import FunctionSpec, TriggerSpec
 from headrace.runtime.config.trigger import CommandSettings
-from headrace.runtime.environment import PASSED_ON, picked
 from headrace.runtime.errors import ConfigError, HandlerLoadError, UsageError
+from headrace.runtime.processes import PASSED_ON, picked
 from headrace.runtime.processor.loading import load_functions
 from headrace.runtime.processor.option_fields import parameter
 from headrace.runtime.processor.options import RunOptions, command_settings_for_one_record

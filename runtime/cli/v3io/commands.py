@@ -17,10 +17,9 @@ from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.errors import BrokerError
 from headrace.runtime.processor.stopping import until_signal
 from headrace.runtime.v3io import streams as v3io_streams
-from headrace.runtime.v3io.access import V3ioAccess
+from headrace.runtime.v3io.addresses import StreamPath, V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.folders import FoundStream, find_streams
-from headrace.runtime.v3io.place import StreamPath
+from headrace.runtime.v3io.streams import FoundStream, find_streams
 
 _RETENTION_HOURS = 24
 

@@ -12,12 +12,10 @@ from headrace.runtime.cli.records.columns import Columns, show_columns, shown
 from headrace.runtime.cli.records.options import as_json_option
 from headrace.runtime.cli.v3io.options import StreamParam, web_api_option
 from headrace.runtime.errors import printable
-from headrace.runtime.v3io.access import V3ioAccess
+from headrace.runtime.v3io.addresses import StreamPath, V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.group.lags import ShardLag, read_lags
-from headrace.runtime.v3io.group.seeking import ShardMove, Target, seek_group
-from headrace.runtime.v3io.group.sessions import SessionState
-from headrace.runtime.v3io.place import StreamPath
+from headrace.runtime.v3io.group_format import SessionState
+from headrace.runtime.v3io.group_offsets import ShardLag, ShardMove, Target, read_lags, seek_group
 
 
 @click.command()

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from headrace.runtime.errors import UsageError
-from headrace.runtime.v3io.access import V3ioAccess
 from headrace.runtime.v3io.addresses import (
     V3IO_KEY_VARIABLE,
     V3IO_OPTION,
     V3IO_VARIABLE,
+    StreamPath,
+    V3ioAccess,
     checked_web_api,
 )
-from headrace.runtime.v3io.place import StreamPath
 
 DEFAULT_PORT = 8088
 _OPTION = click.option(

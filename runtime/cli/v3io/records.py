@@ -15,10 +15,8 @@ from headrace.runtime.cli.v3io.options import StreamParam, web_api_option
 from headrace.runtime.kafka.client import RecordToSend
 from headrace.runtime.processor.stopping import until_signal
 from headrace.runtime.v3io import streams
-from headrace.runtime.v3io.access import V3ioAccess
-from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.errors import V3ioRefusedError
-from headrace.runtime.v3io.place import StreamPath
+from headrace.runtime.v3io.addresses import StreamPath, V3ioAccess
+from headrace.runtime.v3io.client import V3ioClient, V3ioRefusedError
 from headrace.runtime.v3io.records import NewRecord, StreamRecord
 
 _READ_RECORDS = 500

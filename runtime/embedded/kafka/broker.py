@@ -9,8 +9,7 @@ from typing import Self
 
 from headrace.runtime.embedded.data_folder import OwnedFolder
 from headrace.runtime.embedded.kafka.format import certificate, format_records
-from headrace.runtime.embedded.kafka.java import BrokerJava, find_broker_java
-from headrace.runtime.embedded.kafka.process import BrokerProcess, last_lines
+from headrace.runtime.embedded.kafka.process import BrokerJava, BrokerProcess, find_broker_java, last_lines
 from headrace.runtime.embedded.kafka.properties import broker_settings, write_properties
 from headrace.runtime.embedded.kafka.security import CLIENTS_PEM, SERVER_PEM, BrokerSecurity
 from headrace.runtime.embedded.ports import HOST, choose_ports, claim_port

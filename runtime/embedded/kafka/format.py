@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.runtime.embedded.kafka.jars import class_path
-from headrace.runtime.embedded.kafka.java import BrokerJava
+from headrace.runtime.embedded.kafka.process import BrokerJava
 from headrace.runtime.embedded.kafka.properties import write_properties
 from headrace.runtime.embedded.kafka.security import KEYSTORE, KEYSTORE_PASSWORD
 from headrace.runtime.embedded.ports import HOST

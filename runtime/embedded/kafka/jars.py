@@ -3,9 +3,8 @@
 import os
 from pathlib import Path
 
-from headrace.runtime.embedded.ivy import JarSet, fetch_jars
-from headrace.runtime.embedded.jar_lock import JarLock, read_lock
 from headrace.runtime.embedded.java import Java
+from headrace.runtime.embedded.maven_jars import JarLock, JarSet, fetch_jars, read_lock
 
 KAFKA_VERSION = "4.2.2"
 LOCK = Path(__file__).with_name("jars.lock")  # `make lock-jars` writes it

@@ -14,7 +14,7 @@ from headrace.runtime.embedded.kafka.properties import write_properties
 from headrace.runtime.embedded.ports import HOST
 from headrace.runtime.embedded.spark.jars import stands_for_pyspark
 from headrace.runtime.embedded.spark.sharing import SharedSpark
-from headrace.runtime.environment import for_java
+from headrace.runtime.processes import for_java
 from headrace.runtime.users import OURS, ProcessUser
 
 _ROW_BY_ROW = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"

@@ -4,9 +4,8 @@ import hashlib
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from headrace.runtime.embedded.ivy import JarSet, fetch_jars
-from headrace.runtime.embedded.jar_lock import JarLock, read_lock
 from headrace.runtime.embedded.java import Java
+from headrace.runtime.embedded.maven_jars import JarLock, JarSet, fetch_jars, read_lock
 from headrace.runtime.embedded.spark.installed import NEEDS_EXTRA
 
 EXTRA = f"spec.spark {NEEDS_EXTRA}"

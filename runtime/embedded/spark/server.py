@@ -18,8 +18,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.embedded.data_folder import OwnedFolder
-from headrace.runtime.embedded.ivy import pyspark_jars
 from headrace.runtime.embedded.java import find_java
+from headrace.runtime.embedded.maven_jars import pyspark_jars
 from headrace.runtime.embedded.ports import free_port_of_localhost
 from headrace.runtime.embedded.spark.command import ServerFiles
 from headrace.runtime.embedded.spark.installed import check_spark_installed
@@ -29,8 +29,7 @@ from headrace.runtime.embedded.spark.sharing import share_spark
 from headrace.runtime.embedded.subprocesses import run_in_thread
 from headrace.runtime.errors import UsageError
 from headrace.runtime.processes import describe_exit
-from headrace.runtime.spark.link import SparkLink
-from headrace.runtime.spark.token import SharedToken
+from headrace.runtime.spark.link import SharedToken, SparkLink
 from headrace.runtime.tasks import end_tasks
 from headrace.runtime.users import OURS, ProcessUser
 

@@ -8,10 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
+from headrace.runtime.embedded.v3io.api import VARIABLE, AccessKey, Api
 from headrace.runtime.embedded.v3io.listening import serve
-from headrace.runtime.embedded.v3io.store.store import open_store
-from headrace.runtime.embedded.v3io.web.api import Api
-from headrace.runtime.embedded.v3io.web.keys import VARIABLE, AccessKey
+from headrace.runtime.embedded.v3io.store import open_store
 from headrace.runtime.errors import HeadraceError
 
 _CONTAINERS = ("bigdata", "projects", "users")

@@ -3,8 +3,8 @@
 import asyncio
 
 from headrace.runtime.embedded.ports import HOST
-from headrace.runtime.embedded.v3io.web.api import MOST_BODY_BYTES, Api
-from headrace.runtime.web.bounds import Limits
+from headrace.runtime.embedded.v3io.api import MOST_BODY_BYTES, Api
+from headrace.runtime.web.limits import Limits
 from headrace.runtime.web.server import Server
 
 _IDLE_SECONDS = 600.0

@@ -7,11 +7,10 @@ from xml.sax.saxutils import escape
 
 from aiohttp import web
 
+from headrace.runtime.embedded.v3io.calls import xml_answer
 from headrace.runtime.embedded.v3io.errors import invalid_argument
-from headrace.runtime.embedded.v3io.store.address import Address, parse_address
-from headrace.runtime.embedded.v3io.store.node import NANOSECONDS, Node, NodeKind
-from headrace.runtime.embedded.v3io.store.store import Store
-from headrace.runtime.embedded.v3io.web.answers import xml_answer
+from headrace.runtime.embedded.v3io.nodes import NANOSECONDS, Address, Node, NodeKind, parse_address
+from headrace.runtime.embedded.v3io.store import Store
 
 _MOST_KEYS = 1000
 

@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from headrace.runtime.embedded.v3io.calls import FunctionCall, json_answer
 from headrace.runtime.embedded.v3io.errors import invalid_argument, not_a_directory
-from headrace.runtime.embedded.v3io.language.conditions import holds
-from headrace.runtime.embedded.v3io.language.errors import MalformedError
-from headrace.runtime.embedded.v3io.language.steps import BYTES_PER_STEP
-from headrace.runtime.embedded.v3io.store.node import Node
-from headrace.runtime.embedded.v3io.store.store import Store
-from headrace.runtime.embedded.v3io.web.answers import json_answer
-from headrace.runtime.embedded.v3io.web.attributes import ItemView, names_in
-from headrace.runtime.embedded.v3io.web.call import FunctionCall
+from headrace.runtime.embedded.v3io.items import ItemView, names_in
+from headrace.runtime.embedded.v3io.language.evaluation import BYTES_PER_STEP, holds
+from headrace.runtime.embedded.v3io.language.values import MalformedError
+from headrace.runtime.embedded.v3io.nodes import Node
+from headrace.runtime.embedded.v3io.store import Store
 
 _MOST_ITEMS = 1000
 _MOST_ANSWER_CHARACTERS = 10 << 20

@@ -2,16 +2,14 @@
 
 from aiohttp import web
 
+from headrace.runtime.embedded.v3io.calls import FunctionCall, empty, json_answer
 from headrace.runtime.embedded.v3io.errors import (
     invalid_shard_count,
     resource_in_use,
     resource_not_stream,
 )
-from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.node import Node, NodeKind
-from headrace.runtime.embedded.v3io.store.store import Store
-from headrace.runtime.embedded.v3io.web.answers import empty, json_answer
-from headrace.runtime.embedded.v3io.web.call import FunctionCall
+from headrace.runtime.embedded.v3io.nodes import Address, Node, NodeKind
+from headrace.runtime.embedded.v3io.store import Store
 
 _MOST_SHARDS = 4096
 _MOST_HOURS = 366 * 24

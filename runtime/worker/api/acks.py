@@ -7,8 +7,8 @@ from typing import Any
 
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.produce import NO_LANE
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.records import Ack, Nack, WireRecord
-from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api.event import PartitionView
 from headrace.runtime.worker.api.offsets import RecordOffset, log_of

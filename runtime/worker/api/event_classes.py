@@ -1,10 +1,20 @@
 """Events for code that goes by what Nuclio's events have, and lack."""
 
 import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api import sdk
-from headrace.runtime.worker.api.event import Lazy, LazyPerPartition
+from headrace.runtime.worker.api.event import (
+    Event,
+    Lazy,
+    LazyPerPartition,
+    PartitionView,
+    partition_event_class,
+)
+from headrace.runtime.worker.api.sdk import TriggerInfo
 
 _OFF = ("no", "false", "disable", "disabled")
 
@@ -66,3 +76,31 @@ def nuclio_event_class(event: Any, *, has_key: bool) -> Any:
     name = "".join(part.__name__ for part in (event, *parts))
     made = type(name, (*parts, event), {"__slots__": (), "__module__": __name__})
     return globals().setdefault(name, made)  # where pickle looks for it
+
+
+@dataclass(frozen=True, slots=True)
+class EventSource:
+    """One trigger."""
+
+    trigger: TriggerInfo
+    new_event: Callable[[Any, PartitionView, int], Event]
+    wants_replies: bool
+
+    def of(self, view: PartitionView) -> "EventSource":
+        """For the records of one partition."""
+        return replace(self, new_event=partition_event_class(self.new_event, view))
+
+
+def load_event_sources(start: WorkerStart, load: Callable[[str, str], Any]) -> Sequence[EventSource]:
+    """Its own, then its guests'. Raises what `load` does."""
+    return [
+        EventSource(
+            TriggerInfo(kind, name),
+            nuclio_event_class(load("event", event), has_key=start.has_event_keys),
+            wants_replies,
+        )
+        for kind, name, event, wants_replies in (
+            (start.trigger_kind, start.trigger_name, start.event, start.wants_replies),
+            *start.guests,
+        )
+    ]

@@ -9,8 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.runtime.spark.link import Endpoint, channel_options
-from headrace.runtime.spark.token import SharedToken
+from headrace.runtime.spark.link import Endpoint, SharedToken, channel_options
 
 logger = logging.getLogger("headrace.handler")
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from long_task_scene import Scene
 
-from headrace.functions.long_tasks.answers import Answers
+from headrace.functions.long_tasks.client import Answers
 from headrace.functions.long_tasks.communication_pb2 import Response
 
 

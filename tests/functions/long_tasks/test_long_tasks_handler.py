@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import second_decoder
 
+from headrace.functions.long_tasks.checkpoints import Progress
 from headrace.functions.long_tasks.communication_pb2 import Request
 from headrace.functions.long_tasks.handler import handler, init_context
-from headrace.functions.long_tasks.progress import Progress
 from headrace.testing import Record, TrialResult, run_handler
 
 calls: list[dict[str, Any]] = []

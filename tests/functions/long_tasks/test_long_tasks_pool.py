@@ -12,8 +12,7 @@ from root import ROOT
 
 from headrace.functions.long_tasks.pool import WorkerPool
 from headrace.functions.long_tasks.primes import count_primes
-from headrace.functions.long_tasks.settings import KafkaSettings
-from headrace.functions.long_tasks.tasks import load_task
+from headrace.functions.long_tasks.settings import KafkaSettings, load_task
 
 SETTINGS = KafkaSettings("a:9092,b:9092", "requests", "acks", "workers")
 FUNCTION = ROOT / "functions/long_tasks/function.yaml"

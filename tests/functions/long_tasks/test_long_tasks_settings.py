@@ -5,8 +5,13 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from headrace.functions.long_tasks.primes import count_primes
-from headrace.functions.long_tasks.settings import KafkaSettings, SettingsError, read_settings
-from headrace.functions.long_tasks.tasks import load_task, read_task_settings
+from headrace.functions.long_tasks.settings import (
+    KafkaSettings,
+    SettingsError,
+    load_task,
+    read_settings,
+    read_task_settings,
+)
 
 GIVEN = {
     "KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:9092",

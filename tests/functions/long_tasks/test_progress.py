@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.functions.long_tasks.checkpoints import CheckpointFolder, NoCheckpoints, checkpoints_in
+from headrace.functions.long_tasks.checkpoints import (
+    CheckpointFolder,
+    NoCheckpoints,
+    Progress,
+    checkpoints_in,
+)
 from headrace.functions.long_tasks.communication_pb2 import Request
 from headrace.functions.long_tasks.primes import count_primes
-from headrace.functions.long_tasks.progress import Progress
 
 
 class CutOffError(Exception):

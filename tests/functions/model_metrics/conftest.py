@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from headrace.functions.database.engine import open_engine
-from headrace.functions.database.migrate import migrate
+from headrace.functions.database.schema import migrate
 from headrace.functions.model_metrics.store.tables import MIGRATIONS
 
 

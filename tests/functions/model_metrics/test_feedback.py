@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.functions.model_metrics.messages.extraction import Ignored
 from headrace.functions.model_metrics.messages.feedback import FeedbackRow, Kind, extract_feedback
+from headrace.functions.model_metrics.messages.responses import Ignored
 
 AT = datetime(2026, 5, 17, 12, 30, 1, 250_000)  # noqa: DTZ001  # as events have it
 

@@ -12,10 +12,10 @@ from inference_responses import as_json
 from model_metrics_rows import RESPONSE, TRUTH
 from pyspark.sql import SparkSession
 
-from headrace.functions.model_metrics.messages.extraction import ResponseRow
 from headrace.functions.model_metrics.messages.feedback import FeedbackRow, Kind
+from headrace.functions.model_metrics.messages.responses import ResponseRow
 from headrace.functions.model_metrics.metrics.job import bring_up_to_date
-from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
+from headrace.functions.model_metrics.store.tables import CONFUSION, COUNTS, ERRORS
 from headrace.functions.model_metrics.store.writer import Rows, Writer
 
 NUMBERS = "regressor"

@@ -9,9 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inference_responses import as_json
 
-from headrace.functions.model_metrics.messages.extraction import Ignored, ResponseRow, extract_response
 from headrace.functions.model_metrics.messages.payload import ContentType
-from headrace.functions.model_metrics.messages.topics import ModelTopics
+from headrace.functions.model_metrics.messages.responses import (
+    Ignored,
+    ModelTopics,
+    ResponseRow,
+    extract_response,
+)
 
 TOPICS = ModelTopics("seldon")
 AT = datetime(2026, 5, 17, 12, 30, 1, 250_000)  # noqa: DTZ001  # as events have it

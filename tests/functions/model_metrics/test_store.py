@@ -17,10 +17,10 @@ from model_metrics_rows import AT, RESPONSE, TRUTH
 from postgresql import Databases
 
 from headrace.functions.database.engine import open_engine
-from headrace.functions.database.migrate import NewerDatabaseError, migrate
-from headrace.functions.model_metrics.messages.extraction import ResponseRow
+from headrace.functions.database.schema import NewerDatabaseError, migrate
 from headrace.functions.model_metrics.messages.feedback import Kind
-from headrace.functions.model_metrics.store import sums  # noqa: F401  # its tables are among METADATA's
+from headrace.functions.model_metrics.messages.responses import ResponseRow
+from headrace.functions.model_metrics.store import tables  # noqa: F401  # its tables are among METADATA's
 from headrace.functions.model_metrics.store.tables import (
     FEEDBACK,
     IGNORED,

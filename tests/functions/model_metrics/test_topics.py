@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.functions.model_metrics.messages.topics import Model, ModelTopics
+from headrace.functions.model_metrics.messages.responses import Model, ModelTopics
 
 IRIS = Model("ns1", "iris")
 names = st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True)

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import pytest
 
-from headrace.functions.model_metrics.ingest import rows_of
-from headrace.functions.model_metrics.messages.topics import ModelTopics
+from headrace.functions.model_metrics.handler import rows_of
+from headrace.functions.model_metrics.messages.responses import ModelTopics
 from headrace.functions.model_metrics.traffic.models import MODELS, Message
 
 FEEDBACK = "model-feedback"

@@ -12,13 +12,12 @@ import sqlalchemy as sa
 from model_metrics_rows import RESPONSE
 from postgresql import PostgreSQL
 
-from headrace.functions.database import reading
+from headrace.functions.database import engine
 from headrace.functions.database.engine import open_engine, read_only
-from headrace.functions.database.migrate import migrate
+from headrace.functions.database.schema import migrate
 from headrace.functions.model_metrics import handler as function
 from headrace.functions.model_metrics.metrics import work_queue
-from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
-from headrace.functions.model_metrics.store.tables import MIGRATIONS
+from headrace.functions.model_metrics.store.tables import CONFUSION, COUNTS, ERRORS, MIGRATIONS
 from headrace.functions.model_metrics.store.writer import IgnoredRow, Rows, Writer
 from headrace.functions.model_metrics.web import metrics_reader
 from headrace.functions.model_metrics.web.metrics_reader import MetricsReader
@@ -147,7 +146,7 @@ def test_more_classes_than_one_can_look_at_are_refused(
 
 
 def test_a_question_that_takes_too_long_gets_a_line(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(engine, "MOST_SECONDS", -1.0)
     status, said = site.said(f"{METRICS}responses", **HOUR)
     assert (status, said["error"]) == (503, "that takes longer than -1 s to read: ask for less")
     assert "a request takes too long to answer" in site.warnings[0]

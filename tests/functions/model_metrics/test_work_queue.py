@@ -12,7 +12,7 @@ from model_metrics_rows import RESPONSE, TRUTH
 from headrace.functions.model_metrics.messages.feedback import Kind
 from headrace.functions.model_metrics.metrics import work_queue
 from headrace.functions.model_metrics.metrics.reading import read_judged, read_responses
-from headrace.functions.model_metrics.store.sums import CONFUSION, COUNTS, ERRORS
+from headrace.functions.model_metrics.store.tables import CONFUSION, COUNTS, ERRORS
 from headrace.functions.model_metrics.store.writer import Rows, Writer
 
 MINUTE = datetime(2026, 5, 17, 12, 30, tzinfo=UTC)

@@ -14,15 +14,15 @@ from backend_site import BASE, Backend
 from postgresql import PostgreSQL
 from run_rows import BEGAN, Rows
 
-from headrace.functions.database import reading
+from headrace.functions.database import engine
 from headrace.functions.database.engine import open_engine
-from headrace.functions.database.migrate import migrate
+from headrace.functions.database.schema import migrate
 from headrace.functions.run_tracking.backend import responses
 from headrace.functions.run_tracking.messages.envelopes import read_event, read_message
 from headrace.functions.run_tracking.messages.items import DeleteRun
-from headrace.functions.run_tracking.store import curves, reader
+from headrace.functions.run_tracking.store import curves, readers
 from headrace.functions.run_tracking.store import tables as t
-from headrace.functions.run_tracking.store.identities import id_of_name
+from headrace.functions.run_tracking.store.tables import id_of_name
 
 TRAIN = {"subset": "train"}
 HOSTILE = "<script>alert('1')</script>"
@@ -266,9 +266,9 @@ def test_the_last_lines_are_no_more_than_one_answer_holds(
     texts = ["x" * 1000, "a" * 100, "b" * 100, "c" * 100]
     written = texts if path == "logs" else [json.dumps({"message": text}) for text in texts]
     rows.put(table, *({"run_id": "r", "step": n, column: text} for n, text in enumerate(written)))
-    monkeypatch.setattr(reader, "_MOST_LETTERS", 200)
+    monkeypatch.setattr(readers, "_MOST_LETTERS", 200)
     assert [one["step"] for one in backend.read(f"/runs/r/{path}/")] == [2, 3]
-    monkeypatch.setattr(reader, "_MOST_LETTERS", 1)
+    monkeypatch.setattr(readers, "_MOST_LETTERS", 1)
     (last,) = backend.read(f"/runs/r/{path}/")
     assert last[member] == texts[-1]
 
@@ -316,7 +316,7 @@ def test_a_question_that_takes_too_long_gets_a_line(
     rows: Rows, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_run(rows)
-    monkeypatch.setattr(reading, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(engine, "MOST_SECONDS", -1.0)
     said = {"error": "that takes longer than -1 s to read: ask for less"}
     assert backend.said("GET", "/runs/r/info/") == (503, said)
     assert "a request takes too long to answer" in backend.warnings[0]

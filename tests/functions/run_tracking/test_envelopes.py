@@ -26,7 +26,7 @@ from headrace.functions.run_tracking.messages.items import (
     SetRunProperty,
     read_frame,
 )
-from headrace.functions.run_tracking.store.identities import context_id
+from headrace.functions.run_tracking.store.tables import context_id
 
 NOW = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 METRIC = {"type": "log_metric", "name": "loss", "value": 0.5, "step": 3, "epoch": None, "context": None}

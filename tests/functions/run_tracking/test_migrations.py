@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 
 from headrace.functions.database.engine import open_engine
-from headrace.functions.database.migrate import NewerDatabaseError, migrate
+from headrace.functions.database.schema import NewerDatabaseError, migrate
 from headrace.functions.run_tracking.store.tables import METADATA, MIGRATIONS, RUNS
 
 

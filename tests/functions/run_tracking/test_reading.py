@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from headrace.functions.database.reading import TooLongError, bounded_read
+from headrace.functions.database.engine import TooLongError, bounded_read
 from headrace.functions.run_tracking.store import tables as t
 
 COUNTING = (

@@ -9,9 +9,8 @@ import pytest
 import sqlalchemy as sa
 from run_messages import Log
 
-from headrace.functions.run_tracking.frontier.counts import FrontierMetrics
-from headrace.functions.run_tracking.frontier.named import ConnectionLimits
-from headrace.functions.run_tracking.frontier.sockets import Sockets
+from headrace.functions.run_tracking.frontier.sockets import ConnectionLimits, Sockets
+from headrace.functions.run_tracking.frontier.status import FrontierMetrics
 from headrace.functions.run_tracking.ingestion.folding import Sourced
 from headrace.functions.run_tracking.ingestion.writer import BatchWriter
 from headrace.functions.run_tracking.messages.items import ItemError, read_frame

@@ -16,8 +16,8 @@ from run_rows import BEGAN, Rows
 
 from headrace.functions.run_tracking.store import tables as t
 from headrace.functions.run_tracking.summaries import reading
-from headrace.functions.run_tracking.summaries.changes import fingerprint
 from headrace.functions.run_tracking.summaries.folders import publish
+from headrace.functions.run_tracking.summaries.reading import fingerprint
 from headrace.functions.run_tracking.summaries.refresh import refresh
 
 TRAIN, HOSTILE = {"subset": "train"}, "<script>alert('1')</script>\u2028é"

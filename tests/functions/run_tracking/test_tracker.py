@@ -11,9 +11,9 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from headrace.functions.run_tracking.client import outbox
-from headrace.functions.run_tracking.client.errors import TrackerError
+from headrace.functions.run_tracking.client.__main__ import Training
+from headrace.functions.run_tracking.client.outbox import TrackerError
 from headrace.functions.run_tracking.client.tracker import RunTracker
-from headrace.functions.run_tracking.client.training import Training
 from headrace.functions.run_tracking.messages.items import read_frame
 
 OK = '{"status":"ok","error":null}'

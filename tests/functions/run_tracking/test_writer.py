@@ -13,7 +13,7 @@ from run_messages import BEGAN, Log
 from headrace.functions.run_tracking.ingestion.folding import Sourced
 from headrace.functions.run_tracking.ingestion.writer import BatchOutcome, BatchWriter
 from headrace.functions.run_tracking.store import tables
-from headrace.functions.run_tracking.store.identities import context_id
+from headrace.functions.run_tracking.store.tables import context_id
 
 TRAIN = {"subset": "train"}
 

@@ -53,7 +53,7 @@ MUTANTS = (
         "second-range",
         "L2",
         "with explicit acks a range goes out while the one before it waits for its ack",
-        "runtime/partitions/room.py",
+        "runtime/partitions/flow_control.py",
         "return 0 if held.lane.in_flight_count or is_held_up else NO_LIMIT",
         "return 0 if held.lane.in_flight_count else NO_LIMIT",
         "tests/runtime/partitions/test_range_partition.py"

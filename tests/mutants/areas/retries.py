@@ -12,7 +12,7 @@ MUTANTS = (
         "one-attempt-more",
         "never skipped",
         "a record is delivered once more than maxAttempts says",
-        "runtime/config/failure.py",
+        "runtime/config/delivery_policy.py",
         "return 0 < self.max_attempts <= attempts",
         "return 0 < self.max_attempts < attempts",
         "tests/runtime/dispatch/test_attempts.py::test_attempts_are_spent_once_so_many_have_failed",
@@ -21,7 +21,7 @@ MUTANTS = (
         "waits-ever-longer",
         "L9",
         "the wait between attempts goes on doubling beyond maxBackoff",
-        "runtime/config/failure.py",
+        "runtime/config/delivery_policy.py",
         "min(self.backoff_seconds * 2**doublings, self.max_backoff_seconds)",
         "self.backoff_seconds * 2**doublings",
         "tests/runtime/dispatch/test_attempts.py"

@@ -101,7 +101,7 @@ MUTANTS = (
         "fences-a-namesake",
         "L9",
         "groups and topics whose names run into each other end each other's transactions for ever",
-        "triggers/kafka/produce/transactional_ids.py",
+        "triggers/kafka/produce/partition_producer.py",
         'return f"{group}-headrace/{key.topic}/{key.partition}"',
         'return f"{group}-headrace-{key.topic}-{key.partition}"',
         "tests/triggers/kafka/test_partition_transactions.py::test_an_id_says_of_what_it_is",

@@ -64,7 +64,7 @@ MUTANTS = (
         "fractions-of-a-second",
         "L4",
         "heartbeats that other makes write with few digits count as earlier than they were",
-        "runtime/v3io/group/sessions.py",
+        "runtime/v3io/group_format.py",
         '(fraction or "0").ljust(9, "0")',
         '(fraction or "0")',
         "tests/runtime/v3io/test_group_format.py::test_a_fraction_of_a_second_may_have_few_digits",
@@ -73,7 +73,7 @@ MUTANTS = (
         "groups-share-a-name",
         "L1",
         "a group that keeps its offsets where another one does isn't refused: each goes on from the other's",
-        "runtime/v3io/group/names.py",
+        "runtime/v3io/group_format.py",
         'return "" if read == group else read',
         'return "" if read == attribute else read',
         "tests/runtime/v3io/test_v3io_client.py"

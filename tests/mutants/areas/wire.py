@@ -73,7 +73,7 @@ MUTANTS = (
         "settled-twice",
         "L2",
         "where records run beside each other, one whose end was told keeps its place as running",
-        "runtime/wire/slots/calls.py",
+        "runtime/wire/progress_slot.py",
         "            self._words[WORDS_PER_CALL * place] = 0\n            self._free",
         "            self._free",
         "tests/runtime/wire/test_call_slots.py::test_what_was_entered_and_not_left_runs",

@@ -14,13 +14,13 @@ from admin_asked import JSON, ask
 from fake_processor import FakeProcessor
 from yarl import URL
 
+from headrace.runtime.admin.server import MOST_CONNECTIONS, admin_server
+from headrace.runtime.admin.status_source import Action, NotHaltedError
+from headrace.runtime.admin.token import AdminToken
 from headrace.runtime.config.function import FunctionSpec
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.reported import Action, NotHaltedError
-from headrace.runtime.processor.admin.server import MOST_CONNECTIONS, admin_server
-from headrace.runtime.processor.admin.token import AdminToken
 from headrace.runtime.processor.supervisor import Replica, Supervisor
-from headrace.runtime.web.hosts import TcpAddress
+from headrace.runtime.web.addresses import TcpAddress
 
 if TYPE_CHECKING:
     from headrace.runtime.processor.options import RunOptions
@@ -144,7 +144,7 @@ async def test_idle_connections_shut_nobody_out() -> None:
 
 @pytest.mark.parametrize("begun", [b"", b"GET /live HT", b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 async def test_a_connection_that_falls_silent_is_ended(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.processor.admin.server.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("headrace.runtime.admin.server.IDLE_SECONDS", 0.3)
     async with served(FakeProcessor({3}, {3})) as url:
         where = urlsplit(url)
         reader, writer = await asyncio.open_connection(where.hostname, where.port)

@@ -20,8 +20,8 @@ from neighbour import needs_neighbour, said_by_neighbour
 from processes import is_running
 from replica import Replica, replica, wait_until, write_function
 
-from headrace.runtime.cli.running.access import signed
-from headrace.runtime.processor.admin.token_file import find_token, kept_for_commands
+from headrace.runtime.admin.token import find_token, kept_for_commands
+from headrace.runtime.cli.running.admin_client import signed
 
 HANDLER = "def handler(context, event): ..."
 
@@ -187,7 +187,7 @@ def test_who_looks_as_a_run_begins_costs_it_no_token(tmp_path: Path, monkeypatch
     left.touch(0o600)
     looks = left.open()
     fcntl.flock(looks, fcntl.LOCK_EX)
-    monkeypatch.setattr("headrace.runtime.processor.admin.token_file.sleep", lambda _: looks.close())
+    monkeypatch.setattr("headrace.runtime.admin.token.sleep", lambda _: looks.close())
     with kept_for_commands("one", "http://127.0.0.1:1") as path:
         assert path is not None
 
@@ -203,8 +203,8 @@ def test_where_the_kernel_tells_nothing_a_runs_token_is_found(
 
 _KEEPS = """
 import sys
-from headrace.runtime.cli.running.access import signed
-from headrace.runtime.processor.admin.token_file import kept_for_commands
+from headrace.runtime.cli.running.admin_client import signed
+from headrace.runtime.admin.token import kept_for_commands
 with kept_for_commands("secret", sys.argv[1]):
     print("kept", flush=True)
     sys.stdin.read()

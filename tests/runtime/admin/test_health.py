@@ -21,9 +21,9 @@ from kafka_records import produce
 from replica import Replica, lines, replica, set_trigger, wait_until, write_function
 
 from headrace.runtime.admin import loop_watchdog
+from headrace.runtime.admin.server import admin_server
 from headrace.runtime.embedded.ports import free_port
-from headrace.runtime.processor.admin.server import admin_server
-from headrace.runtime.web.hosts import TcpAddress
+from headrace.runtime.web.addresses import TcpAddress
 
 WRITES = """
     def handler(context, event):

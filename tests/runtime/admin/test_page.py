@@ -12,10 +12,10 @@ from kafka_records import produce
 from replica import Replica, lines, replica, wait_until, write_function
 from root import ROOT
 
+from headrace.runtime.admin.server import admin_server
+from headrace.runtime.admin.token import AdminToken
 from headrace.runtime.metrics.history import History
-from headrace.runtime.processor.admin.server import admin_server
-from headrace.runtime.processor.admin.token import AdminToken
-from headrace.runtime.web.hosts import TcpAddress
+from headrace.runtime.web.addresses import TcpAddress
 
 KEPT = ROOT / "docs/operate"
 MAKES_DOCS = bool(os.environ.get("HEADRACE_SCREENSHOTS"))

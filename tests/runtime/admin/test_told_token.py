@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.runtime.admin.token import NO_TOKEN, AdminToken
 from headrace.runtime.processor import run
-from headrace.runtime.processor.admin.token import NO_TOKEN, AdminToken
 
 MADE_UP = AdminToken("hush", is_made_up=True)
 FILE = Path("admin-1")

@@ -23,7 +23,7 @@ from headrace.runtime.kafka.dead_letter_headers import (
     Provenance,
 )
 from headrace.runtime.kafka.dead_letter_reader import DeadLetterTopic
-from headrace.runtime.kafka.replay.kept_timestamps import why_lost
+from headrace.runtime.kafka.dead_letter_replay import why_lost
 
 NAMES = (
     "a b",

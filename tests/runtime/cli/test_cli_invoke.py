@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from forked import PROGRAM
 from replica import Replica, replica
 
+from headrace.runtime.cli.running.admin_client import _from_here
 from headrace.runtime.cli.running.invoke import invoke as command
 from headrace.runtime.errors import HeadraceError
-from headrace.runtime.processor.admin.client import _from_here
 
 ECHO = """
     import json

@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 from fake_processor import FakeProcessor
 from refusal import refused
 
+from headrace.runtime.admin.server import admin_server
+from headrace.runtime.admin.status_source import NotHaltedError
 from headrace.runtime.cli.running.partition import UnknownPartitionError, partition
 from headrace.runtime.errors import HeadraceError, UsageError
-from headrace.runtime.processor.admin.reported import NotHaltedError
-from headrace.runtime.processor.admin.server import admin_server
-from headrace.runtime.web.hosts import TcpAddress
+from headrace.runtime.web.addresses import TcpAddress
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def test_nothing_listening_is_one_line() -> None:
 
 
 def test_a_server_that_stays_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.processor.admin.client._ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("headrace.runtime.cli.running.admin_client._ANSWER_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert "did not answer in 0.3 s" in refused(run("skip", "orders/3", admin=where), HeadraceError, 1)

@@ -8,7 +8,7 @@ from command import one_line, run
 from root import ROOT
 
 from headrace.runtime.cli.main import headrace
-from headrace.runtime.cli.reference.commands import command_reference
+from headrace.runtime.cli.reference_pages import command_reference
 
 PAGE = ROOT / "docs/reference/command-line.md"
 

@@ -17,7 +17,7 @@ from servers import SharedV3io
 from v3io_streams import GROUP, V3ioStreams
 
 from headrace.runtime.cli.v3io.commands import v3io as commands
-from headrace.runtime.v3io.group.sessions import SessionState, encode_state
+from headrace.runtime.v3io.group_format import SessionState, encode_state
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from function_files import load_changed, problems_of
 from kafka_records import produce
 from replica import lines, replica, set_trigger, wait_until, write_function
 
-from headrace.runtime.settings.variables import MissingVariableError, expanded
+from headrace.runtime.settings.written_values import MissingVariableError, expanded
 
 TRIGGER = "spec.triggers.t"
 HANDLER = """

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from function_files import load_changed, load_text, problems_of
 
-from headrace.runtime.settings.scalars import text_of_scalar
+from headrace.runtime.settings.written_values import text_of_scalar
 
 
 @pytest.mark.parametrize(

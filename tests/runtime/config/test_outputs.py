@@ -11,7 +11,7 @@ from headrace.runtime.config.json_schema import function_schema
 from headrace.runtime.config.reference import configuration_reference
 from headrace.runtime.config.trigger_kinds import installed_kinds
 from headrace.runtime.processor.worker_start import policy_of
-from headrace.triggers.kafka.settings.output import KafkaOutputSettings
+from headrace.triggers.kafka.settings.model import KafkaOutputSettings
 
 SASL = {"enable": True, "user": "u", "password": "hunter2", "mechanism": "SCRAM-SHA-512"}
 

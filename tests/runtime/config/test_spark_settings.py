@@ -16,8 +16,7 @@ from headrace.runtime.embedded.spark.command import ServerFiles
 from headrace.runtime.embedded.spark.installed import check_spark_installed
 from headrace.runtime.embedded.spark.sharing import SharedSpark
 from headrace.runtime.errors import UsageError
-from headrace.runtime.spark.link import Endpoint, SparkLink
-from headrace.runtime.spark.token import SharedToken
+from headrace.runtime.spark.link import Endpoint, SharedToken, SparkLink
 
 
 def problems_with(folder: Path, spark: object) -> str:

@@ -15,7 +15,7 @@ from ack_bench import (
 )
 from worker_bench import bench, records, until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 

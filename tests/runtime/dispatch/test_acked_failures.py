@@ -7,8 +7,7 @@ import pytest
 from failure_bench import attempts_at, journal_of, order, policy
 from worker_bench import Record, bench, records, until
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy, Then
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy, FailurePolicy, Then
 from headrace.runtime.partitions.state import PartitionState
 
 

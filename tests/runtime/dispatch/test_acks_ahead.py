@@ -18,7 +18,7 @@ from ack_bench import (
 )
 from worker_bench import Bench, bench, records, until
 
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import FailurePolicy
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records

@@ -6,10 +6,9 @@ import pytest
 from ack_bench import CUMULATIVE, ONLY, Ends, handled
 from worker_bench import Bench, bench, records, until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
-from headrace.runtime.partitions.books.log import PartitionLog
-from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.key import PartitionKey, PartitionLog
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
 

@@ -10,7 +10,7 @@ import pytest
 from failure_bench import FAILS_AT_5, attempts_at, order, policy
 from worker_bench import QUICK, bench, records, until
 
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import FailurePolicy
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import is_stuck, stuck_at
 

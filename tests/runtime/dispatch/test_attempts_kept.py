@@ -8,7 +8,7 @@ import pytest
 from failure_bench import FAILS_AT_5, assign_from, attempts_at, journal_of, order, policy
 from worker_bench import QUICK, bench, records, until
 
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import FailurePolicy
 from headrace.runtime.dispatch import failure_handler
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.state import PartitionState

@@ -10,8 +10,7 @@ from failure_bench import policy
 from produce_bench import Cluster, producing
 from worker_bench import Bench, Record, bench, records, until
 
-from headrace.runtime.partitions.books.log import PartitionLog
-from headrace.runtime.partitions.key import PartitionKey
+from headrace.runtime.partitions.key import PartitionKey, PartitionLog
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.pending_produces import Unwritten
 from headrace.runtime.partitions.partition import AssignedPartition, of_records

@@ -9,8 +9,7 @@ from batch_bench import batch_bench, fresh
 from failing_batches import RAISES, deliveries, policy
 from worker_bench import until
 
-from headrace.runtime.config.delivery import AckMode
-from headrace.runtime.config.failure import Then
+from headrace.runtime.config.delivery_policy import AckMode, Then
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import stuck_at
 from headrace.runtime.wire.records import Ack

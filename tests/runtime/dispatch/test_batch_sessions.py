@@ -7,7 +7,7 @@ from pathlib import Path
 from batch_bench import Commits
 from worker_bench import bench, records, until
 
-from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
+from headrace.runtime.config.delivery_policy import BatchPolicy, DeliveryPolicy
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.partition import of_records

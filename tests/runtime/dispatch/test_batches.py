@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worker_bench import records
 
-from headrace.runtime.config.delivery import BatchPolicy
+from headrace.runtime.config.delivery_policy import BatchPolicy
 from headrace.runtime.dispatch.batcher import BatchChoice, Batcher, next_part
-from headrace.runtime.partitions.buffers.bounds import FlowLimit
+from headrace.runtime.partitions.flow_control import FlowLimit
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.failed_records import FailedRecord

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from worker_bench import QUICK, Bench, Record, bench, kill_worker, records, until
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy
 from headrace.runtime.partitions.partition import AssignedPartition
 
 EIGHT = replace(QUICK, max_concurrency=8)

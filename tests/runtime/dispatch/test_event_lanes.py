@@ -6,8 +6,7 @@ from pathlib import Path
 from worker_bench import QUICK, QUICK_RETRIES, Bench, Record, bench, kill_worker, until
 
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.runtime.partitions.lane import CutShort
-from headrace.runtime.partitions.single_lane import EventLane
+from headrace.runtime.partitions.lane import CutShort, EventLane
 from headrace.runtime.wire.records import WireRecord
 
 REPORTS = replace(QUICK, failure=replace(QUICK_RETRIES, max_attempts=1, then="report"))

@@ -8,12 +8,11 @@ import pytest
 from failure_bench import Journal, policy
 from worker_bench import records
 
-from headrace.runtime.config.failure import Then
+from headrace.runtime.config.delivery_policy import Then
 from headrace.runtime.dispatch.allocators import PoolAllocator
 from headrace.runtime.dispatch.failure_handler import FailureHandler
 from headrace.runtime.dispatch.state import DispatcherState
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.offsets.failed_records import FailedRecord

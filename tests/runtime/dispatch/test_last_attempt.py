@@ -8,7 +8,7 @@ import pytest
 from failure_bench import FAILS_AT_5, Journal, assign_from, attempts_at, journal_of, order, policy
 from worker_bench import Bench, Record, bench, records, until
 
-from headrace.runtime.config.failure import Then
+from headrace.runtime.config.delivery_policy import Then
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState

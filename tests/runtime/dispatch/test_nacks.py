@@ -11,7 +11,7 @@ from refetching import Log
 from worker_bench import QUICK_RETRIES, Bench, bench, kill_worker, records, until
 
 from headrace.runtime.dispatch.monitor import DispatchMonitor
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
 

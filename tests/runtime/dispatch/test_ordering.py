@@ -9,7 +9,7 @@ import pytest
 from failure_bench import Journal
 from worker_bench import QUICK, QUICK_RETRIES, Bench, Record, bench, kill_worker, until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import problem, stuck_lane
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from worker_bench import QUICK, Bench, bench, records, until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch.interface import NOWHERE, NoFeed
 from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport
 from headrace.runtime.wire.produce import Message

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 from worker_bench import records
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
-from headrace.runtime.dispatch.acks.owned import Acks
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.dispatch.partition_acks import Acks
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records

@@ -6,7 +6,7 @@ from pathlib import Path
 from worker_bench import QUICK, bench, records, until
 
 from headrace.runtime.dispatch.monitor import DispatchMonitor
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
 
 
 async def test_what_ended_before_a_long_record_does_not_end_its_pause(tmp_path: Path) -> None:

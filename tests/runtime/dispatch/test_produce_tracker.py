@@ -10,8 +10,7 @@ import pytest
 from produce_bench import producing
 from worker_bench import QUICK, kill_worker, records, until
 
-from headrace.runtime.config.delivery import AckMode, BatchPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, FailurePolicy
 from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport, not_yet_written
 from headrace.runtime.wire.produce import PRODUCE_WINDOW_BYTES
 

@@ -12,7 +12,7 @@ from ack_bench import (
 )
 from worker_bench import Bench, bench, records, until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 
 

@@ -8,12 +8,11 @@ from standing_worker import StandingWorker
 from virtual_time import in_virtual_time
 from worker_bench import records
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch.allocators import PoolAllocator
 from headrace.runtime.dispatch.revoking import PartitionRevoker
 from headrace.runtime.dispatch.state import DispatcherState
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records

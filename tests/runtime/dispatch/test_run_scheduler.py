@@ -11,12 +11,11 @@ from batch_bench import Commits
 from standing_worker import StandingWorker
 from worker_bench import QUICK, bench, records, until
 
-from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
+from headrace.runtime.config.delivery_policy import BatchPolicy, DeliveryPolicy
 from headrace.runtime.dispatch.allocators import PoolAllocator
 from headrace.runtime.dispatch.batch_scheduler import RunScheduler
 from headrace.runtime.dispatch.state import DispatcherState
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.lane import Lane
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches

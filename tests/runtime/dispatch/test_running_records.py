@@ -9,8 +9,8 @@ from typing import Any
 from worker_bench import QUICK, Bench, bench, records, until
 
 from headrace.runtime.dispatch.monitor import worker_statuses
-from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.processor.admin.gauges import fill_gauges
+from headrace.runtime.metrics.runtime_metrics import TriggerMetrics
+from headrace.runtime.processor.processor import fill_gauges
 from headrace.triggers.base import TriggerStatus
 
 WAITS = """

@@ -12,21 +12,19 @@ from hypothesis import strategies as st
 from standing_worker import StandingWorker
 from worker_bench import Record, until
 
-from headrace.runtime.config.delivery import BatchPolicy, DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import BatchPolicy, DeliveryPolicy, FailurePolicy
 from headrace.runtime.dispatch.allocators import PoolAllocator
 from headrace.runtime.dispatch.batch_scheduler import BatchScheduler
 from headrace.runtime.dispatch.plan_committer import extend_plan
 from headrace.runtime.dispatch.state import DispatcherState
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.chunk import Chunk, ChunkRecord, ChunkSlice
+from headrace.runtime.partitions.flow_control import ReadAhead
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.ledger import Ledger
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_records
 from headrace.runtime.partitions.record_buffer import RecordBuffer
-from headrace.runtime.partitions.room import ReadAhead
 from headrace.runtime.partitions.status import is_stuck, stuck_at
 from headrace.runtime.wire.lease import Lease
 from headrace.runtime.wire.records import WireRecord

@@ -21,28 +21,26 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from worker_bench import Record, bench, until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
+from headrace.runtime.partitions.flow_control import ReadAhead
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks
-from headrace.runtime.partitions.room import ReadAhead
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import is_stuck, problem, stuck_at
 from headrace.runtime.wire import records as wire
-from headrace.runtime.wire.chunk_cache import ChunkCache
 from headrace.runtime.wire.records import WireRecord
-from headrace.runtime.wire.undecodable import UndecodableError
+from headrace.runtime.wire.undecoded import ChunkCache, UndecodableError
 from headrace.runtime.worker.api.event import PartitionView, StreamEvent
-from headrace.runtime.worker.chunks import ReceivedChunk
+from headrace.runtime.worker.inbox import ReceivedChunk
 from headrace.runtime.workers import sender as worker_outbox
 from headrace.runtime.workers.process import WorkerProcess
 from headrace.triggers.kafka.client import undecoded_fetch as kafka_chunks
+from headrace.triggers.kafka.fetching import FetchItemLimit
 from headrace.triggers.kafka.format.batches import FetchedBatches
 from headrace.triggers.kafka.format.decoder import decode
-from headrace.triggers.kafka.item_limit import FetchItemLimit
 
 TP = TopicPartition("t", 3)
 SOURCE = PartitionView("t", 3, nuclio_sdk.TriggerInfo("kafka-cluster", "t"))

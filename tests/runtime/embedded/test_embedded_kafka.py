@@ -20,10 +20,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError
 from neighbour import as_neighbour, needs_neighbour
 
-from headrace.runtime.embedded.ivy import cache_dir
 from headrace.runtime.embedded.kafka.broker import EmbeddedKafka
-from headrace.runtime.embedded.kafka.java import BrokerJava
+from headrace.runtime.embedded.kafka.process import BrokerJava
 from headrace.runtime.embedded.kafka.security import BrokerSecurity
+from headrace.runtime.embedded.maven_jars import cache_dir
 from headrace.runtime.embedded.ports import free_port
 from headrace.runtime.errors import BrokerError, UsageError
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.embedded.ivy import JarSet, cache_dir, fetch_jars
-from headrace.runtime.embedded.jar_lock import JarLock
 from headrace.runtime.embedded.java import Java, find_java
 from headrace.runtime.embedded.kafka.jars import KAFKA_JARS, KAFKA_VERSION, class_path, kafka_jars
+from headrace.runtime.embedded.maven_jars import JarLock, JarSet, cache_dir, fetch_jars
 from headrace.runtime.embedded.spark.jars import spark_jar_set
 from headrace.runtime.errors import UsageError
 
@@ -30,8 +29,8 @@ exit {code}
 
 FETCH = """
 from pathlib import Path
-from headrace.runtime.embedded.ivy import JarSet, fetch
-from headrace.runtime.embedded.jar_lock import JarLock
+from headrace.runtime.embedded.maven_jars import JarSet, fetch
+from headrace.runtime.embedded.maven_jars import JarLock
 from headrace.runtime.embedded.java import Java
 print(fetch({jars!r}, Java(Path({program!r}), 17, "17", "PATH")))
 """

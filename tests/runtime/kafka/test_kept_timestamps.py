@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.kafka.dead_letter_headers import FIRST_TIMESTAMP, split_first_timestamp
-from headrace.runtime.kafka.replay.kept_timestamps import why_lost
+from headrace.runtime.kafka.dead_letter_replay import why_lost
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000

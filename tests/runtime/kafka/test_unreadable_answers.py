@@ -20,20 +20,20 @@ from hypothesis import strategies as st
 from strangers import stranger
 
 from headrace.runtime.errors import BrokerError
+from headrace.runtime.kafka import protocol
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.answer_checks import AnswerDecoder, AnswerWarnings
 from headrace.runtime.kafka.client import connected
 from headrace.runtime.kafka.guarded_connections import guard_connections
 from headrace.runtime.kafka.not_a_broker import UnreadableAnswerError
-from headrace.runtime.kafka.requests import consumer_groups
 from headrace.triggers.kafka.client import epochs, topics
-from headrace.triggers.kafka.group import commit_wire, fetch_wire, wire
+from headrace.triggers.kafka.group.kip848 import requests
 
 guard_connections()
 VERSIONS = [(3, 0, 1), (18, 0, 0)]
 MODULES = (
     *(admin, commit, coordination, fetch, group, metadata, offset),
-    *(consumer_groups, epochs, topics, commit_wire, fetch_wire, wire),
+    *(protocol, epochs, topics, requests, requests, requests),
 )
 KINDS = sorted(
     {

@@ -16,7 +16,7 @@ from replica import replica, wait_until, write_function
 from root import ROOT
 
 from headrace.runtime.metrics.declaration import Metric
-from headrace.runtime.metrics.registry import METRICS
+from headrace.runtime.metrics.runtime_metrics import METRICS
 
 RULES = ROOT / "docs/operate/alerts.yaml"
 DASHBOARD = ROOT / "docs/operate/dashboard.json"

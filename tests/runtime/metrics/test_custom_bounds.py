@@ -18,7 +18,7 @@ from headrace.runtime.metrics.custom_metric import MAX_METRICS, MAX_SERIES, Cust
 from headrace.runtime.metrics.custom_metrics import CustomMetrics
 from headrace.runtime.metrics.exposition import merged
 from headrace.runtime.metrics.history import History
-from headrace.runtime.metrics.registry import MetricRegistry
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry
 from headrace.runtime.processor.processor import Processor
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.metrics import decode_metrics

@@ -14,7 +14,7 @@ from worker_bench import Bench, bench, kill_worker, records, until
 from headrace.runtime.metrics.custom_metric import MAX_LABEL_SETS, CustomMetric, CustomSample
 from headrace.runtime.metrics.custom_metrics import CustomMetrics
 from headrace.runtime.metrics.declaration import TRIGGER_LABELS
-from headrace.runtime.metrics.registry import METRICS, MetricRegistry
+from headrace.runtime.metrics.runtime_metrics import METRICS, MetricRegistry
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.metrics import decode_metrics, encode_metrics
 from headrace.runtime.wire.records import FrameKind

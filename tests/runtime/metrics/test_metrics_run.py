@@ -11,7 +11,7 @@ from kafka_records import produce
 from prometheus_client.parser import text_string_to_metric_families
 from replica import DECODED, Replica, lines, replica, set_spec, set_trigger, wait_until, write_function
 
-from headrace.runtime.metrics.registry import METRICS
+from headrace.runtime.metrics.runtime_metrics import METRICS
 
 HALTS = """
     def handler(context, event):

@@ -9,11 +9,9 @@ from typing import NoReturn
 import pytest
 from worker_bench import QUICK, Bench, bench, records, until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.ages import OldestOpen
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
+from headrace.runtime.dispatch.monitor import OldestOpen
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.awaiting_ack import AwaitingAck
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.runtime.partitions.flow_control import ReadAhead
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.failed_records import FailedRecord, FailedRecords, FailedSpans
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_ranges, of_records
-from headrace.runtime.partitions.room import ReadAhead
 
 KEY = PartitionKey("t", 0)
 OFFSETS = range(40)

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from worker_bench import records
 
 from headrace.runtime.dispatch.plan_committer import extend_plan
+from headrace.runtime.partitions.flow_control import missing_of_plan
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.batch_plan import BatchPlan
 from headrace.runtime.partitions.offsets.checkpoint import MOST_PLANNED, Checkpoint, PlannedBatches
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.record_buffer import RecordBuffer
-from headrace.runtime.partitions.room import missing_of_plan
 
 KEY = PartitionKey("t", 0)
 

@@ -7,11 +7,10 @@ from chunks import undecoded
 from worker_bench import Record, records
 
 from headrace.runtime.partitions.buffer import Records
-from headrace.runtime.partitions.buffers.bounds import FlowLimit
+from headrace.runtime.partitions.flow_control import FlowLimit, ReadAhead, is_out_of_order
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_keys, of_records
-from headrace.runtime.partitions.room import ReadAhead, is_out_of_order
 from headrace.runtime.partitions.state import PartitionState
 
 KEY, START = PartitionKey("t", 0), Checkpoint(0)

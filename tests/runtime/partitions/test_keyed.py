@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worker_bench import Record
 
-from headrace.runtime.partitions.buffers.bounds import most_out_of_order
+from headrace.runtime.partitions.flow_control import most_out_of_order
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.keyed import KeyedLanes, KeyedOrdering, KeyLane
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
@@ -18,7 +18,7 @@ from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText
 from headrace.runtime.partitions.partition import AssignedPartition, of_keys
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import is_stuck, stuck_at
-from headrace.runtime.wire.undecodable import UndecodableRecord
+from headrace.runtime.wire.undecoded import UndecodableRecord
 
 KEY = PartitionKey("t", 0)
 

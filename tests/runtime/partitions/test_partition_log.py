@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.partitions.books.log import PartitionLog
+from headrace.runtime.partitions.key import PartitionLog
 
 offsets = st.integers(0, 9)
 

@@ -11,20 +11,18 @@ from unittest.mock import MagicMock
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.dispatch.acks.owned import Acks
+from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
 from headrace.runtime.dispatch.batcher import BatchPart, next_part
 from headrace.runtime.dispatch.failure_handler import FailureHandler
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.dispatch.partition_acks import Acks
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
+from headrace.runtime.partitions.flow_control import missing_of_plan
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.pending_produces import Unwritten
 from headrace.runtime.partitions.partition import AssignedPartition, of_ranges
 from headrace.runtime.partitions.range_buffer import OffsetRange
-from headrace.runtime.partitions.room import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.records import Ack
 

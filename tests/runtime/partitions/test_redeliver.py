@@ -7,10 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from worker_bench import records
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.dispatch.acks.owned import Acks
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
+from headrace.runtime.dispatch.partition_acks import Acks
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records

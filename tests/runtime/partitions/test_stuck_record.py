@@ -5,7 +5,7 @@ import pytest
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import of_records
-from headrace.runtime.partitions.stuck_record import stuck_record
+from headrace.runtime.partitions.status import stuck_record
 from headrace.runtime.wire.records import SentRecord
 
 

@@ -8,7 +8,7 @@ import yaml
 
 from headrace.runtime.config.function import FunctionSpec, load_function
 from headrace.runtime.processor.services import with_addresses
-from headrace.runtime.web.hosts import reachable
+from headrace.runtime.web.addresses import reachable
 
 KAFKA = {"kind": "kafka-cluster", "attributes": {"topics": ["t"], "brokers": ["b:9"], "consumerGroup": "g"}}
 

@@ -14,7 +14,7 @@ from replica import lines, replica, set_spec, wait_until, write_function
 from spark import QUICK, use_spark
 
 from headrace.runtime.embedded.subprocesses import run_program
-from headrace.runtime.environment import FOR_TRACES, PASSED_ON, PASSED_TO_JAVA, picked
+from headrace.runtime.processes import FOR_TRACES, PASSED_ON, PASSED_TO_JAVA, picked
 from headrace.runtime.users import ways_into_us
 
 HANDLER = """

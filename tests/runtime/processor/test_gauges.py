@@ -9,16 +9,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from headrace.runtime.metrics.declaration import declared_in
-from headrace.runtime.metrics.registry import METRICS, MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import METRICS, MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
+from headrace.runtime.partitions.flow_control import ReadAhead
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_chunks, of_records
-from headrace.runtime.partitions.room import ReadAhead
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import PartitionStatus, status
-from headrace.runtime.processor.admin.gauges import fill_gauges
+from headrace.runtime.processor.processor import fill_gauges
 from headrace.triggers.base import TriggerStatus
 from headrace.triggers.kafka.format.decoder import decode
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from function_files import load_changed
 
+from headrace.runtime.admin.status_source import StartingStatus
 from headrace.runtime.processor import run
-from headrace.runtime.processor.admin.front import StartingStatus
 from headrace.runtime.processor.options import RunOptions
 from headrace.runtime.processor.stopping import Stopping
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from headrace.runtime.spark.token import SharedToken
+from headrace.runtime.spark.link import SharedToken
 from headrace.runtime.worker.api import spark as worker_spark
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from worker_bench import QUICK, Bench, Record, bench, records, until
 
-from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
-from headrace.runtime.partitions.buffers.bounds import MOST_OUT_OF_ORDER, most_out_of_order
+from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
+from headrace.runtime.partitions.flow_control import MOST_OUT_OF_ORDER, StreamLimits, most_out_of_order
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, Encoded
@@ -21,9 +20,8 @@ from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.record_buffer import DECODED_BYTES
 from headrace.runtime.streams.assignment import Assignment, StartOffsets
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.limits import StreamLimits
 from headrace.runtime.streams.offset_store import TextTooLongError
-from headrace.runtime.wire.clock import now_ns
+from headrace.runtime.wire.lease import now_ns
 from headrace.runtime.wire.produce import Message
 from headrace.runtime.wire.records import WireRecord
 

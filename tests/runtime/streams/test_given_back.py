@@ -11,14 +11,13 @@ from worker_bench import QUICK, records
 
 from headrace.runtime.dispatch.allocators import PoolAllocator
 from headrace.runtime.dispatch.dispatcher import Dispatcher
+from headrace.runtime.partitions.flow_control import StreamLimits
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.streams.assignment import Assignment, StartOffsets
 from headrace.runtime.streams.committer import Committer
-from headrace.runtime.streams.limits import StreamLimits
-from headrace.runtime.wire.clock import now_ns
-from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.lease import Lease, now_ns
 from headrace.runtime.workers.handle import WorkerState
 
 ONE, OTHER = PartitionKey("t", 0), PartitionKey("t", 1)

@@ -10,11 +10,11 @@ from chunks import Written, batch, compressed, sealed, undecoded
 from processes import is_running
 from worker_bench import until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.streams import isolated_decoder
 from headrace.runtime.streams.isolated_decoder import IsolatedDecoder
-from headrace.runtime.wire.undecodable import UndecodableError
+from headrace.runtime.wire.undecoded import UndecodableError
 from headrace.triggers.kafka.format.decoder import decode
 
 KAFKAS = "headrace.triggers.kafka.format.decoder:decode"

@@ -15,7 +15,7 @@ import pytest
 from root import ROOT
 from worker_bench import bench, records, until
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.testing import HandlerNotLoadedError, LogLine, Record, run_handler
 

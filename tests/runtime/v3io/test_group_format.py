@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.v3io.group.sessions import (
+from headrace.runtime.v3io.group_format import (
     SessionState,
     Share,
     StateError,

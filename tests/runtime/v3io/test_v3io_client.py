@@ -9,14 +9,10 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.v3io.access import V3ioAccess
-from headrace.runtime.v3io.addresses import checked_web_api
-from headrace.runtime.v3io.client import V3ioClient, nothing
-from headrace.runtime.v3io.errors import V3ioAwayError, V3ioRefusedError
-from headrace.runtime.v3io.group.names import another_of_that_name, escaped, sequence_attribute
-from headrace.runtime.v3io.items import put_attributes
-from headrace.runtime.v3io.place import StreamPath
-from headrace.runtime.v3io.values import Attributes, decode_attributes, encode_attributes
+from headrace.runtime.v3io.addresses import StreamPath, V3ioAccess, checked_web_api
+from headrace.runtime.v3io.client import V3ioAwayError, V3ioClient, V3ioRefusedError, nothing
+from headrace.runtime.v3io.group_format import another_of_that_name, escaped, sequence_attribute
+from headrace.runtime.v3io.items import Attributes, decode_attributes, encode_attributes, put_attributes
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

@@ -4,9 +4,8 @@ import pytest
 from strangers import Answer, closing, saying, silent, stranger
 
 from headrace.runtime.v3io import client
-from headrace.runtime.v3io.access import V3ioAccess
-from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.errors import V3ioAwayError
+from headrace.runtime.v3io.addresses import V3ioAccess
+from headrace.runtime.v3io.client import V3ioAwayError, V3ioClient
 
 
 @pytest.mark.parametrize(

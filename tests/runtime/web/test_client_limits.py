@@ -12,7 +12,7 @@ from aiohttp import web
 from raw_attacks import frame, handshake
 from worker_bench import until
 
-from headrace.runtime.web import bodies, bounds
+from headrace.runtime.web import limits, payloads
 from headrace.runtime.web.connection import Connection
 from headrace.web import Limits, ListenError, RefusedError, Server, body_in_parts, frames, whole_body
 
@@ -73,7 +73,7 @@ async def test_what_is_kept_of_a_head_and_of_a_body_is_counted_until_it_is_taken
 
 
 async def test_a_request_that_comes_whole_is_not_counted_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.web.room.MemoryBudget.hold", pytest.fail)
+    monkeypatch.setattr("headrace.runtime.web.memory_budget.MemoryBudget.hold", pytest.fail)
     monkeypatch.setattr("asyncio.timeout", pytest.fail)
     async with served() as server, connected(server) as streams:
         for body in (b"", b"abc", b"a" + END + b"b"):
@@ -110,7 +110,7 @@ async def test_a_head_may_be_as_long_as_is_said_and_not_longer() -> None:
 async def test_who_brings_less_than_the_least_rate_is_408_and_who_brings_more_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounds, "RATE_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "RATE_SECONDS", 0.2)
     async with served() as server, connected(server) as slow, connected(server) as steady:
         for _, writer in (slow, steady):
             writer.write(head(b"Content-Length: 300000") + b"abc")
@@ -127,7 +127,7 @@ async def test_who_brings_less_than_the_least_rate_is_408_and_who_brings_more_is
 async def test_with_no_room_left_the_slowest_body_is_503_and_may_be_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounds, "BODIES_BYTES", 200_000)
+    monkeypatch.setattr(limits, "BODIES_BYTES", 200_000)
     async with served() as server, connected(server) as slow, connected(server) as quick:
         slow[1].write(head(b"Content-Length: 500000") + bytes(100_000))
         await until(lambda: server._bounds.bodies.byte_count >= 100_000)
@@ -139,7 +139,7 @@ async def test_with_no_room_left_the_slowest_body_is_503_and_may_be_tried_again(
 
 
 async def test_a_body_in_parts_may_be_longer_than_all_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "BODIES_BYTES", 300_000)
+    monkeypatch.setattr(limits, "BODIES_BYTES", 300_000)
 
     async def count(request: web.BaseRequest) -> web.Response:
         found = [len(part) async for part in body_in_parts(request, 3_000_000, 1 << 16)]
@@ -155,7 +155,7 @@ async def test_a_body_in_parts_may_be_longer_than_all_the_room(monkeypatch: pyte
 async def test_what_chunks_cost_is_given_back_with_the_parts_that_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounds, "BODIES_BYTES", 1_000_000)
+    monkeypatch.setattr(limits, "BODIES_BYTES", 1_000_000)
 
     async def count(request: web.BaseRequest) -> web.Response:
         found = [len(part) async for part in body_in_parts(request, 3_000_000, 1 << 14)]
@@ -174,8 +174,8 @@ async def test_what_chunks_cost_is_given_back_with_the_parts_that_are_taken(
 
 
 async def test_a_body_that_came_fast_may_rest_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "RATE_SECONDS", 0.01)
-    monkeypatch.setattr(bounds, "MOST_RESTS", 1000)
+    monkeypatch.setattr(limits, "RATE_SECONDS", 0.01)
+    monkeypatch.setattr(limits, "MOST_RESTS", 1000)
     checked: list[Connection] = []
     check = Connection.check_rate
 
@@ -192,7 +192,7 @@ async def test_a_body_that_came_fast_may_rest_for_a_while(monkeypatch: pytest.Mo
 
 
 async def test_a_body_that_takes_too_long_in_all_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "WHOLE_SECONDS", 0.1)
+    monkeypatch.setattr(payloads, "WHOLE_SECONDS", 0.1)
     async with served() as server, connected(server) as (reader, writer):
         writer.write(head(b"Content-Length: 10") + b"abc")
         assert (await reader.read()).startswith(b"HTTP/1.1 408")
@@ -201,7 +201,7 @@ async def test_a_body_that_takes_too_long_in_all_is_408(monkeypatch: pytest.Monk
 async def test_frames_are_held_until_the_next_is_asked_for_and_the_slowest_socket_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounds, "FRAMES_BYTES", 200_000)
+    monkeypatch.setattr(limits, "FRAMES_BYTES", 200_000)
     go = asyncio.Event()
 
     async def echo(request: web.Request) -> web.StreamResponse:

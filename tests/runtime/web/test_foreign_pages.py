@@ -20,24 +20,22 @@ from run_rows import Rows
 from worker_bench import until
 
 from headrace.functions.database.engine import open_engine
-from headrace.functions.database.migrate import migrate
+from headrace.functions.database.schema import migrate
 from headrace.functions.run_tracking.backend.routes import ROUTES
-from headrace.functions.run_tracking.frontier.counts import FrontierMetrics
-from headrace.functions.run_tracking.frontier.health import Health
 from headrace.functions.run_tracking.frontier.publishing import ItemPublisher
 from headrace.functions.run_tracking.frontier.service import application as frontier_application
 from headrace.functions.run_tracking.frontier.sockets import Sockets
+from headrace.functions.run_tracking.frontier.status import FrontierMetrics, Health
 from headrace.functions.run_tracking.settings import read_settings
 from headrace.functions.run_tracking.store import tables
+from headrace.runtime.admin.routes import application as admin_application
+from headrace.runtime.admin.server import admin_server
+from headrace.runtime.admin.token import NO_TOKEN
 from headrace.runtime.embedded.ports import free_port
+from headrace.runtime.embedded.v3io.api import AccessKey, Api, functions_of
 from headrace.runtime.embedded.v3io.listening import serve
-from headrace.runtime.embedded.v3io.store.store import open_store
-from headrace.runtime.embedded.v3io.web.api import Api, functions_of
-from headrace.runtime.embedded.v3io.web.keys import AccessKey
-from headrace.runtime.processor.admin.routes import application as admin_application
-from headrace.runtime.processor.admin.server import admin_server
-from headrace.runtime.processor.admin.token import NO_TOKEN
-from headrace.runtime.web.hosts import TcpAddress
+from headrace.runtime.embedded.v3io.store import open_store
+from headrace.runtime.web.addresses import TcpAddress
 from headrace.triggers.http.trigger import HEALTH_PATH
 from headrace.web import Limits, Server
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.runtime.web.room import MemoryBudget
+from headrace.runtime.web.memory_budget import MemoryBudget
 
 pytestmark = pytest.mark.quick
 

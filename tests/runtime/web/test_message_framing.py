@@ -5,8 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw_attacks import frame
 
-from headrace.runtime.web.frame_ends import FRAME_OVERHEAD_BYTES, FrameTracker
-from headrace.runtime.web.message_ends import UnclearFramingError, request_ends
+from headrace.runtime.web.message_framing import (
+    FRAME_OVERHEAD_BYTES,
+    FrameTracker,
+    UnclearFramingError,
+    request_ends,
+)
 
 pytestmark = pytest.mark.quick
 HEAD = b"POST / HTTP/1.1\r\nX: y\r\n\r\n"

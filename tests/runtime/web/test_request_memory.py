@@ -3,9 +3,8 @@
 import pytest
 from raw_attacks import frame
 
-from headrace.runtime.web.costs import FrameMemory, RequestMemory
-from headrace.runtime.web.frame_ends import FRAME_OVERHEAD_BYTES
-from headrace.runtime.web.room import MemoryBudget
+from headrace.runtime.web.memory_budget import FrameMemory, MemoryBudget, RequestMemory
+from headrace.runtime.web.message_framing import FRAME_OVERHEAD_BYTES
 
 pytestmark = pytest.mark.quick
 

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from itertools import combinations_with_replacement
 
-from headrace.runtime.wire.slots.acks import ACK_WORDS, AckedSpan, AckSlot
+from headrace.runtime.wire.progress_slot import ACK_WORDS, AckedSpan, AckSlot
 
 ACKS = [(7, 3), (7, 4), (8, 1), (8, 2), (7, 0)]
 

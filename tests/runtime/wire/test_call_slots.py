@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.slots.calls import CallSlots, RunningCall
-from headrace.runtime.wire.slots.progress import ProgressSlot
+from headrace.runtime.wire.progress_slot import CallSlots, ProgressSlot, RunningCall
 
 
 @given(st.integers(1, 6), st.lists(st.integers(0, 9), max_size=60))

@@ -9,7 +9,7 @@ import time
 import pytest
 from root import ROOT
 
-from headrace.runtime.wire.clock import now_ns
+from headrace.runtime.wire.lease import now_ns
 
 # All that names a lease's end. The lease alone translates it, for what each record is compared with.
 KEEPERS = (
@@ -21,7 +21,7 @@ KEEPERS = (
 SUSPENDED = (
     "import time\n"
     "from headrace.runtime.wire.lease import Lease\n"
-    "from headrace.runtime.wire.slots.progress import ProgressSlot\n"
+    "from headrace.runtime.wire.progress_slot import ProgressSlot\n"
     "lease = Lease.create(1)\n"
     "lease.renew(time.monotonic_ns() + 500 * 10**9)\n"
     "lease.begin()\n"

@@ -6,7 +6,7 @@ from typing import NoReturn
 import pytest
 
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 
 
 class _EndedError(Exception):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from worker_bench import bench, records
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.testing import run_handler
 
 TENANT = ContextVar("TENANT", default="none")

@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from headrace.runtime.wire import records as wire
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.wire.records import FrameKind
-from headrace.runtime.wire.slots.progress import ProgressSlot
 from headrace.runtime.worker.link import Link
 
 

@@ -16,7 +16,7 @@ from worker_bench import bench, records
 
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.slots.progress import ProgressSlot
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.worker.link import Link
 from headrace.runtime.worker.output import LineSink
 from headrace.runtime.workers import receiver

@@ -7,8 +7,8 @@ import pytest
 from nuclio_sdk import Response
 
 from headrace.runtime.wire.reply import Reply
+from headrace.runtime.worker.replies import reply_of
 from headrace.runtime.worker.results import HandlerReturnedError, finish, joined
-from headrace.runtime.worker.returned.replies import reply_of
 
 TEXT, JSON = "text/plain", "application/json"
 FORMS: list[tuple[Any, Reply]] = [

@@ -6,8 +6,8 @@ import pytest
 
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.lease import Lease
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.records import FrameKind, RunHeader, SentRecord
-from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.wire.start import WorkerStart
 from headrace.runtime.worker.api.event_loop import WorkerEventLoop
 from headrace.runtime.worker.handler import Handler

@@ -10,7 +10,7 @@ from collector import QUICK, Collector, attributes_of, collector
 from http_function import http_function
 from worker_bench import Record, bench, until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch.interface import NoFeed
 from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallback, DeliveryReport
 from headrace.runtime.wire.produce import Message

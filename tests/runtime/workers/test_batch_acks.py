@@ -5,7 +5,7 @@ from pathlib import Path
 from batch_bench import SEES, batch_bench, fresh
 from worker_bench import kill_worker, until
 
-from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.config.delivery_policy import AckMode
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.wire.records import Ack
 

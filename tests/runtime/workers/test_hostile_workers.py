@@ -10,8 +10,7 @@ from hostile_workers import HARMLESS, LIES, PRELUDE, RETURNS, SCRIBBLES, STAYS, 
 from prometheus_client import generate_latest
 from worker_bench import Record, bench, records, until
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy, FailurePolicy
 from headrace.runtime.dispatch.ack_router import AckRouter
 from headrace.runtime.wire import records as wire
 from headrace.runtime.wire.records import FrameKind

@@ -11,8 +11,8 @@ from worker_bench import records
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import of_records
+from headrace.runtime.wire.progress_slot import Progress, ProgressSlot
 from headrace.runtime.wire.records import ProtocolViolationError
-from headrace.runtime.wire.slots.progress import Progress, ProgressSlot
 from headrace.runtime.workers.in_flight import InFlight
 
 

@@ -18,10 +18,9 @@ from worker_bench import Bench, bench, records, until
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.processes import MARK
-from headrace.runtime.wire.clock import now_ns
 from headrace.runtime.wire.kill_list import KillList
-from headrace.runtime.wire.lease import Lease
-from headrace.runtime.wire.slots.progress import ProgressSlot
+from headrace.runtime.wire.lease import Lease, now_ns
+from headrace.runtime.wire.progress_slot import ProgressSlot
 from headrace.runtime.workers.fence import Fence
 from headrace.triggers.kafka.group.classic import membership_end_ns
 from headrace.triggers.kafka.settings.model import KafkaSettings

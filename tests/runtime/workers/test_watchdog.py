@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from worker_bench import QUICK, QUICK_RETRIES, Bench, bench, records, until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.failure import Then
+from headrace.runtime.config.delivery_policy import DeliveryPolicy, Then
 from headrace.runtime.errors import HandlerLoadError
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.partitions.status import problem

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from worker_bench import Record
 
-from headrace.runtime.config.delivery import AckMode
-from headrace.runtime.partitions.room import missing_of_plan
+from headrace.runtime.config.delivery_policy import AckMode
+from headrace.runtime.partitions.flow_control import missing_of_plan
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.wire.records import WireRecord
 

@@ -7,17 +7,16 @@ from typing import Any
 
 from worker_bench import Record
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.dispatch.acks.owned import Acks
+from headrace.runtime.config.delivery_policy import DeliveryPolicy
 from headrace.runtime.dispatch.failure_handler import FailureHandler
 from headrace.runtime.dispatch.interface import NoFeed
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.dispatch.partition_acks import Acks
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.partitions.partition import AssignedPartition
 from headrace.runtime.streams.committer import Committer
 from headrace.runtime.tasks import end_tasks
 from headrace.runtime.wire.records import Ack, WireRecord
-from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.group.offsets import GroupOffsets
 from headrace.triggers.kafka.start_offsets import GroupTopics
 
 from .broker import PARTITIONS, Client, Group

@@ -8,8 +8,7 @@ import pytest
 import yaml
 from root import ROOT
 
-from headrace.runtime.config.delivery import AckMode
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import AckMode, FailurePolicy
 from headrace.runtime.config.function import FunctionSpec, load_function
 from headrace.runtime.errors import ConfigError
 from headrace.triggers.cron.settings import CronSettings

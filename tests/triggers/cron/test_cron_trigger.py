@@ -19,9 +19,8 @@ from turned_clock import TurnedClock
 from worker_bench import PRELUDE, until
 
 from headrace.runtime.config.function import load_function
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.processor.running import RunningTrigger
-from headrace.runtime.processor.running_function import RunningFunction
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry
+from headrace.runtime.processor.running_trigger import RunningFunction, RunningTrigger
 from headrace.triggers.cron.trigger import CronTrigger
 
 NOON = 1_767_355_200.0  # 2026-01-02T12:00:00Z

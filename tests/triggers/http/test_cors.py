@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from http_function import http_function
 
-from headrace.triggers.http.cors import Cors
+from headrace.triggers.http.cross_origin import Cors
 from headrace.triggers.http.settings import CorsSettings
 
 SOME = CorsSettings(enabled=True, allow_origins=("https://a.example",), expose_headers=("X-A",))

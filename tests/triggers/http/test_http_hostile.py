@@ -10,7 +10,7 @@ import pytest
 from http_function import Function, http_function
 from worker_bench import kill_worker_process, until
 
-from headrace.runtime.web import listening
+from headrace.runtime.web import addresses
 from headrace.triggers.http import requests
 
 WAITS = """
@@ -91,7 +91,7 @@ async def test_a_slow_body_is_408_and_a_slow_head_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.triggers.http.trigger.IDLE_SECONDS", 0.5)
-    monkeypatch.setattr("headrace.runtime.web.bodies.WHOLE_SECONDS", 0.5)
+    monkeypatch.setattr("headrace.runtime.web.payloads.WHOLE_SECONDS", 0.5)
     async with http_function(tmp_path, "def handler(context, event):\n    write(event.path)") as f:
         body = await f.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
         assert body.startswith(b"HTTP/1.1 408")
@@ -104,7 +104,7 @@ async def test_a_slow_body_is_408_and_a_slow_head_is_cut_off(
 async def test_a_thousand_idle_connections_keep_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_MOST_CONNECTIONS", 100)
+    monkeypatch.setattr(addresses, "_MOST_CONNECTIONS", 100)
     async with http_function(tmp_path, "def handler(context, event): return 'x'") as f:
         idle = [await f.connect() for _ in range(1000)]
         await still_answers(f)

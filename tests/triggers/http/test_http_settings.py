@@ -9,8 +9,8 @@ from http_function import http_function, write_http_function
 from headrace.runtime.config.function import FunctionSpec, load_function
 from headrace.runtime.errors import ConfigError
 from headrace.runtime.settings.overrides import parse_overrides
-from headrace.triggers.http.ingresses import Ingresses
 from headrace.triggers.http.settings import HttpSettings
+from headrace.triggers.http.target import Ingresses
 
 
 def loaded(folder: Path, text: str) -> FunctionSpec:

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
 from headrace.runtime.wire.reply import Reply
 from headrace.triggers.http import requests as requests_module
 from headrace.triggers.http.requests import BUSY, DIED, STOPPING, HttpAnswer, RequestLane, Requests
-from headrace.triggers.http.stream import AnswerStream, CutOffError
+from headrace.triggers.http.responses import AnswerStream, CutOffError
 
 HEAD = b"GET\n/\n"
 

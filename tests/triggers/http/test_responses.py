@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.runtime.wire.reply import Reply
-from headrace.triggers.http.answers import headers_of, is_empty
+from headrace.triggers.http.responses import headers_of, is_empty
 
 
 def reply(*headers: tuple[str, bytes], content_type: str = "a/b") -> Reply:

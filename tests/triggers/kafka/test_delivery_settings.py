@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from function_files import FULL, KINDS, SPECS, Change, load_changed, problems_of
 
-from headrace.runtime.config.delivery import AckMode, BatchPolicy, DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import AckMode, BatchPolicy, DeliveryPolicy, FailurePolicy
 from headrace.runtime.config.function import TriggerSpec, load_function
 from headrace.triggers.kafka.trigger import KafkaTrigger
 

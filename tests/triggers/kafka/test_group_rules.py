@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from kafka_settings import loaded, problems_with
 
-from headrace.triggers.kafka.settings.client_options import consumer_options
+from headrace.triggers.kafka.client.connect import consumer_options
 
 CONSUMER = {"groupProtocol": "consumer"}
 

@@ -12,8 +12,7 @@ from replica import environment
 from root import ROOT
 from worker_bench import bench, until
 
-from headrace.runtime.config.delivery import DeliveryPolicy
-from headrace.runtime.config.failure import FailurePolicy
+from headrace.runtime.config.delivery_policy import DeliveryPolicy, FailurePolicy
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.partitions.status import is_stuck, problem
 from headrace.triggers.kafka.format.decoder import decode

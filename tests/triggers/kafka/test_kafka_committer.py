@@ -22,7 +22,7 @@ from committing import (
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.partitions.offsets.checkpoint_text import CheckpointText, decode_text
 from headrace.runtime.streams.committer import Committer
-from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.group.offsets import GroupOffsets
 
 
 @pytest.fixture

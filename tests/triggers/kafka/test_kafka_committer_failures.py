@@ -29,7 +29,7 @@ from headrace.runtime.embedded.kafka import broker as embedded_kafka
 from headrace.runtime.embedded.kafka.properties import broker_settings
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint, PlannedBatches
 from headrace.runtime.streams.committer import Committer
-from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.group.offsets import GroupOffsets
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from headrace.runtime.kafka.dead_letter_headers import Provenance, split_headers
 from headrace.runtime.kafka.topics import create_topics
 from headrace.triggers.kafka import dead_letters as kafka_dead_letters
 from headrace.triggers.kafka.dead_letters import KafkaDeadLetters
-from headrace.triggers.kafka.settings.security import SaslSettings
+from headrace.triggers.kafka.settings.connection import SaslSettings
 
 Make = Callable[..., KafkaDeadLetters]
 

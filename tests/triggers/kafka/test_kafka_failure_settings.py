@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from function_files import Change, load_changed, problems_of
 
-from headrace.runtime.config.failure import FailurePolicy
-from headrace.runtime.config.on_failure import OnFailureSettings
+from headrace.runtime.config.delivery_policy import FailurePolicy
+from headrace.runtime.config.shared_attributes import OnFailureSettings
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 AT = "spec.triggers.t.attributes.onFailure"

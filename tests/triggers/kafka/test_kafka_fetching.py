@@ -10,17 +10,16 @@ from aiokafka import TopicPartition
 from aiokafka.errors import NodeNotReadyError
 from worker_bench import Bench, Record, bench, records, until
 
-from headrace.runtime.config.delivery import AckMode, DeliveryPolicy
+from headrace.runtime.config.delivery_policy import AckMode, DeliveryPolicy
 from headrace.runtime.dispatch.monitor import DispatchMonitor
-from headrace.runtime.metrics.registry import MetricRegistry
-from headrace.runtime.metrics.trigger import TriggerMetrics
+from headrace.runtime.metrics.runtime_metrics import MetricRegistry, TriggerMetrics
+from headrace.runtime.partitions.flow_control import StreamLimits
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import AssignedPartition, of_records
 from headrace.runtime.partitions.record_buffer import DECODED_BYTES
 from headrace.runtime.partitions.state import PartitionState
 from headrace.runtime.streams.assignment import Assignment
-from headrace.runtime.streams.limits import StreamLimits
 from headrace.triggers.kafka import fetching as fetching_module
 from headrace.triggers.kafka.client import fetches
 from headrace.triggers.kafka.client.epochs import LeaderEpochs

@@ -13,7 +13,7 @@ from aiokafka.protocol.metadata import MetadataRequest_v5
 from broker import Broker
 from worker_bench import until
 
-from headrace.runtime.wire.clock import now_ns
+from headrace.runtime.wire.lease import now_ns
 from headrace.triggers.kafka.client import fetch_requests, fetches, internals, topics, undecoded_fetch
 from headrace.triggers.kafka.client.commits import tell_partitions_apart
 from headrace.triggers.kafka.client.fetch_budget import FetchBudget

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from kafka_settings import KEY, PEM, RANGES, loaded, notices_of, problems_with
 
-from headrace.triggers.kafka.settings.security import unflatten_pem
+from headrace.triggers.kafka.settings.connection import unflatten_pem
 
 
 def test_spark_reads_the_topics_with_the_triggers_own_security(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.checkpoint import Checkpoint
 from headrace.runtime.partitions.partition import of_records
 from headrace.triggers.kafka.client.topics import TopicDescription
-from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.group.offsets import GroupOffsets
 from headrace.triggers.kafka.log_watcher import LogWatcher
 from headrace.triggers.kafka.start_offsets import GroupTopics
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kafka_settings import loaded, notices_of, problems_with
 
-from headrace.runtime.config.delivery import AckMode
+from headrace.runtime.config.delivery_policy import AckMode
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.triggers.kafka.trigger import KafkaTrigger
 

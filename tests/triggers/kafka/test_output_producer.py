@@ -21,7 +21,7 @@ from worker_bench import until
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport
 from headrace.runtime.wire.produce import WAITING, Message
-from headrace.triggers.kafka.produce import outages, output_producer
+from headrace.triggers.kafka.produce import cluster, output_producer
 from headrace.triggers.kafka.produce.output_producer import OutputProducer
 
 
@@ -110,8 +110,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     new = Bench()
     monkeypatch.setattr(output_producer, "start_producer", new.start)
     monkeypatch.setattr(output_producer, "discard", new.discard)
-    monkeypatch.setattr(outages, "_FIRST_RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(outages, "_MAX_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(cluster, "_FIRST_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(cluster, "_MAX_RETRY_SECONDS", 0.05)
     return new
 
 

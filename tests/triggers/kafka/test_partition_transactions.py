@@ -31,7 +31,7 @@ from headrace.triggers.kafka.client.commits import Commit, fetch_commits
 from headrace.triggers.kafka.client.internals import is_member
 from headrace.triggers.kafka.group.transactional_offsets import TransactionalOffsets
 from headrace.triggers.kafka.produce.cluster import OutputCluster
-from headrace.triggers.kafka.produce.transactional_ids import transactional_id
+from headrace.triggers.kafka.produce.partition_producer import transactional_id
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from headrace.runtime.embedded.v3io.language.conditions import holds
+from headrace.runtime.embedded.v3io.language.evaluation import holds
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import CommitRefusedError
-from headrace.runtime.v3io.errors import V3ioRefusedError
-from headrace.runtime.v3io.group.names import INODE, LAST_SEQUENCE, sequence_attribute
-from headrace.runtime.v3io.items import SHARD
-from headrace.runtime.v3io.place import StreamPath
-from headrace.runtime.v3io.values import decode_attributes, encode_attributes
+from headrace.runtime.v3io.addresses import StreamPath
+from headrace.runtime.v3io.client import V3ioRefusedError
+from headrace.runtime.v3io.group_format import INODE, LAST_SEQUENCE, sequence_attribute
+from headrace.runtime.v3io.items import SHARD, decode_attributes, encode_attributes
 from headrace.triggers.v3io.shard_offsets import ShardOffsets
 
 KEY = PartitionKey("s", 0)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.runtime.v3io.group.sessions import SessionState, Share
+from headrace.runtime.v3io.group_format import SessionState, Share
 from headrace.triggers.v3io.shares import ShardAssignor, ShareDecision, V3ioMember, cut
 
 SECOND = 1_000_000_000

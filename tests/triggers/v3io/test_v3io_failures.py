@@ -13,11 +13,10 @@ from worker_bench import until
 from headrace.runtime.embedded.v3io.server import EmbeddedV3io
 from headrace.runtime.errors import HeadraceError
 from headrace.runtime.v3io import streams
-from headrace.runtime.v3io.access import V3ioAccess
+from headrace.runtime.v3io.addresses import StreamPath, V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.group.names import sequence_attribute
+from headrace.runtime.v3io.group_format import sequence_attribute
 from headrace.runtime.v3io.items import get_item, put_attributes
-from headrace.runtime.v3io.place import StreamPath
 from headrace.triggers.v3io.dead_letters import ORIGIN
 
 WRITES = """

@@ -9,7 +9,7 @@ from v3io_judging import check_one_owner, owners
 from v3io_load import producing, watched
 from v3io_scene import v3io_scene
 
-from headrace.runtime.v3io.group.sessions import SessionState
+from headrace.runtime.v3io.group_format import SessionState
 
 TIMEOUT_SECONDS = 3.0
 

@@ -218,9 +218,8 @@ def utc_offset() -> float:
 
 def put_with_everything(scene: ShardScene) -> None:
     from headrace.runtime.v3io import streams
-    from headrace.runtime.v3io.access import V3ioAccess
+    from headrace.runtime.v3io.addresses import StreamPath, V3ioAccess
     from headrace.runtime.v3io.client import V3ioClient
-    from headrace.runtime.v3io.place import StreamPath
     from headrace.runtime.v3io.records import NewRecord
 
     async def put() -> None:

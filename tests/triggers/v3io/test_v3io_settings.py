@@ -8,7 +8,7 @@ import yaml
 
 from headrace.runtime.config.function import load_function
 from headrace.runtime.errors import ConfigError
-from headrace.triggers.v3io.settings.keys import access_of
+from headrace.triggers.v3io.access import access_of
 from headrace.triggers.v3io.trigger import V3ioTrigger
 
 PLACE = {"containerName": "bigdata", "streamPath": "/orders", "consumerGroup": "g"}

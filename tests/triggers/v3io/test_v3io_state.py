@@ -11,9 +11,9 @@ from v3io_judging import begun_twice, check_one_owner, handled_twice
 from v3io_load import producing
 from v3io_scene import GROUP, PLACE, QUICK_GROUP, SLOW_GROUP, v3io_scene
 
-from headrace.runtime.v3io.access import V3ioAccess
+from headrace.runtime.v3io.addresses import V3ioAccess
 from headrace.runtime.v3io.client import V3ioClient
-from headrace.runtime.v3io.group.sessions import SessionState
+from headrace.runtime.v3io.group_format import SessionState
 from headrace.runtime.v3io.group_state import StateItem
 from headrace.runtime.v3io.retry import backoff_seconds
 

@@ -6,6 +6,7 @@ Each function says what happens without it.
 import asyncio
 import contextlib
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -34,7 +35,7 @@ from aiokafka.protocol.group import (
 )
 from aiokafka.protocol.offset import OffsetRequest
 
-from headrace.runtime.wire.clock import now_ns
+from headrace.runtime.wire.lease import now_ns
 
 # Trying again doesn't mend these: the next fetch raises them, with or without `watch_joins`.
 _REFUSED_JOINS = (
@@ -43,13 +44,23 @@ _REFUSED_JOINS = (
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
 )
+
+
 # The group has gone on without this member, and waits for it: try again at once.
 _OVERTAKEN = (RebalanceInProgressError, IllegalGenerationError, UnknownMemberIdError)
+
+
 # As it is with the first groups of a new broker: these pass, mostly within milliseconds.
 _PASSING = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
+
+
 # Answers to a member: a rebalance is for those who are in the group.
 _MEMBER_CODES = (NoError.errno, RebalanceInProgressError.errno)
+
+
 _ASK_FOR_LEADER_SECONDS = 1.0
+
+
 _READ_SECONDS = 0.002
 
 
@@ -258,3 +269,11 @@ class _JoinWatch:
         if not isinstance(error, _OVERTAKEN):
             seconds = self._failed_at + self._backoff_seconds - asyncio.get_running_loop().time()
             await asyncio.wait([self._closing, subscription.unsubscribe_future], timeout=max(0, seconds))
+
+
+def rebind_globals(method: FunctionType, owner: object, **others: object) -> MethodType:
+    """`method`, bound to `owner`, for which some global names stand for `others`; nobody else notices."""
+    names = {**method.__globals__, **others}
+    copy = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
+    copy.__kwdefaults__ = method.__kwdefaults__
+    return MethodType(copy, owner)

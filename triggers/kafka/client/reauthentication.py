@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaConnectionError
 
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.refusals import REFUSALS, refusal
-from headrace.triggers.kafka.client.renamed import rebind_globals
+from headrace.triggers.kafka.client.internals import rebind_globals
 
 logger = logging.getLogger(__name__)
 

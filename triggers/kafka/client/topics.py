@@ -25,7 +25,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from headrace.runtime.kafka.requests.uuid import Uuid
+from headrace.runtime.kafka.protocol import Uuid
 from headrace.runtime.partitions.offsets.checkpoint_text import TOPIC_ID_CHARS
 
 _NO_LEADER = -1

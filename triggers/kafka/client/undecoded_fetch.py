@@ -22,8 +22,8 @@ from crc32c import crc32c
 
 from headrace.runtime.partitions.chunk import Chunk, ChunkSlice
 from headrace.runtime.wire.records import WireRecord
-from headrace.runtime.wire.undecodable import UndecodableRecord
-from headrace.triggers.kafka.client.renamed import rebind_globals
+from headrace.runtime.wire.undecoded import UndecodableRecord
+from headrace.triggers.kafka.client.internals import rebind_globals
 from headrace.triggers.kafka.format.batches import FetchedBatches
 from headrace.triggers.kafka.format.decoder import CODEC_MASK, HEADER, MAX_BATCH_BYTES, decode
 

@@ -11,7 +11,7 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from headrace.runtime.wire.records import WireRecord
-from headrace.runtime.wire.undecodable import UndecodableRecord
+from headrace.runtime.wire.undecoded import UndecodableRecord
 from headrace.triggers.kafka.format.decoder import CODEC_MASK, HEADER, check_headers, opened
 from headrace.triggers.kafka.format.inflate import padded
 from headrace.triggers.kafka.format.old_batch import LEAST_BYTES, OldBatch

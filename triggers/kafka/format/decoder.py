@@ -12,7 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.util import decode_varint
 
 from headrace.runtime.wire.records import Buffer, Headers, SentRecord, WireRecord, encode_headers
-from headrace.runtime.wire.undecodable import UndecodableRecord
+from headrace.runtime.wire.undecoded import UndecodableRecord
 from headrace.triggers.kafka.format.inflate import BatchTooLargeError, inflate, padded
 
 HEADER = struct.Struct(">qiibIhiqqqhii")

@@ -12,9 +12,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.tasks import end_tasks, outcome, start_task
 from headrace.triggers.kafka.client.subscriptions import drop, place, read_by_hand, read_topics
+from headrace.triggers.kafka.group.kip848.machine import GroupSettings
+from headrace.triggers.kafka.group.kip848.session import GroupSession
 from headrace.triggers.kafka.group.membership import GroupMembershipListener
-from headrace.triggers.kafka.group.session import GroupSession
-from headrace.triggers.kafka.group.settings import GroupSettings
 from headrace.triggers.kafka.settings.model import KafkaSettings
 
 logger = logging.getLogger(__name__)

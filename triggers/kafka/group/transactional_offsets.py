@@ -8,14 +8,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import InvalidTopicError, KafkaError
 
-from headrace.runtime.config.on_failure import TOPIC_NAME
+from headrace.runtime.config.shared_attributes import TOPIC_NAME
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.partitions.offsets.pending_produces import DeliveryReport, Outgoing
 from headrace.runtime.streams.offset_store import TextTooLongError
 from headrace.runtime.tasks import end_tasks
 from headrace.triggers.kafka.client.internals import is_member
 from headrace.triggers.kafka.client.topics import unwritable_topics
-from headrace.triggers.kafka.group_offsets import GroupOffsets
+from headrace.triggers.kafka.group.offsets import GroupOffsets
 from headrace.triggers.kafka.produce.cluster import OutputCluster
 from headrace.triggers.kafka.produce.partition_producer import (
     UNWRITABLE,

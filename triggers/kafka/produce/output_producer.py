@@ -13,7 +13,7 @@ from aiokafka.errors import (
     ProducerClosed,
 )
 
-from headrace.runtime.config.on_failure import TOPIC_NAME
+from headrace.runtime.config.shared_attributes import TOPIC_NAME
 from headrace.runtime.kafka.access import BrokerAccess
 from headrace.runtime.kafka.connecting import ConnectErrors, connect_errors
 from headrace.runtime.kafka.producer import discard, start_producer
@@ -22,9 +22,8 @@ from headrace.runtime.partitions.offsets.pending_produces import DeliveryCallbac
 from headrace.runtime.tasks import start_task
 from headrace.runtime.wire.produce import Message
 from headrace.triggers.kafka.client.reauthentication import SignInWatch
-from headrace.triggers.kafka.produce.cluster import OutputCluster
+from headrace.triggers.kafka.produce.cluster import WHAT_WAITS, OutputCluster
 from headrace.triggers.kafka.produce.faults import TOO_LARGE, Fault, MissingPartitionError, fault_of
-from headrace.triggers.kafka.produce.outages import WHAT_WAITS
 from headrace.triggers.kafka.produce.packing import MessageBatch, NoAnswerError, pack, targets_of
 from headrace.triggers.kafka.produce.topic_queue import SILENT_SECONDS, TopicQueue
 

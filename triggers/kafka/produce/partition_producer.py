@@ -24,12 +24,30 @@ from headrace.runtime.partitions.offsets.pending_produces import Outgoing
 from headrace.triggers.kafka.produce.cluster import OutputCluster
 from headrace.triggers.kafka.produce.faults import TOO_LARGE, Fault, MissingPartitionError, fault_of
 from headrace.triggers.kafka.produce.packing import MessageBatch, Waiting, pack, targets_of
-from headrace.triggers.kafka.produce.transactional_ids import older_transactional_id, transactional_id
+
+
+def transactional_id(group: str, key: PartitionKey) -> str:
+    """Of one partition of one group, whatever their names: no topic has a slash. It begins with `GROUP-`."""
+    return f"{group}-headrace/{key.topic}/{key.partition}"
+
+
+def older_transactional_id(group: str, key: PartitionKey) -> str:
+    """That of the release before: names may run into each other, as in `a` on `b-c`, and `a-b` on `c`."""
+    return f"{group}-{key.topic}-{key.partition}"
+
 
 _Sent: TypeAlias = tuple[MessageBatch, "asyncio.Future[Any]"]
+
+
 """A batch, and what becomes of it."""
+
+
 _LOOK_SECONDS = 3.0
+
+
 UNWRITABLE = "a message that belongs to it can't be written"
+
+
 _TOO_LONG = (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError)
 
 

@@ -10,8 +10,12 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator
 
-from headrace.runtime.config.concurrency import MaxConcurrency, max_concurrency
-from headrace.runtime.config.on_failure import FAILED, OnFailureSettings
+from headrace.runtime.config.shared_attributes import (
+    FAILED,
+    MaxConcurrency,
+    OnFailureSettings,
+    max_concurrency,
+)
 from headrace.runtime.kafka.names import BROKERS_OPTION, BROKERS_VARIABLE
 from headrace.runtime.settings.declare import section, setting
 from headrace.runtime.settings.types import (
@@ -25,8 +29,8 @@ from headrace.runtime.settings.types import (
     WindowSize,
     spelled,
 )
-from headrace.runtime.streams.attributes import AckSemantics, AllocationMode, explicit_ack_semantics
-from headrace.triggers.kafka.settings.cluster import Addresses, ClusterAttributes
+from headrace.runtime.streams.settings import AckSemantics, AllocationMode, explicit_ack_semantics
+from headrace.triggers.kafka.settings.connection import Addresses, ClusterAttributes
 from headrace.triggers.kafka.settings.without_effect import ClientAttributes
 
 DEFAULT_CHANNEL_BUFFER_SIZE = 256

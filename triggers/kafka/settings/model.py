@@ -4,16 +4,15 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
-from headrace.runtime.config.concurrency import CONCURRENCY_RULES
+from headrace.runtime.config.output import OutputFields
+from headrace.runtime.config.shared_attributes import CONCURRENCY_RULES
 from headrace.runtime.kafka.access import BrokerAccess
+from headrace.runtime.partitions.flow_control import StreamLimits
 from headrace.runtime.settings.declare import Rule
-from headrace.runtime.streams.limits import StreamLimits
-from headrace.triggers.kafka.settings.access import broker_access
+from headrace.triggers.kafka.settings.access import ACCESS_RULES, broker_access
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
-from headrace.triggers.kafka.settings.failure_rules import FAILURE_RULES
-from headrace.triggers.kafka.settings.group_rules import GROUP_RULES
-from headrace.triggers.kafka.settings.order_rules import ORDER_RULES
-from headrace.triggers.kafka.settings.rules import RULES
+from headrace.triggers.kafka.settings.connection import ClusterAttributes
+from headrace.triggers.kafka.settings.rules import FAILURE_RULES, GROUP_RULES, ORDER_RULES, RULES
 from headrace.triggers.kafka.settings.spark_options import spark_source_options
 
 _DAY = 86_400.0
@@ -59,3 +58,14 @@ class KafkaSettings(KafkaAttributes):
     def spark_source_options(self) -> Mapping[str, str]:
         """Options with which Spark's Kafka source reads the topics."""
         return spark_source_options(self)
+
+
+class KafkaOutputSettings(ClusterAttributes, OutputFields):
+    """Keys and rules as those of a trigger's attributes."""
+
+    rules: ClassVar[tuple[Rule, ...]] = ACCESS_RULES
+
+    @property
+    def access(self) -> BrokerAccess:
+        """Where the brokers are, and how to get in."""
+        return broker_access(self)

@@ -1,15 +1,16 @@
 """Conditions between the Kafka trigger's settings, and between them and the trigger's own fields."""
 
 import re
+from collections.abc import Callable
 
-from headrace.runtime.config.delivery import MAX_EVENTS
+from headrace.runtime.config.delivery_policy import MAX_EVENTS
 from headrace.runtime.config.trigger_fields import TriggerFields
 from headrace.runtime.kafka.access import OAUTHBEARER
 from headrace.runtime.settings.checks import NOT_BUILT
 from headrace.runtime.settings.declare import Rule
 from headrace.runtime.settings.durations import format_duration
-from headrace.runtime.streams.settings import ACK_RULES, HEARTBEAT_RULES
-from headrace.triggers.kafka.settings.access_rules import ACCESS_RULES
+from headrace.runtime.streams.settings import ACK_RULES, HEARTBEAT_RULES, ON_FAILURE_RULES
+from headrace.triggers.kafka.settings.access import ACCESS_RULES
 from headrace.triggers.kafka.settings.attributes import KafkaAttributes
 
 
@@ -181,6 +182,7 @@ _REBALANCE = (
     "trigger.wait_explicit_ack_during_rebalance_timeout_seconds",
 )
 
+
 RULES = (
     *HEARTBEAT_RULES,
     Rule("rebalance_timeout_seconds", _REBALANCE, _rebalance_above_waits),
@@ -216,4 +218,125 @@ RULES = (
     ),
     Rule("ack_window_size", ("delivery", "ack_window_size"), _ranges_have_no_window),
     Rule("sasl.user", (), _trigger_sign_in, is_error=False),
+)
+
+
+def _topic_feeds_itself(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """must not be one of the trigger's own topics."""
+    topic = settings.on_failure.dead_letter_topic
+    if not topic or not settings.reads(topic):
+        return ""
+    return f"{topic!r} is one of the trigger's own topics: it would feed itself; name another topic"
+
+
+FAILURE_RULES = (
+    *ON_FAILURE_RULES,
+    Rule(
+        "on_failure.dead_letter_topic",
+        ("on_failure.dead_letter_topic", "topics", "topic_pattern"),
+        _topic_feeds_itself,
+    ),
+)
+
+
+_Check = Callable[[KafkaAttributes, TriggerFields], str]
+
+
+def _decided(settings: KafkaAttributes, name: str, by: str) -> str:
+    is_given = settings.group_protocol == "consumer" and name in settings.model_fields_set
+    return f"with groupProtocol: consumer the broker decides, by {by}; remove it" if is_given else ""
+
+
+def _session_is_the_brokers(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """with groupProtocol consumer the broker decides; it must not be given."""
+    return _decided(settings, "session_timeout_seconds", "group.consumer.session.timeout.ms")
+
+
+def _heartbeats_are_the_brokers(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """with groupProtocol consumer the broker decides; it must not be given."""
+    return _decided(settings, "heartbeat_interval_seconds", "group.consumer.heartbeat.interval.ms")
+
+
+def _strategy_is_the_brokers(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """with groupProtocol consumer the broker decides; it must not be given."""
+    return _decided(settings, "balance_strategy", "groupRemoteAssignor")
+
+
+def _assignor_needs_consumer(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """range needs groupProtocol consumer."""
+    if settings.group_protocol == "consumer" or settings.group_remote_assignor == "uniform":
+        return ""
+    return "needs groupProtocol: consumer; with classic the members decide, by balanceStrategy"
+
+
+def _transactions_are_classic(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """It is not built for groupProtocol consumer."""
+    is_given = settings.group_protocol == "consumer" and settings.exactly_once
+    return f"with groupProtocol: consumer {NOT_BUILT}; remove one of them" if is_given else ""
+
+
+def _instances_are_not_classic(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """needs groupProtocol consumer."""
+    if settings.group_protocol == "consumer" or not settings.group_instance_id:
+        return ""
+    if settings.exactly_once:
+        return "is not for exactlyOnce, which needs groupProtocol: classic; remove it"
+    return (
+        "needs groupProtocol: consumer (Kafka 4.0 or newer); with classic the broker hands on a replica's"
+        " partitions while its handlers still run. With an older Kafka, remove it"
+    )
+
+
+def _rule(about: str, check: _Check) -> Rule:
+    return Rule(about, ("group_protocol", about), check)
+
+
+GROUP_RULES = (
+    _rule("session_timeout_seconds", _session_is_the_brokers),
+    _rule("heartbeat_interval_seconds", _heartbeats_are_the_brokers),
+    _rule("balance_strategy", _strategy_is_the_brokers),
+    _rule("group_remote_assignor", _assignor_needs_consumer),
+    _rule("exactly_once", _transactions_are_classic),
+    _rule("group_instance_id", _instances_are_not_classic),
+)
+
+
+def _order_needs_pool(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """key and none need workerAllocationMode pool."""
+    if settings.ordering == "partition" or settings.worker_allocation_mode == "pool":
+        return ""
+    return (
+        f"{settings.ordering} needs workerAllocationMode pool: static keeps a partition at one worker, and"
+        " its records could not run beside each other"
+    )
+
+
+def _order_needs_single_records(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """key and none don't go with batches."""
+    if settings.ordering == "partition" or trigger.batch.mode != "enable":
+        return ""
+    return (
+        f"{settings.ordering} can't be with batches: a batch succeeds or fails as a whole, so the records of"
+        " a key in it would have no order; remove batch, or the ordering"
+    )
+
+
+def _order_needs_implicit_acks(settings: KafkaAttributes, trigger: TriggerFields) -> str:
+    """key and none are not built for explicit acks."""
+    if settings.ordering == "partition" or trigger.explicit_ack_mode == "disable":
+        return ""
+    return f"{settings.ordering} with explicitAckMode {trigger.explicit_ack_mode} {NOT_BUILT}"
+
+
+def _order_has_no_window(settings: KafkaAttributes, _trigger: TriggerFields) -> str:
+    """It is not built for ordering key and none."""
+    is_given = settings.ordering != "partition" and settings.ack_window_size
+    return f"with ordering: {settings.ordering} {NOT_BUILT}; remove it" if is_given else ""
+
+
+ORDER_RULES = (
+    Rule("ordering", ("ordering", "worker_allocation_mode"), _order_needs_pool),
+    Rule("ordering", ("ordering", "trigger.batch.mode"), _order_needs_single_records),
+    Rule("ordering", ("ordering", "trigger.explicit_ack_mode"), _order_needs_implicit_acks),
+    Rule("ack_window_size", ("ordering", "ack_window_size"), _order_has_no_window),
 )

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.runtime.embedded.v3io.language.arrays import element
-from headrace.runtime.embedded.v3io.language.values import Value, is_number
+from headrace.runtime.embedded.v3io.language.values import Value, element, is_number
 
 Lookup = Callable[[str], Value | None]
 """The value of an attribute, None where the item has none of that name."""

@@ -4,22 +4,42 @@ import base64
 import binascii
 import math
 import re
+import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from headrace.runtime.embedded.v3io.language.errors import MalformedError
+
+class MalformedError(ValueError):
+    """A value, a condition or an expression that is none: the text says what was found, and what may be."""
+
 
 Typed = Mapping[str, Any]
+
+
 """One value as it travels: its type, one of S, N, BOOL, B and TS, and its text."""
 
+
 MOST_CHARACTERS = 61_200
+
+
 """Of a string."""
 
+
 _MOST_DIGITS = 400
+
+
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+
+
 _MOMENT = re.compile(r"(-?[0-9]{1,19}):([0-9]{1,9})")
+
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+
+
 _LONGS = range(-(2**63), 2**63)
 
 
@@ -108,3 +128,53 @@ def _moment(raw: str) -> Moment:
 
 
 _DECODERS = {"S": _text, "N": number, "B": _blob, "TS": _moment}
+
+
+_ARRAY_HEADER = struct.Struct("<IIII")  # magic, version, bytes of the elements, their type
+
+
+_MAGIC, _VERSION = 11223344, 1
+
+
+_FORMATS = {259: "<q", 261: "<d"}
+
+
+_ELEMENT_BYTES = 8
+
+
+def element(blob: object, index: object) -> int | float | None:
+    """The one at `index`; None where there is none, the blob is no array, or it is no finite number."""
+    found = _element_place(blob, index)
+    if found is None:
+        return None
+    assert isinstance(blob, bytes)
+    place, pattern = found
+    value: int | float = struct.unpack_from(pattern, blob, place)[0]
+    return value if is_number(value) else None
+
+
+def with_element(blob: object, index: object, value: object) -> bytes:
+    """The array with another number there. MalformedError where that can't be."""
+    found = _element_place(blob, index)
+    if found is None or not is_number(value):
+        raise MalformedError("only a number can be set, at an index that an array has")
+    assert isinstance(blob, bytes)
+    place, pattern = found
+    changed = bytearray(blob)
+    try:
+        struct.pack_into(pattern, changed, place, value)
+    except struct.error as error:
+        raise MalformedError(f"an array of whole numbers can't have {value}") from error
+    return bytes(changed)
+
+
+def _element_place(blob: object, index: object) -> tuple[int, str] | None:
+    """Where the element begins, and its struct format."""
+    if not isinstance(blob, bytes) or len(blob) < _ARRAY_HEADER.size or type(index) is not int:
+        return None
+    magic, version, size, kind = _ARRAY_HEADER.unpack_from(blob)
+    if (magic, version) != (_MAGIC, _VERSION) or kind not in _FORMATS:
+        return None
+    place = _ARRAY_HEADER.size + index * _ELEMENT_BYTES
+    end = min(_ARRAY_HEADER.size + size, len(blob))
+    return (place, _FORMATS[kind]) if index >= 0 and place + _ELEMENT_BYTES <= end else None

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.embedded.v3io.language.conditions import holds
-from headrace.runtime.embedded.v3io.language.errors import MalformedError
-from headrace.runtime.embedded.v3io.language.expressions import updated
+from headrace.runtime.embedded.v3io.language.evaluation import holds, updated
 from headrace.runtime.embedded.v3io.language.parser import MOST_DEPTH
-from headrace.runtime.embedded.v3io.language.values import Moment, Value, decoded, encoded
+from headrace.runtime.embedded.v3io.language.values import MalformedError, Moment, Value, decoded, encoded
 
 ITEM: Mapping[str, Value] = {
     "age": 42,

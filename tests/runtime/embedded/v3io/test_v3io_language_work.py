@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runtime.embedded.v3io.language.conditions import holds
-from headrace.runtime.embedded.v3io.language.errors import MalformedError
-from headrace.runtime.embedded.v3io.language.expressions import updated
-from headrace.runtime.embedded.v3io.language.steps import MOST_STEPS
-from headrace.runtime.embedded.v3io.language.values import Value
+from headrace.runtime.embedded.v3io.language.evaluation import MOST_STEPS, holds, updated
+from headrace.runtime.embedded.v3io.language.values import MalformedError, Value
 
 NESTED: dict[str, tuple[str, str, str]] = {
     "lists": ("(", "a", " IN (7, 8))"),

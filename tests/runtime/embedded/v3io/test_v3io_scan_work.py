@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from headrace.runtime.embedded.v3io import scans
+from headrace.runtime.embedded.v3io.calls import FunctionCall
 from headrace.runtime.embedded.v3io.errors import ApiError
+from headrace.runtime.embedded.v3io.nodes import Address, NodeKind
 from headrace.runtime.embedded.v3io.scans import Scans
-from headrace.runtime.embedded.v3io.store.address import Address
-from headrace.runtime.embedded.v3io.store.node import NodeKind
-from headrace.runtime.embedded.v3io.store.store import open_store
-from headrace.runtime.embedded.v3io.web.call import FunctionCall
+from headrace.runtime.embedded.v3io.store import open_store
 
 
 @pytest.fixture

@@ -3,11 +3,9 @@
 from io import BytesIO
 from typing import Any
 
-from headrace.triggers.kafka.group.heartbeat import Heartbeat
+from headrace.triggers.kafka.group.kip848.machine import GroupSettings, Heartbeat, SessionDeadline
 from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, line, verdict
-from headrace.triggers.kafka.group.session_end import SessionDeadline
-from headrace.triggers.kafka.group.settings import GroupSettings
-from headrace.triggers.kafka.group.wire import (
+from headrace.triggers.kafka.group.kip848.requests import (
     HeartbeatRequest,
     HeartbeatResponse,
     HeartbeatStruct,

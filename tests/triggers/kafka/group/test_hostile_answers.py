@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 from headrace.runtime.kafka.guarded_connections import guard_connections
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.triggers.kafka.client.topics import TopicDescription
-from headrace.triggers.kafka.group.fetch_wire import FetchCommitsResponse, read_commits
-from headrace.triggers.kafka.group.heartbeat import HeartbeatAnswer
-from headrace.triggers.kafka.group.holdings import PartitionMoves
 from headrace.triggers.kafka.group.kip848.coordinator import Coordinator
+from headrace.triggers.kafka.group.kip848.machine import HeartbeatAnswer, Machine, PartitionMoves
 from headrace.triggers.kafka.group.kip848.move_history import MoveHistory
 from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, verdict
-from headrace.triggers.kafka.group.machine import Machine
-from headrace.triggers.kafka.group.nameless import UnnamedTopics
-from headrace.triggers.kafka.group.wire import HeartbeatResponse, read_answer
+from headrace.triggers.kafka.group.kip848.requests import (
+    FetchCommitsResponse,
+    HeartbeatResponse,
+    read_answer,
+    read_commits,
+)
+from headrace.triggers.kafka.group.kip848.session import UnnamedTopics
 from headrace.triggers.kafka.start_offsets import _is_readable
 
 guard_connections()

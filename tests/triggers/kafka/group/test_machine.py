@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headrace.runtime.partitions.key import PartitionKey
-from headrace.triggers.kafka.group.heartbeat import (
+from headrace.triggers.kafka.group.kip848.machine import (
     JOIN,
     LEAVE,
     LEAVE_FOR_NOW,
     Heartbeat,
     HeartbeatAnswer,
+    Machine,
+    MemberState,
     TopicIdPartition,
 )
 from headrace.triggers.kafka.group.kip848.refusals import RefusalAction, verdict
-from headrace.triggers.kafka.group.machine import Machine, MemberState
 
 ID, ID2 = b"a" * 16, b"b" * 16
 NAMES = {ID: "orders"}

@@ -18,12 +18,10 @@ from headrace.runtime.streams.offset_store import CommitRefusedError
 from headrace.runtime.tasks import end_tasks
 from headrace.triggers.kafka.client.commits import Commit, fetch_commits
 from headrace.triggers.kafka.client.topics import topic_names
-from headrace.triggers.kafka.group import session
-from headrace.triggers.kafka.group.commit_wire import CommitRequest
-from headrace.triggers.kafka.group.heartbeat import JOIN, LEAVE
+from headrace.triggers.kafka.group.kip848 import session
 from headrace.triggers.kafka.group.kip848.commits import MemberCommits
-from headrace.triggers.kafka.group.machine import MemberState
-from headrace.triggers.kafka.group.settings import GroupSettings
+from headrace.triggers.kafka.group.kip848.machine import JOIN, LEAVE, GroupSettings, MemberState
+from headrace.triggers.kafka.group.kip848.requests import CommitRequest
 
 
 def _group() -> str:

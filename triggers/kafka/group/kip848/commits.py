@@ -19,10 +19,14 @@ from aiokafka.errors import (
 from headrace.runtime.partitions.key import PartitionKey
 from headrace.runtime.streams.offset_store import CommitRefusedError, TextTooLongError
 from headrace.triggers.kafka.client.commits import Commit
-from headrace.triggers.kafka.group.commit_wire import CommitRequest, read_errors
-from headrace.triggers.kafka.group.fetch_wire import FetchCommitsRequest, read_commits
 from headrace.triggers.kafka.group.kip848.refusals import LOST, STALE_MEMBER_EPOCH
-from headrace.triggers.kafka.group.session import GroupSession
+from headrace.triggers.kafka.group.kip848.requests import (
+    CommitRequest,
+    FetchCommitsRequest,
+    read_commits,
+    read_errors,
+)
+from headrace.triggers.kafka.group.kip848.session import GroupSession
 
 _RETRY_SECONDS = 0.1
 _MOVED = {

@@ -7,11 +7,11 @@ from typing import Any
 
 from aiokafka.errors import KafkaError
 
-from headrace.runtime.kafka.requests.consumer_groups import DescribeConsumerGroup
+from headrace.runtime.kafka.protocol import DescribeConsumerGroup
 from headrace.runtime.partitions.key import PartitionKey, describe_partitions
 from headrace.runtime.tasks import end_tasks, start_task
-from headrace.triggers.kafka.group.holdings import PartitionMoves
 from headrace.triggers.kafka.group.kip848.coordinator import Coordinator
+from headrace.triggers.kafka.group.kip848.machine import PartitionMoves
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from headrace.triggers.kafka.group.settings import GroupSettings
+from headrace.triggers.kafka.group.kip848.machine import GroupSettings
 
 STALE_MEMBER_EPOCH = 113
 _FENCED_MEMBER_EPOCH, _UNKNOWN_MEMBER_ID = 110, 25

@@ -1,1 +1,0 @@
-"""Events of control-events, and what has to be done outside of the database for each."""

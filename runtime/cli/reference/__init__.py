@@ -1,1 +1,0 @@
-"""Pages that are made from declarations: commands and metrics."""

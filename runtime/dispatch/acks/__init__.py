@@ -1,1 +1,0 @@
-"""Explicit acks: from any worker of a function to the trigger that has the partition, accepted or refused."""

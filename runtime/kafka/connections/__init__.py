@@ -1,1 +1,0 @@
-"""Connections to brokers: who is a stranger there, and what of an answer can't be read."""

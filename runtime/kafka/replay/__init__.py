@@ -1,1 +1,0 @@
-"""Dead letters on their way back to the topics that they came from."""

@@ -1,1 +1,0 @@
-"""Requests to a broker that aiokafka doesn't know."""

@@ -1,1 +1,0 @@
-"""What a run says of itself over HTTP, and who may move its partitions there."""

@@ -1,1 +1,0 @@
-"""A function's code, as a run has it: written out where its file carries it, and watched for changes."""

@@ -1,0 +1,157 @@
+"""How far a consumer group is on each shard of a stream."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from headrace.runtime.errors import HeadraceError, UsageError
+from headrace.runtime.v3io.addresses import StreamPath
+from headrace.runtime.v3io.client import V3ioClient, V3ioRefusedError
+from headrace.runtime.v3io.group_format import (
+    LAST_SEQUENCE,
+    SessionState,
+    StateError,
+    sequence_attribute,
+    text_attribute,
+)
+from headrace.runtime.v3io.group_state import StateItem
+from headrace.runtime.v3io.items import SHARD, Attributes, get_item, put_attributes
+from headrace.runtime.v3io.streams import describe, get, seek
+
+
+class NoSuchV3ioGroupError(HeadraceError):
+    """Nobody has been in it, and nothing was ever committed for it."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLag:
+    """Sequence numbers: of the last record that is done, and of the last one there is; 0: none."""
+
+    shard: int
+    committed: int | None
+    current: int
+    member: str = ""
+
+    @property
+    def lag(self) -> int:
+        """Records that are not done."""
+        return max(0, self.current - (self.committed or 0))
+
+
+async def read_lags(
+    client: V3ioClient, stream: StreamPath, group: str
+) -> tuple[Sequence[SessionState], Sequence[ShardLag]]:
+    """Raises V3ioError, NoSuchV3ioGroupError where nobody was ever in the group."""
+    sessions = await read_sessions(client, stream, group)
+    owners = {shard: session.member_id for session in sessions for shard in session.shards}
+    count = (await describe(client, stream)).shard_count
+    lags = await asyncio.gather(
+        *(_lag(client, stream, group, shard, owners.get(shard, "")) for shard in range(count))
+    )
+    if not sessions and all(lag.committed is None for lag in lags):
+        raise NoSuchV3ioGroupError(f"stream {stream} at {client.access} has no group {group}")
+    return sessions, lags
+
+
+async def read_sessions(client: V3ioClient, stream: StreamPath, group: str) -> Sequence[SessionState]:
+    """Those of its state, stale or not. Raises V3ioError, HeadraceError where that can't be read."""
+    try:
+        return (await StateItem(client, stream, group).read()).sessions
+    except StateError as error:
+        raise HeadraceError(f"the state of group {group} of {stream} can't be read: {error}") from None
+
+
+async def _lag(client: V3ioClient, stream: StreamPath, group: str, shard: int, member: str) -> ShardLag:
+    name = sequence_attribute(group)
+    item = await get_item(client, stream.beside(shard), (name, LAST_SEQUENCE)) or {}
+    return ShardLag(shard, item.get(name), item.get(LAST_SEQUENCE, 0), member)
+
+
+Target: TypeAlias = Literal["earliest", "latest"] | int | datetime
+
+
+"""An end, the sequence number of the next record, or the first record at or after a time (aware)."""
+
+
+class V3ioGroupHasMembersError(HeadraceError):
+    """Its members would go on from where they are, and overwrite what is committed for them."""
+
+    exit_code = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ShardMove:
+    """Sequence numbers of the next record; `before` is None where there was no commit."""
+
+    shard: int
+    before: int | None
+    after: int
+
+
+async def seek_group(  # noqa: PLR0913, PLR0917  # who, and where to
+    client: V3ioClient,
+    stream: StreamPath,
+    group: str,
+    shards: Sequence[int],
+    to: Target,
+    stale_after_seconds: float,
+) -> list[ShardMove]:
+    """Of these shards, or all; those without a record stay as they are.
+
+    What Headrace had noted beside the old offsets (acks, attempts, plans) is void. Raises
+    V3ioGroupHasMembersError, UsageError, V3ioError.
+    """
+    count = (await describe(client, stream)).shard_count
+    if wrong := [shard for shard in shards if shard >= count]:
+        raise UsageError(f"stream {stream} has shards 0 to {count - 1}: not {wrong[0]}")
+    now = time.time_ns()
+    sessions = await read_sessions(client, stream, group)
+    if alive := [it.member_id for it in sessions if now - it.heartbeat_ns < stale_after_seconds * 1e9]:
+        raise V3ioGroupHasMembersError(
+            f"group {group} has members ({', '.join(alive)}): stop them first; they would commit over it"
+        )
+    moves = [await _move(client, stream, group, shard, to) for shard in shards or range(count)]
+    return [move for move in moves if move is not None]
+
+
+async def _move(
+    client: V3ioClient, stream: StreamPath, group: str, shard: int, to: Target
+) -> ShardMove | None:
+    path, name = stream.beside(shard), sequence_attribute(group)
+    item = await get_item(client, path, (name, LAST_SEQUENCE))
+    if item is None:
+        return None
+    after = await _sequence(client, stream, shard, to, int(item.get(LAST_SEQUENCE, 0)))
+    values: Attributes = {name: after - 1, text_attribute(group): ""}
+    if refused := await put_attributes(client, path, values, f"__obj_type == {SHARD}"):
+        raise refused
+    return ShardMove(shard, item[name] + 1 if name in item else None, after)
+
+
+async def _sequence(client: V3ioClient, stream: StreamPath, shard: int, to: Target, last: int) -> int:
+    """Of the record to go on with."""
+    if to == "latest":
+        return last + 1
+    if isinstance(to, int):
+        return await _checked(client, stream, shard, to, last)
+    if to == "earliest":
+        location = await seek(client, stream, shard, "EARLIEST")
+    else:
+        seconds, nanoseconds = divmod(int(to.timestamp() * 1_000_000) * 1000, 1_000_000_000)
+        location = await seek(client, stream, shard, "TIME", TimestampSec=seconds, TimestampNSec=nanoseconds)
+    found = await get(client, stream, shard, location, 1)
+    return found.records[0].sequence if found.records else last + 1
+
+
+async def _checked(client: V3ioClient, stream: StreamPath, shard: int, sequence: int, last: int) -> int:
+    try:
+        await seek(client, stream, shard, "SEQUENCE", StartingSequenceNumber=sequence)
+    except V3ioRefusedError as refused:
+        what = f"shard {shard} of {stream} has records up to {last}, and none to go on with at {sequence}"
+        raise UsageError(f"{what}: {refused.reason}") from None
+    return sequence

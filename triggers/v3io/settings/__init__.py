@@ -1,1 +1,0 @@
-"""What a v3ioStream trigger can be told: its attributes, and the rules between them."""
